@@ -77,6 +77,9 @@ void refuse_searched(const std::vector<TypedOption>& typed) {
   }
 }
 
+/// --loop: transformers' Trainer, or a trainer that runs in it.
+bool runs_in_trainer(const std::string& loop) { return !loop.empty() && loop != "bare"; }
+
 /// What --loop, --framework and --emit ask for must be one program's.
 void refuse_other_programs(const std::string& loop, const std::string& framework, Emit emit) {
   if (emit == Emit::kTrainer && loop == "bare") {
@@ -85,10 +88,12 @@ void refuse_other_programs(const std::string& loop, const std::string& framework
   if (emit == Emit::kTrainer && !framework.empty() && framework != "torch") {
     throw UsageError("--emit trainer: its arguments are of --framework torch, found '" + one_line(framework) + "'");
   }
-  if (loop != "trainer") return;
-  if (framework == "megatron") throw UsageError("--loop trainer: the Trainer does not run --framework megatron");
+  if (!runs_in_trainer(loop)) return;
+  if (framework == "megatron") {
+    throw UsageError("--loop " + one_line(loop) + ": the Trainer does not run --framework megatron");
+  }
   if (emit == Emit::kTorchrun || emit == Emit::kMegatron) {
-    throw UsageError(std::string("--loop trainer: --emit ") + (emit == Emit::kMegatron ? "megatron" : "torchrun") +
+    throw UsageError("--loop " + one_line(loop) + ": --emit " + (emit == Emit::kMegatron ? "megatron" : "torchrun") +
                      " writes another program's settings; accepted: trainer or deepspeed");
   }
 }
@@ -103,7 +108,7 @@ std::vector<Framework> frameworks_of(const std::string& framework, Emit emit, co
     case Emit::kMegatron: return {Framework::kMegatron};
     case Emit::kNothing: break;
   }
-  if (loop == "trainer") return {Framework::kTorch, Framework::kDeepSpeed};
+  if (runs_in_trainer(loop)) return {Framework::kTorch, Framework::kDeepSpeed};
   return {Framework::kTorch, Framework::kDeepSpeed, Framework::kMegatron};
 }
 

@@ -29,6 +29,7 @@ struct UpgradeArguments {
 
 struct ProfilesArguments {
   std::string specs;
+  bool behaviors = false;
   AnswerArguments answer;
 };
 
@@ -73,7 +74,8 @@ ExitStatus run_upgrade(const UpgradeArguments& arguments) {
 
 ExitStatus run_profiles(const ProfilesArguments& arguments) {
   AnswerOutput output(arguments.answer);
-  output.write(answer_of(SpecRegistry(find_specs(arguments.specs)).profiles()));
+  const Profiles profiles = SpecRegistry(find_specs(arguments.specs)).profiles();
+  output.write(arguments.behaviors ? behaviors_answer(profiles) : answer_of(profiles));
   return kAnswered;
 }
 
@@ -98,8 +100,10 @@ Command add_profiles(CLI::App& root) {
   app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
       ->type_name("DIR")
       ->group("Answer");
+  app->add_flag("--behaviors", arguments->behaviors, "what releases change, and what it was compared by")
+      ->group("Answer");
   add_answer_options(*app, arguments->answer);
-  app->footer("Examples:\n  memcalc profiles\n  memcalc profiles --format json\n");
+  app->footer("Examples:\n  memcalc profiles\n  memcalc profiles --behaviors --format json\n");
   return {app, [arguments] { return run_profiles(*arguments); }};
 }
 

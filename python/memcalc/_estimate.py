@@ -42,8 +42,8 @@ def installed_versions() -> str:
 
 
 def _with_installed_versions(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where nobody says a version, those that are installed; the report says so."""
-    if any(options.get(name) is not None for name in ("versions", "profile", *PACKAGES)): return options
+    """Of what nobody says a version, the one that is installed; the report says so."""
+    if any(options.get(name) is not None for name in ("versions", "profile")): return options
     installed = installed_versions()
     return {**options, "versions": installed} if installed else options
 

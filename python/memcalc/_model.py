@@ -68,7 +68,8 @@ class Model:
     @classmethod
     def from_module(cls, module: torch.nn.Module, example_inputs: Any = None, *,
                     loss: Callable[[Any], torch.Tensor] | None = None, policies: Mapping[str, Any] | None = None,
-                    symbols: Mapping[str, Any] | None = None, recorded: bool = False) -> Model:
+                    symbols: Mapping[str, Any] | None = None, recorded: bool = False,
+                    precision: str | None = None) -> Model:
         """From a real `nn.Module` (needs PyTorch), on whatever device it is, the meta device included.
 
         A model of transformers or torchvision whose family memcalc knows, and whose parameters are exactly the
@@ -76,16 +77,14 @@ class Model:
         and without its weights: `example_inputs` is then a micro-batch, a tensor, a tuple or a dict of keywords; `loss`
         makes a scalar of the module's output where that is none and has no `.loss`; `policies` answers values that the
         module looks at, `symbols` says which dimensions are free (docs/programs.md). Every option of `estimate` applies
-        either way; the batch is that of the example where none is asked for.
+        either way; the batch is that of the example where none is asked for, the precision `precision`.
 
         Raises `UnsupportedError` for a module that cannot be recorded, with the line of its code and what would help.
         """
         known = None if recorded else known_family(module)
         if known is not None:
             spec, options, config = known
-            model = cls._of(spec, config)
-            model._options = options
-            return model
+            return cls._asked(cls._of(spec, config), options, precision)
         if example_inputs is None:
             raise _error(_core.UsageError, "example_inputs", "no family has this module's parameters; give a micro-batch, "
                                                              "so that it can be recorded")
@@ -96,12 +95,24 @@ class Model:
         except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as failed:
             reason = str(failed).split("\n", 1)[0]
             raise _error(_core.UnsupportedError, "module", f"it cannot be recorded: {reason}") from failed
-        return cls._of(_core.model_from_json(program.to_json(), type(module).__name__))
+        return cls._asked(cls._of(_core.model_from_json(program.to_json(), type(module).__name__)), {}, precision)
+
+    @classmethod
+    def _asked(cls, model: Model, options: dict[str, Any], precision: str | None) -> Model:
+        """The model with options that hold where `estimate` is not asked for others."""
+        model._options = {**options, "precision": precision} if precision is not None else options
+        return model
 
     @property
     def is_program(self) -> bool:
         """Recorded (docs/programs.md), by `from_module` or before; else a family."""
         return self._spec.is_program
+
+    @property
+    def is_traced(self) -> bool:
+        """False: the older name of what `from_module` made before it recorded programs, whose batch, precision and loop
+        were those of the trace. A program's stay free (`is_program`)."""
+        return False
 
     @property
     def name(self) -> str:

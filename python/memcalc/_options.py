@@ -56,6 +56,8 @@ class RunOptions(TypedDict, total=False):
     """`--clip-grad`: clip at this norm, 0: never [trainer 1.0, bare never]"""
     checkpointing: str | None
     """`--checkpointing`: none, full, every-N (layers) or selective [none]"""
+    reentrant: bool | None
+    """`--reentrant`: checkpoints with use_reentrant=True [as the versions]; False: with use_reentrant=False"""
     compile: bool | None
     """`--compile`: torch.compile, the default mode"""
     float8: str | None
@@ -73,7 +75,13 @@ class RunOptions(TypedDict, total=False):
     use_cache: bool | None
     """`--use-cache`: keep the KV cache, as plain loops over decoders do"""
     completion_length: int | None
-    """`--completion`: TRL: tokens of --seq that are the answer [half]"""
+    """`--completion`: TRL: tokens of --seq that answer [half; trl-sft: all]"""
+    sft_loss: str | None
+    """`--sft-loss`: SFTConfig.loss_type: nll or dft [nll]"""
+    kto_loss: str | None
+    """`--kto-loss`: KTOConfig.loss_type: kto or apo_zero_unpaired [kto]"""
+    no_router_loss: bool | None
+    """`--no-router-loss`: TRL on mixtures of experts: router_aux_loss_coef is 0"""
     ref_model: str | None
     """`--ref-model`: TRL: none, own, adapters or precomputed [TRL's own]"""
     vllm: str | None
@@ -153,7 +161,7 @@ class RunOptions(TypedDict, total=False):
     offload_gradients: bool | None
     """`--offload-gradients`: with it: gradients die once they are copied"""
     expandable: bool | None
-    """`--expandable`: the allocator's expandable_segments:True"""
+    """`--expandable`: the allocator's expandable_segments:True; False: without it"""
     loader_workers: int | None
     """`--loader-workers`: processes that load batches [0]"""
     prefetch_factor: int | None
@@ -219,7 +227,7 @@ class RunOptions(TypedDict, total=False):
     profile: str | None
     """`--profile`: versions that go together: memcalc profiles [p1]"""
     versions: str | None
-    """`--versions`: requirements.txt, pip freeze or uv.lock"""
+    """`--versions`: requirements.txt, pip freeze, uv.lock, environment"""
     torch: str | None
     """`--torch`: PyTorch, as 2.10.0 or 2.11.0+cu128 [2.11.0]"""
     transformers: str | None
@@ -228,6 +236,8 @@ class RunOptions(TypedDict, total=False):
     """`--accelerate`: accelerate, as 1.13.0 [1.15.0]"""
     trl: str | None
     """`--trl`: TRL, as 0.27 or 1.16.0 [1.16.0]"""
+    peft: str | None
+    """`--peft`: peft, as 0.19.1 [0.21.2]"""
     bitsandbytes: str | None
     """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50.2]"""
     card: str | None

@@ -79,8 +79,7 @@ void add_specs(py::module_& m) {
   py::class_<ModelSpec, std::shared_ptr<ModelSpec>>(m, "ModelSpec")
       .def_readonly("name", &ModelSpec::name)
       .def_readonly("model_type", &ModelSpec::model_type)
-      .def_property_readonly(
-          "is_program", [](const ModelSpec& model) { return std::holds_alternative<ProgramSpec>(model.architecture); })
+      .def_property_readonly("is_program", [](const ModelSpec& model) { return model.architecture.is<ProgramSpec>(); })
       .def_readonly("source", &ModelSpec::source)
       .def_readonly("assumptions", &ModelSpec::assumptions)
       .def_readonly("published_parameters", &ModelSpec::published_parameters);

@@ -8,6 +8,8 @@
 #include <string>
 #include <variant>
 
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/memcalc.h"
 #include "support/paths.h"
 
@@ -57,7 +59,7 @@ BENCHMARK(Model_gpt2)->Unit(benchmark::kMicrosecond);
 /// trained it: tensor parallel 8, 64 stages, two a rank, 512 micro-batches, every layer recomputed.
 void Trillion_on_3072(benchmark::State& state) {
   ModelSpec model = registry().model("gpt2");
-  auto& gpt = std::get<Gpt2Spec>(model.architecture);
+  auto& gpt = model.architecture.change<Gpt2Spec>();
   gpt = {.vocab_size = 51200,
          .n_embd = 25600,
          .n_layer = 128,
@@ -91,7 +93,7 @@ BENCHMARK(Flat_in_sequence)->RangeMultiplier(4)->Range(128, 8192)->Unit(benchmar
 
 void Flat_in_width(benchmark::State& state) {
   ModelSpec model = registry().model("llama-3-8b");
-  auto& llama = std::get<LlamaSpec>(model.architecture);
+  auto& llama = model.architecture.change<LlamaSpec>();
   llama.hidden_size = state.range(0);
   llama.head_dim = llama.hidden_size / llama.num_attention_heads;
   llama.intermediate_size = 4 * llama.hidden_size;
@@ -101,7 +103,7 @@ BENCHMARK(Flat_in_width)->RangeMultiplier(4)->Range(1024, 65536)->Unit(benchmark
 
 void Linear_in_layers(benchmark::State& state) {
   ModelSpec model = registry().model("llama-3-8b");
-  std::get<LlamaSpec>(model.architecture).num_hidden_layers = state.range(0);
+  model.architecture.change<LlamaSpec>().num_hidden_layers = state.range(0);
   measure(state, model, decoder_run(2048));
   state.SetComplexityN(state.range(0));
 }

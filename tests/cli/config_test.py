@@ -24,7 +24,7 @@ REFUSED = (
     (("--config", "negative.yml"), "negative.yml: /micro_batch_size: --bs: expected a whole number of 1 or more"),
     (("--config", "nobody.yml"), "nobody.yml: unknown model 'nobody/nothing-7b'"),
     (("--config", "optimizer.yml"), "optimizer.yml: /optimizer: --optimizer: expected one of"),
-    (("--config", FILES / "llama-factory-dpo.yaml"), "/stage: LLaMA-Factory's trainer of the stage dpo is not modelled"),
+    (("--config", FILES / "llama-factory-dpo.yaml"), "/stage: LLaMA-Factory's dpo holds the float32 logits"),
     (("--config", LORA, "--config-format", "axolotle"), "did you mean 'axolotl'?"),
     (("--config", LORA, "--config-format", "torchtitan"), "/optimizer: found adamw_8bit; accepted: a mapping of keys"),
     (("--config", LORA, "--config-without", "val_set"), "--config-without:"),

@@ -26,7 +26,7 @@ using FamilyAndTask = std::pair<std::string, Task>;
 void add(const JsonObject& record, std::set<FamilyAndTask>& found) {
   if (!record.has("run") || !is_modelled(record)) return;
   const MeasuredRow of = measured_row(record);
-  if (of.run.trains() && !of.run.parallel.is_parallel()) found.emplace(family_of(of.spec), of.run.task);
+  if (of.run.trains() && !of.run.parallel.is_parallel()) found.emplace(measured_as(of.spec), of.run.task);
 }
 
 std::set<FamilyAndTask> recorded() {
@@ -44,8 +44,8 @@ TEST(MeasuredFamilies, AreThoseOfTheRecords) {
     const ModelSpec model = registry.model(listing.name);
     for (const Task task : {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification, Task::kCausalLm,
                             Task::kSeq2Seq, Task::kSpeech, Task::kImageClassification, Task::kContrastive}) {
-      if (!seen.emplace(family_of(model), task).second) continue;
-      const bool is_recorded = found.contains({family_of(model), task});
+      if (!seen.emplace(measured_as(model), task).second) continue;
+      const bool is_recorded = found.contains({measured_as(model), task});
       EXPECT_EQ(is_measured(model, task), is_recorded) << listing.name << " " << name_of(task);
       validated += is_recorded ? 1U : 0U;
     }

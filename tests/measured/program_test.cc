@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/program_places.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
@@ -166,6 +168,19 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
     options.parallel.data_parallel = mode;
     options.data_parallel_given = true;
     expect_equal(options);
+  }
+}
+
+/// "auto" bucket sizes are of the model's width, which a program says (hidden_size).
+TEST_P(Programs, AreSharedOutByDeepSpeedInTheTrainer) {
+  for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    if (mode == DataParallel::kDsZero3 && (has_experts() || GetParam().model == "t5")) continue;  // refused by theirs
+    RunOptions options{
+        .precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32, .loop = Loop::kTrainer, .gpus = 8};
+    options.parallel.data_parallel = mode;
+    options.data_parallel_given = true;
+    expect_equal(options, GetParam().model == "t5");
   }
 }
 
@@ -333,6 +348,114 @@ TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
   }
 }
 
+/// torchvision's families call no part as a layer: fully_shard(model) and FullyShardedDataParallel(model) alone.
+TEST(Families, WithoutLayersAreOneUnit) {
+  for (const std::string model : {"resnet50", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
+    const ModelSpec family = registry().model(model);
+    for (const DataParallel mode : {DataParallel::kFsdp1, DataParallel::kFsdp2}) {
+      SCOPED_TRACE(model);
+      RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 4};
+      options.batch_size = 2;
+      options.parallel.data_parallel = mode;
+      options.data_parallel_given = true;
+      const SymbolicRun run = run_symbolically(family, resolve(family, options).run, registry().device("h100-sxm"));
+      EXPECT_THAT(run.assumptions, testing::Contains(testing::HasSubstr("wrapped as one unit")));
+    }
+  }
+}
+
+std::vector<std::string> shipped_programs() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
+    const std::string name = file.path().filename().string();
+    if (name.ends_with(".json.gz")) names.push_back(name.substr(0, name.size() - std::string(".json.gz").size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(ShippedPrograms, AreSmall) {
+  EXPECT_GE(shipped_programs().size(), 51U);
+  for (const std::string& name : shipped_programs()) {
+    EXPECT_LE(std::filesystem::file_size(test::specs_dir() / "programs" / (name + ".json.gz")), 60'000U) << name;
+  }
+}
+
+/// Also those whose module or layers hold parameters themselves (a token of classes, ConvNeXt's gamma), whose modules are
+/// given buffers alone (CLIP's positions), or use another's weight (Mamba's conv1d).
+TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
+  for (const std::string& name : shipped_programs()) {
+    const ModelSpec model = registry().model(name);
+    for (const DataParallel mode : {DataParallel::kFsdp1, DataParallel::kFsdp2, DataParallel::kDsZero3}) {
+      SCOPED_TRACE(name + " " + std::to_string(static_cast<int>(mode)));
+      RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 8};
+      options.parallel.data_parallel = mode;
+      options.data_parallel_given = true;
+      std::string refused;
+      try {
+        (void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
+      } catch (const Error& error) {
+        refused = error.what();
+      }
+      // LLaVA's tower is read before its last layer: some parameters of a unit have no gradient.
+      const bool leaves_some = mode == DataParallel::kFsdp1 && refused.find("get no gradient") != std::string::npos;
+      EXPECT_TRUE(refused.empty() || leaves_some) << refused;
+    }
+  }
+}
+
+/// What a layer holds itself is gathered before the layer, and what its calls use of others with it.
+TEST(ShippedPrograms, GatherWhatTheirCallsUse) {
+  const ModelSpec model = registry().model("mamba2-130m");
+  const auto& program = *model.architecture.as<ProgramSpec>().program;
+  const PlacedForward& placed = program.places.of(program, program.forwards.front().function);
+  std::vector<std::string> used;
+  for (const auto& layers : placed.main.layers) {
+    for (const PlacedModule& module : layers.front().modules) {
+      for (const std::int32_t parameter : module.used) {
+        used.push_back(program.parameters[static_cast<std::size_t>(parameter)].name);
+      }
+    }
+  }
+  EXPECT_THAT(used, testing::Each(testing::HasSubstr(".mixer.conv1d.")));
+  EXPECT_THAT(used, testing::IsSupersetOf({"backbone.layers.0.mixer.conv1d.weight", "backbone.layers.0.mixer.conv1d.bias"}));
+}
+
+/// Falcon's linear layers are derived from nn.Linear and multiply by weight.T: an adapter stands beside that, bitsandbytes
+/// puts a layer of its own in their place.
+TEST(ShippedPrograms, AreFineTunedWhereTheirLinearLayersAreDerived) {
+  const ModelSpec model = registry().model("falcon-7b");
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 8};
+  options.sequence_length = 64;
+  const auto allocated = [&](Quantization quantization) {
+    options.quantization = quantization;
+    const Trace trace = run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm")).trace;
+    Bytes live = 0, most = 0;
+    for (const Event& event : trace.events) {
+      if (!event.moves_block()) continue;
+      const Bytes bytes = trace.blocks[static_cast<std::size_t>(event.block)].requested;
+      live += event.kind == EventKind::kAllocate ? bytes : -bytes;
+      if (event.phase == Phase::kForward) most = std::max(most, live);
+    }
+    return most;
+  };
+  const Bytes whole = allocated(Quantization::kNone);
+  EXPECT_GT(whole, 13'800'000'000);  // 6.9 billion of 2 bytes
+  EXPECT_LT(whole, 15'500'000'000);
+  EXPECT_LT(allocated(Quantization::kInt8), whole * 2 / 3);
+  EXPECT_LT(allocated(Quantization::kNf4), whole / 2);
+}
+
+/// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them.
+TEST(ShippedPrograms, RunForwardAlone) {
+  for (const std::string& name : shipped_programs()) {
+    const ModelSpec model = registry().model(name);
+    RunOptions options{.precision = Precision::kBf16};
+    options.inference.emplace();
+    EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;
+  }
+}
+
 /// tests/measured/programs/modules.py: PyTorch 2.11's own requests of a step, and frees as negative numbers.
 std::vector<Bytes> requests_of(const std::string& name) {
   std::vector<Bytes> requests;
@@ -445,7 +568,7 @@ TEST(Programs, AreNamedAnewWhereTheyAreCopied) {
     return run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
   };
   (void)run_it();
-  Program copy = *std::get<ProgramSpec>(model.architecture).program;
+  Program copy = *model.architecture.as<ProgramSpec>().program;
   for (ProgramFunction& function : copy.functions) {
     for (std::string& name : function.parameters) name += ".lost";
   }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memcalc/families/bert/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
@@ -78,7 +79,7 @@ TEST(PublishedCounts, ParametersOfEveryModel) {
     const OwnCount own = count_of(model);
     std::int64_t expected = of.no_head ? own.base : own.all;
     if (of.with_pooler && own.pooler == 0) {  // RobertaForSequenceClassification has none, and no ELECTRA
-      const auto* bert = std::get_if<BertSpec>(&model.architecture);
+      const auto* bert = model.architecture.get_if<BertSpec>();
       ASSERT_NE(bert, nullptr);
       expected += bert->hidden_size * bert->hidden_size + bert->hidden_size;
     }

@@ -36,6 +36,25 @@ def test_an_mlp_by_hand():
     assert record["flops"]["by_phase"]["backward"]["contraction"] == forward + 2 * 64 * 10 * 1024
 
 
+def test_what_the_truth_harness_asks():
+    """predicted() of any_module.py: a module of 16 bits on the meta device, its precision given with it."""
+    batch = {"x": torch.zeros(8, 256, device="meta", dtype=torch.bfloat16)}
+    with torch.device("meta"): module = Mlp().to(torch.bfloat16)
+    model = memcalc.Model.from_module(module, batch, precision="bf16", loss=cross_entropy)
+    assert not model.is_traced
+    asked = {} if model.is_traced else {"loop": "bare", "batch_size": 8, "precision": "bf16"}
+    report = memcalc.estimate(model, optimizer="adamw", gpu="h200-sxm", **asked)
+    assert report.parameters == sum(p.numel() for p in module.parameters())
+    assert report.peak_allocated_bytes == max(dict(report.phases).values()) and report.step_seconds
+
+
+def test_the_precision_is_the_models_own_where_none_is_asked_for():
+    model = memcalc.Model.from_module(Mlp(), torch.zeros(64, 256), loss=cross_entropy, precision="bf16")
+    weights = 2 * (1024 * 256 + 1024 + 10 * 1024 + 10)
+    assert memcalc.estimate(model).categories["weights"] == weights
+    assert memcalc.estimate(model, precision="fp32").categories["weights"] == 2 * weights
+
+
 def test_the_module_is_left_alone():
     module = Mlp()
     before = {name: value.clone() for name, value in module.state_dict().items()}

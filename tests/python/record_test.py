@@ -655,3 +655,112 @@ def test_the_command_writes_a_program(tmp_path):
     assert main(["--hf", str(config), "--task", "causal", "--sequence", "64", "-o", str(tmp_path / "tiny.json.gz")]) == 0
     content = json.loads(gzip.decompress((tmp_path / "tiny.json.gz").read_bytes()))
     assert content["name"] == "tiny" and content["symbols"]["sequence"]["default"] == 64
+
+
+class Attends(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        x = self.project(x).unflatten(-1, (4, 16)).transpose(1, 2)
+        with sdpa_kernel(SDPBackend.MATH): return F.scaled_dot_product_attention(x, x, x).sum()
+
+
+def test_backends_of_attention_that_are_off_are_an_error_or_a_policy():
+    inputs = {"x": torch.zeros(2, 8, 64)}
+    with pytest.raises(recording.ValueNeeded, match=r"record_test.py.*flash.* switched off"): record(Attends(), inputs)
+    assert record(Attends(), inputs, policies={"all_sdpa_backends": True}).to_dict()["functions"]
+    was = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        with pytest.raises(recording.ValueNeeded, match="cuDNN"): record(Attends(), inputs)
+    finally: torch.backends.cuda.enable_cudnn_sdp(was)
+
+
+class Squares(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        with torch.enable_grad():
+            x = context.saved_tensors[0].detach().requires_grad_(True)
+            return torch.autograd.grad((x * x).sum(), x)[0] * gradient
+
+
+class Calls(torch.nn.Module):
+    """What the function makes of x and a parameter."""
+
+    def __init__(self, function, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+        self.weight = torch.nn.Parameter(torch.ones(16))
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x * self.weight, *self.parts).sum()
+
+
+def test_a_backward_pass_inside_is_an_error_that_names_the_line():
+    with pytest.raises(recording.ValueNeeded, match=r"record_test.py:\d+: backward calls torch.autograd.grad"):
+        record(Calls(lambda x: Squares.apply(x)), {"x": torch.zeros(4, 16)})
+
+
+def test_packed_sequences_are_an_error():
+    def packed(x, lstm):
+        sequences = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 5, 5, 5], batch_first=True, enforce_sorted=False)
+        return lstm(sequences)[0].data
+
+    with pytest.raises(recording.ValueNeeded, match="pack_padded_sequence"):
+        record(Calls(packed, torch.nn.LSTM(16, 8, batch_first=True)), {"x": torch.zeros(4, 5, 16)})
+
+
+def test_a_cell_is_one_call():
+    content = record(Calls(lambda x, cell: cell(x), torch.nn.GRUCell(16, 32)), {"x": torch.zeros(4, 16)}).to_dict()
+    calls = [made for function in content["functions"] for made in function["body"] if made[0] == "call"]
+    cell = next(made for made in calls if made[1] == "torch.gru_cell")
+    assert len(cell[4]) == 1 and cell[5][0][0] == [{"n": "batch"}, 32]
+
+
+def test_numbers_of_numpy_are_numbers_and_arrays_are_tensors_of_their_values():
+    numpy = pytest.importorskip("numpy")
+
+    def masked(x):
+        mask = torch.tensor(numpy.array([True, False, True, False]), device=x.device)
+        return x[mask] * numpy.float32(2)
+
+    content = record(Calls(masked), {"x": torch.zeros(4, 16)}, symbols={}).to_dict()
+    calls = [made for function in content["functions"] for made in function["body"] if made[0] == "call"]
+    picked = next(made for made in calls if made[1] == "torch.Tensor.__getitem__")
+    assert picked[5][0][0] == [2, 16]  # two are True
+
+
+def test_parameters_that_heed_no_device_are_moved():
+    class Stays(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.FloatTensor(16, 8))
+
+        def forward(self, x):
+            return (x @ self.weight).sum()
+
+    assert record(Stays, {"x": torch.zeros(4, 16)}).to_dict()["parameters"][0]["shape"] == [16, 8]
+
+
+def test_inputs_without_data_are_zeros():
+    class Classifies(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = torch.nn.Linear(16, 8)
+
+        def forward(self, x, y):
+            if y.max() >= 8: raise ValueError("labels beyond the classes")
+            return F.cross_entropy(self.scores(x), y)
+
+    inputs = {"x": torch.zeros(4, 16, device="meta"), "y": torch.zeros(4, dtype=torch.long, device="meta")}
+    content = record(Classifies(), inputs).to_dict()
+    assert {made["policy"] for made in content["assumptions"]} == {"zeros_without_data"}

@@ -60,3 +60,11 @@ def test_figures(report):
     allocated, reserved = report.plot_timeline(all_steps=True).get_lines()
     assert max(allocated.get_ydata()) == report.peak_allocated_bytes / 2**30
     assert max(reserved.get_ydata()) == report.peak_reserved_bytes / 2**30
+
+
+def test_a_version_that_is_named_leaves_the_others_as_they_are_installed(monkeypatch):
+    monkeypatch.setattr("memcalc._estimate.installed_versions", lambda: "torch==2.10.0,transformers==5.5.4")
+    versions = memcalc.estimate("gpt2", layers=1, seq=16, gpu="h100-sxm", torch="2.11.0").to_dict()["versions"]
+    assert (versions["torch"], versions["transformers"]) == ("2.11.0", "5.5.4")
+    versions = memcalc.estimate("gpt2", layers=1, seq=16, gpu="h100-sxm", profile="p1").to_dict()["versions"]
+    assert versions["transformers"] == "5.17.0"

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+# A family is one folder: its sizes and config.json belong to spec/, its forward pass to models/.
+FAMILY_OF_SPEC = re.compile(r"memcalc/families/(?:list\.cc|\w+/(?:spec\.h|config\.cc))")
 RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 5, "cost": 5, "report": 6,
          "memcalc.h": 7, "memcalc.cc": 7, "facade": 8, "plan": 8, "planning.h": 9}
 # What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
@@ -42,6 +44,11 @@ FORBIDDEN_IN_LIB = {
     r"\busing\s+namespace\b": "no using namespace",
     r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
 }
+# A rule forks on a behaviour, never on a version: what a version does is data (specs/profiles). Names and notes of
+# versions are shown here:
+FORKS = re.compile(r"\bversion\s*\([^()]*\)\s*(?:[<>]=?|==|!=)|(?:[<>]=?|==|!=)\s*(?:[\w.]+\.)?(?:version\s*\(|Version\s*\{)")
+FORKLESS = re.compile(r"lib/memcalc/(spec/rules_|models/|families/|symbolic/|train/|alloc/|cost/)")
+MAY_COMPARE_VERSIONS = ("lib/memcalc/train/version_notes.cc",)
 # An operator of ATen is a row of this file, and named nowhere else.
 ATEN, ATEN_LABEL = "lib/memcalc/symbolic/aten.h", re.compile(r'\{"(aten::\w+)"\}')
 MAX_LINES, MANY_LINES = 800, 700  # one noun, one file; a warning from MANY_LINES on
@@ -78,6 +85,12 @@ def includes_of(text):
         yield text.count("\n", 0, match.start(1)) + 1, name[1:-1], name[0] == '"'
 
 
+def folder_of(name):
+    """The folder whose rank a file of the library has."""
+    if name.startswith("memcalc/families/"): return "spec" if FAMILY_OF_SPEC.fullmatch(name) else "models"
+    return name.split("/")[1]
+
+
 def check_include(path, name, quoted, root):
     """The rule that an include breaks, or None."""
     first = name.split("/")[0]
@@ -93,7 +106,7 @@ def check_include(path, name, quoted, root):
     if first != "memcalc": return f'write the whole path: "{name}"'
     if name.endswith(".inc"): return None  # made of a table under specs/ when the library is built
     if not (root / "lib" / name).is_file(): return f'"{name}" does not exist'
-    source, target = path.split("/")[2], name.split("/")[1]
+    source, target = folder_of(path[len("lib/"):]), folder_of(name)
     if source not in RANKS or target not in RANKS: return f"no rank for {source} or {target}: see RANKS"
     if source == target or {source, target} == {"memcalc.h", "memcalc.cc"}: return None
     if RANKS[target] >= RANKS[source]:
@@ -119,6 +132,9 @@ def check_file(path, text, root):
         for pattern, rule in FORBIDDEN_IN_LIB.items():
             for match in re.finditer(pattern, code):
                 yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {rule} ({match.group().strip()})"
+        if FORKLESS.match(path) and path not in MAY_COMPARE_VERSIONS:
+            for match in FORKS.finditer(code):
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: a rule forks on a behaviour, never on a version ({match.group().strip()})"
 
 
 def public_headers(files):
@@ -201,7 +217,7 @@ def check_covered_by(path, text, root):
         elif not any(name.startswith("tests/") for name in names): yield f"{path}:{line}: covered by no test"
 
 
-MIRROR = re.compile(r'// MIRRORS\([a-z_]+, "[\w./+-]+\.(?:py|cpp|cu|cuh|h)", "\d+\.\d+\.\d+"\)')
+MIRROR = re.compile(r'// MIRRORS\([a-z_]+, "[\w./+-]+\.(?:py|cpp|cu|cuh|h)", "(?:\d+\.\d+\.\d+|[0-9a-f]{8})"\)')  # or a commit
 
 
 def check_mirrors(path, text):
@@ -299,6 +315,8 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", '// MIRRORS(torch, "a.py")\n', "expected // MIRRORS(framework"),
     ("lib/memcalc/memcalc.cc", 'int x;  // MIRRORS(torch, "a.py", "2.11.0")\n', "expected // MIRRORS(framework"),
     ("specs/a.json", '{"source": "docs/gone/b.md"}\n', "there is no docs/gone/b.md"),
+    ("lib/memcalc/cost/gemm.h", "bool x = p.version(Software::kTrl) < Version{1, 6, 0};\n", "never on a version"),
+    ("lib/memcalc/alloc/replay.h", "bool x = old != run.profile.version(of);\n", "never on a version"),
 ]
 
 

@@ -1,6 +1,7 @@
 // A Report made by hand, round enough to be checked by eye in tests/golden.
 #pragma once
 
+#include "memcalc/families/bert/spec.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/report.h"
 

@@ -1,6 +1,7 @@
 // Models of a size that a test can count.
 #pragma once
 
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/spec/model_spec.h"
 
 namespace memcalc::test {

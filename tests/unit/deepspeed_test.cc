@@ -1,4 +1,5 @@
 // train/parallel/deepspeed_zero and deepspeed_zero3: what the ranks hold together, and what stands at the peak.
+#include "memcalc/families/gpt2/spec.h"
 #include "memcalc/train/parallel/deepspeed_zero.h"
 
 #include <gtest/gtest.h>

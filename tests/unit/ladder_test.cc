@@ -271,6 +271,19 @@ TEST(Ladder, HasNoRungThatIsRefused) {
   }
 }
 
+// A plain loop would be another job: it has neither the loss nor the second model.
+TEST(Ladder, KeepsTheTrainerWhoseLossIsItsOwn) {
+  for (const std::string job :
+       {"--model llama-3.1-8b --loop trl-dpo --bs 4 --seq 1024", "--model qwen2.5-7b --loop trl-sft --bs 8 --seq 2048",
+        "--model bert-large --loop sentence-transformer --bs 512 --seq 512"}) {
+    const std::string loop = job.substr(job.find("--loop"), job.find("--bs") - job.find("--loop") - 1);
+    for (const Rung& rung : ladder_of(job + " --gpu rtx-4090", true).rungs) {
+      EXPECT_THAT(rung.command, HasSubstr(loop)) << rung.technique;
+    }
+    for (const Remedy& each : remedies_of(job + " --gpu rtx-4090")) EXPECT_THAT(each.command, HasSubstr(loop));
+  }
+}
+
 TEST(Ladder, TheCommandOfARungAsksForItsRun) {
   for (const char* loop : {"trainer", "bare"}) {
     const Ladder ladder = ladder_of(std::string("--model gpt2 --bs 16 --gpu t4 --loop ") + loop, true);

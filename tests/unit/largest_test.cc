@@ -92,6 +92,29 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(Largest, BeginsWithTheSmallestThatTheRulesTake) {
+  const ModelSpec model = registry().model("gpt2");
+  const ResolvedRun kto = resolve(model, {.sequence_length = 128, .loop = Loop::kTrlKto});
+  const Largest batch = find_largest(model, kto, card_of(kSmallCard), {});
+  EXPECT_GE(batch.value, 2);
+  EXPECT_EQ(batch.probes.front().value, 2);
+  const ResolvedRun dpo =
+      resolve(model, {.batch_size = 1, .sequence_length = 1024, .loop = Loop::kTrlDpo, .completion_length = 100});
+  const LargestOptions sequences{.measure = Measure::kSequence, .multiple_of = 64};
+  EXPECT_EQ(find_largest(model, dpo, card_of(80 * kGiB), sequences).probes.front().value, 128);
+}
+
+TEST(Largest, HalfOfAnySequenceIsTheAnswerWhereNobodySaidHowMuch) {
+  const ModelSpec model = registry().model("gpt2");
+  const LargestOptions sequences{.measure = Measure::kSequence, .multiple_of = 64};
+  for (const Loop loop : {Loop::kTrlDpo, Loop::kTrlKto, Loop::kTrlGrpo}) {
+    const ResolvedRun run = resolve(model, {.loop = loop});
+    const Largest found = find_largest(model, run, card_of(80 * kGiB), sequences);
+    EXPECT_EQ(found.probes.front().value, 64);
+    EXPECT_EQ(found.run.training().completion_length, found.run.sequence_length / 2);
+  }
+}
+
 TEST(Largest, EndsAtTheModelsLastPosition) {
   const ModelSpec model = registry().model("bert-base");
   const ResolvedRun run = resolve(model, {.batch_size = 1});

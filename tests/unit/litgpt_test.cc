@@ -6,6 +6,9 @@
 #include <string>
 #include <variant>
 
+#include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/phi/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
@@ -56,14 +59,14 @@ Report report_of(const std::string& json, const RunOptions& options) {
 Bytes block(Bytes bytes) { return (bytes + 511) / 512 * 512; }
 
 TEST(LitGpt, ReadsWhatItsScriptsWrite) {
-  EXPECT_TRUE(std::holds_alternative<LlamaSpec>(model_of(llama_config()).architecture));
+  EXPECT_TRUE(model_of(llama_config()).architecture.is<LlamaSpec>());
   std::string neox = replaced(llama_config(), R"("bias": false)", R"("bias": true)");
   neox = replaced(replaced(neox, "RMSNorm", "LayerNorm"), "LLaMAMLP", "GptNeoxMLP");
-  EXPECT_TRUE(std::holds_alternative<GptNeoxSpec>(model_of(neox).architecture));
+  EXPECT_TRUE(model_of(neox).architecture.is<GptNeoxSpec>());
   std::string phi = replaced(neox, R"("lm_head_bias": false)", R"("lm_head_bias": true)");
   phi = replaced(phi, R"("parallel_residual": false)", R"("parallel_residual": true)");
   phi = replaced(phi, R"("shared_attention_norm": false)", R"("shared_attention_norm": true)");
-  EXPECT_TRUE(std::holds_alternative<PhiSpec>(model_of(phi).architecture));
+  EXPECT_TRUE(model_of(phi).architecture.is<PhiSpec>());
 }
 
 struct Wrong {

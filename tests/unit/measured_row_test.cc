@@ -1,4 +1,6 @@
 #include "memcalc/plan/measured_row.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +35,7 @@ TEST(MeasuredRow, AsksForItsRunOnItsCard) {
   const Question question = question_in(
       R"({"id": "a", "gpu": "NVIDIA H200", "run": {"model": "small", "layers": 2, "tie": false, "batch_size": 3,
           "sequence_length": 64, "loop": "bare", "optimizer": "sgd"}, "harness": {"steps": 3}, "peak_allocated": 1})");
-  const auto& llama = std::get<LlamaSpec>(question.model.architecture);
+  const auto& llama = question.model.architecture.as<LlamaSpec>();
   EXPECT_EQ(llama.num_hidden_layers, 2);
   EXPECT_FALSE(llama.tie_word_embeddings);
   EXPECT_EQ(question.model.reference, "small");
@@ -44,7 +46,7 @@ TEST(MeasuredRow, AsksForItsRunOnItsCard) {
 
 TEST(MeasuredRow, IsOfTheRegistryWhereTheModelsFileDoesNotKnowTheName) {
   const Question question = question_in(R"({"id": "a", "run": {"model": "gpt2", "layers": 3}})");
-  EXPECT_EQ(std::get<Gpt2Spec>(question.model.architecture).n_layer, 3);
+  EXPECT_EQ(question.model.architecture.as<Gpt2Spec>().n_layer, 3);
   EXPECT_TRUE(question.device_assumed);
 }
 

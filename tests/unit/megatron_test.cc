@@ -1,5 +1,7 @@
 // train/loop_megatron: what the ranks of a Megatron-LM run hold together, and how memory answers to the options.
 // What others measured is compared by scripts/megatron_tables.
+#include "memcalc/families/deepseek/spec.h"
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/train/loop_megatron.h"
 
 #include <gtest/gtest.h>

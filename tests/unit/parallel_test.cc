@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memcalc/alloc/caching_allocator.h"
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/parallel/ddp.h"
@@ -230,7 +231,7 @@ TEST(SumOverRanks, OfTensorParallelSharesTheMatricesOfTheLayers) {
 // The plan that splits embedding and head, too: norms are whole on each rank, the embedding's gradient is.
 TEST(SumOverRanks, OfTensorParallelWithTheSequenceSharesAllMatrices) {
   ModelSpec model = small_llama();
-  std::get<LlamaSpec>(model.architecture).vocab_size = 102;
+  model.architecture.change<LlamaSpec>().vocab_size = 102;
   RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
   const Held whole = sum_over_ranks(resolve(model, options).run, model);
   options.parallel.tensor = 2;
@@ -416,7 +417,7 @@ TEST(Ddp, SearchesForUnusedParametersWhereAdaptersAreRecomputed) {
     if (!adapts) options.lora_rank.reset();
     options.checkpointing = Checkpointing::kFull;
     const SymbolicRun run = run_symbolically(small_llama(), resolve(small_llama(), options).run, device());
-    const std::int64_t vocabulary = std::get<LlamaSpec>(small_llama().architecture).vocab_size;
+    const std::int64_t vocabulary = small_llama().architecture.as<LlamaSpec>().vocab_size;
     const Bytes logits = 2 * 16 * vocabulary * size_of(DType::kFloat32);
     const std::vector<Bytes> clones = requests_of(run, "aten::clone", 2);
     EXPECT_EQ(std::count(clones.begin(), clones.end(), logits), adapts ? 1 : 0);

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <utility>
@@ -62,6 +64,9 @@ TEST(Behaviors, HaveNamesOfTheirOwnAndReachTheirMembers) {
   for (const Behavior& row : behavior_table()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
     EXPECT_FALSE(row.meaning.empty()) << row.name;
+    EXPECT_FALSE(row.source.empty()) << row.name;
+    EXPECT_EQ(row.evidence.size(), row.values.size()) << row.name;
+    EXPECT_EQ(evidence_of(row, Behaviors{}), Evidence::kMeasured) << row.name << ": of today's value";
     Behaviors behaviors;
     ASSERT_LT(row.get(behaviors), row.values.size()) << row.name;
     for (std::uint8_t value = 0; value < row.values.size(); ++value) {
@@ -95,9 +100,47 @@ TEST(Profiles, AVersionBetweenTwoTakesTheOldersBehaviours) {
   notes.clear();
   (void)known().choose(asking(Software::kTransformers, "5.17.1"), "", notes);  // a patch says nothing
   EXPECT_THAT(notes, IsEmpty());
-  EXPECT_THAT(refusal_of(asking(Software::kTransformers, "4.30")), HasSubstr("before 4.57.6"));
+  EXPECT_THAT(refusal_of(asking(Software::kTransformers, "4.30")), HasSubstr("before 4.57.0"));
   EXPECT_THAT(refusal_of(asking(Software::kTorch, "new")), HasSubstr("--torch: expected a version"));
   EXPECT_THAT(refusal_of({.profile = "p9"}), HasSubstr("--profile: expected one of p1"));
+}
+
+TEST(Profiles, AVersionWithoutAPatchIsTheNewestPatchThatIsKnown) {
+  const auto newest = [](Software of, const char* text) { return text_of(chosen(asking(of, text)).version(of)); };
+  EXPECT_EQ(newest(Software::kTransformers, "5.5"), "5.5.4");
+  EXPECT_EQ(newest(Software::kTransformers, "5.20"), "5.20.2");
+  EXPECT_EQ(newest(Software::kTransformers, "4.57"), "4.57.6");
+  EXPECT_EQ(newest(Software::kTorch, "2.9"), "2.9.1");
+  EXPECT_EQ(newest(Software::kTransformers, "5.7"), "5.7.0");  // none is known
+  // What is written down is what is installed: "==5.5" is 5.5.0.
+  EXPECT_EQ(text_of(chosen({}, "transformers==5.5").version(Software::kTransformers)), "5.5.0");
+}
+
+TEST(Profiles, AReleaseBeginsWithTheFirstVersionOfTheSameSource) {
+  std::vector<std::string> notes;
+  for (const auto& [first, release] : {std::pair("5.5.0", "5.5.4"), std::pair("4.57.0", "4.57.6"),
+                                       std::pair("5.15.0", "5.15.1"), std::pair("5.21.0", "5.21.1")}) {
+    EXPECT_EQ(known().choose(asking(Software::kTransformers, first), "", notes).behaviors,
+              chosen(asking(Software::kTransformers, release)).behaviors)
+        << first;
+  }
+  EXPECT_THAT(notes, IsEmpty());
+  EXPECT_NE(chosen(asking(Software::kTransformers, "5.4.0")).behaviors,
+            chosen(asking(Software::kTransformers, "5.5.0")).behaviors);
+}
+
+TEST(Profiles, TheCudaOfTorchsWheelDecidesItsCudnn) {
+  const auto torch = [](const char* text) { return chosen(asking(Software::kTorch, text)); };
+  EXPECT_EQ(torch("2.11.0").cudnn, (Version{9, 19, 0}));
+  EXPECT_EQ(torch("2.11.0+cu126").cudnn, (Version{9, 10, 2}));
+  EXPECT_EQ(torch("2.11.0+cu126").behaviors.cudnn_attention, CudnnAttention::kNowhere);
+  EXPECT_EQ(torch("2.11.0+cu128").behaviors, Behaviors{});
+  // 2.10's own wheel brings 9.10, the one for CUDA 13.0 9.15.1.
+  EXPECT_EQ(torch("2.10.0").behaviors.cudnn_attention, CudnnAttention::kNowhere);
+  EXPECT_EQ(torch("2.10.0+cu130").behaviors.cudnn_attention, CudnnAttention::kHopperAndB200);
+  std::vector<std::string> notes;
+  (void)known().choose(asking(Software::kTorch, "2.11.0+cu124"), "", notes);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("which cuDNN this wheel brings is not known")));
 }
 
 TEST(Profiles, NamedOnesInheritFromTheirParents) {
@@ -138,7 +181,42 @@ TEST(VersionFile, ReadsWhatToolsWrite) {
               ElementsAre(Pair(Software::kTorch, "2.11.0"), Pair(Software::kTransformers, "5.5.4")));
   const WrittenVersions open = versions_in("transformers>=5,<6\n");
   EXPECT_THAT(open.found, IsEmpty());
-  EXPECT_THAT(open.notes, ElementsAre(HasSubstr("names no single version")));
+  EXPECT_THAT(open.notes, ElementsAre(HasSubstr("names no single version: pin it (transformers==5.17.0), or say")));
+  EXPECT_THAT(read("torch @ https://download.pytorch.org/whl/cu128/torch-2.11.0%2Bcu128-cp312-cp312-linux_x86_64.whl\n"
+                   "trl @ git+https://github.com/huggingface/trl\n"),
+              ElementsAre(Pair(Software::kTorch, "2.11.0+cu128")));
+  EXPECT_THAT(read("torch==2.11.*\n"), IsEmpty());
+}
+
+TEST(VersionFile, ReadsWhatAFileIncludesAndWhatAnEnvironmentHolds) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "versions";
+  const std::filesystem::path packages = folder / "lib" / "python3.12" / "site-packages";
+  std::filesystem::create_directories(packages / "torch-2.10.0+cu128.dist-info");
+  std::filesystem::create_directories(packages / "torchvision-0.25.0.dist-info");
+  std::filesystem::create_directories(packages / "transformers-5.5.4.dist-info");
+  std::ofstream(folder / "all.txt") << "-r base.txt\ntrl==1.16.0\n";
+  std::ofstream(folder / "base.txt") << "transformers==5.23.0  # the newest\n";
+  std::ofstream(folder / "circle.txt") << "--requirement circle.txt\n";
+  std::ofstream(folder / "open.txt") << "transformers>=5\n";
+  const Profile written = chosen({}, (folder / "all.txt").string());
+  EXPECT_EQ(written.version(Software::kTransformers), (Version{5, 23, 0}));
+  EXPECT_EQ(written.version(Software::kTrl), (Version{1, 16, 0}));
+  const Profile installed = chosen({}, folder.string());
+  EXPECT_EQ(installed.version(Software::kTransformers), (Version{5, 5, 4}));
+  EXPECT_EQ(installed.version(Software::kTorch), (Version{2, 10, 0}));
+  const auto refused = [&](const char* name) {
+    try {
+      (void)chosen({}, (folder / name).string());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused("circle.txt"), HasSubstr("include each other"));
+  EXPECT_THAT(refused("open.txt"), HasSubstr("pin it (transformers==5.17.0)"));
+  std::filesystem::create_directories(folder / "empty");
+  EXPECT_THAT(refused("empty"), HasSubstr("is installed there"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(VersionFile, AnOptionIsStrongerAndAnOldVersionIsSaid) {
@@ -160,6 +238,14 @@ TEST(VersionsUsed, NamesWhatTheRunTouches) {
   EXPECT_EQ(of("resnet50", {.loop = Loop::kBare}), "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), torchvision 0.26.0");
   EXPECT_EQ(of("gpt2", {.loop = Loop::kTrlSft, .lora_rank = 8}),
             "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0, accelerate 1.15.0, peft 0.21.2, trl 1.16.0");
+  EXPECT_EQ(of("llama-3.2-1b", {.loop = Loop::kBare, .optimizer = Optimizer::kAdamW8bit, .liger = true}),
+            "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0, bitsandbytes 0.50.2, liger-kernel 0.8.0");
+  RunOptions megatron;
+  megatron.gpus = 2;
+  megatron.parallel.tensor = 2;
+  megatron.framework = Framework::kMegatron;
+  EXPECT_EQ(of("llama-3.2-1b", megatron),
+            "torch 2.11.0 (CUDA 13.0, cuDNN 9.19, NCCL 2.28.9), megatron-core 0.14.0, transformer-engine 2.11.0");
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/families/bert/spec.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
@@ -26,9 +29,7 @@ const DeviceSpec& h100() {
 
 ModelSpec with_layers(const std::string& name, std::int64_t layers) {
   ModelSpec model = registry().model(name);
-  if (auto* gpt2 = std::get_if<Gpt2Spec>(&model.architecture)) gpt2->n_layer = layers;
-  if (auto* bert = std::get_if<BertSpec>(&model.architecture)) bert->num_hidden_layers = layers;
-  if (auto* llama = std::get_if<LlamaSpec>(&model.architecture)) llama->num_hidden_layers = layers;
+  model.architecture.set_layers(layers);
   return model;
 }
 
@@ -190,7 +191,7 @@ TEST(Properties, LlamaKeepsWhatSection11Says) {
   // up, product) + 4 Hq (log-sum-exp) + 8 (two 1/std); cuDNN's seed and offset once.
   const std::int64_t batch = 2, sequence = 256;
   for (const std::string name : {"llama-3.2-1b", "llama-3-8b", "tinyllama-1.1b"}) {
-    const auto spec = std::get<LlamaSpec>(registry().model(name).architecture);
+    const auto spec = registry().model(name).architecture.as<LlamaSpec>();
     const std::int64_t token = 16 * spec.hidden_size + 4 * spec.num_attention_heads * spec.head_dim +
                                4 * spec.num_key_value_heads * spec.head_dim + 8 * spec.intermediate_size +
                                4 * spec.num_attention_heads + 8;
@@ -244,9 +245,9 @@ TEST(Properties, NoWorkGrowsWithBatchSequenceOrWidth) {
         EXPECT_EQ(events(model, 8, 1024), reference) << name;
       }
       ModelSpec wide = model;
-      if (auto* spec = std::get_if<LlamaSpec>(&wide.architecture)) {
-        spec->hidden_size *= 4;
-        spec->intermediate_size *= 4;
+      if (wide.architecture.is<LlamaSpec>()) {
+        wide.architecture.change<LlamaSpec>().hidden_size *= 4;
+        wide.architecture.change<LlamaSpec>().intermediate_size *= 4;
         EXPECT_NEAR(static_cast<double>(events(wide, 8, 512)), static_cast<double>(reference),
                     0.02 * static_cast<double>(reference));
       }
@@ -264,21 +265,19 @@ TEST(Properties, AbsurdSizesAreAnOverflowNotANumber) {
       {"sequence",
        [](ModelSpec& model, RunSpec& run) {
          run.sequence_length = std::int64_t{1} << 45;
-         std::get<LlamaSpec>(model.architecture).max_position_embeddings = std::int64_t{1} << 46;
+         model.architecture.change<LlamaSpec>().max_position_embeddings = std::int64_t{1} << 46;
        }},
       {"sequence, largest",
        [](ModelSpec& model, RunSpec& run) {
          run.sequence_length = INT64_MAX;
-         std::get<LlamaSpec>(model.architecture).max_position_embeddings = INT64_MAX;
+         model.architecture.change<LlamaSpec>().max_position_embeddings = INT64_MAX;
        }},
-      {"vocabulary",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).vocab_size = INT64_MAX; }},
+      {"vocabulary", [](ModelSpec& model, RunSpec&) { model.architecture.change<LlamaSpec>().vocab_size = INT64_MAX; }},
       {"hidden size",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).hidden_size = std::int64_t{1} << 46; }},
+       [](ModelSpec& model, RunSpec&) { model.architecture.change<LlamaSpec>().hidden_size = std::int64_t{1} << 46; }},
       {"intermediate size",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).intermediate_size = INT64_MAX / 4; }},
-      {"head dim",
-       [](ModelSpec& model, RunSpec&) { std::get<LlamaSpec>(model.architecture).head_dim = INT64_MAX / 2; }},
+       [](ModelSpec& model, RunSpec&) { model.architecture.change<LlamaSpec>().intermediate_size = INT64_MAX / 4; }},
+      {"head dim", [](ModelSpec& model, RunSpec&) { model.architecture.change<LlamaSpec>().head_dim = INT64_MAX / 2; }},
   };
   for (const auto& each : cases) {
     for (const Precision precision : {Precision::kFp32, Precision::kAmpBf16}) {

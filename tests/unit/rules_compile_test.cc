@@ -35,6 +35,12 @@ const test::RuleCase kCases[] = {
     // torch.compile
     {"compile-known-layers", "resnet18", [](RunSpec& run) { run.training().compiled_parts = CompiledParts::kLayers; },
      kCompiled},
+    {"compile-reentrant", kLlama,
+     [](RunSpec& run) {
+       run.training().checkpointing = Checkpointing::kFull;
+       run.training().reentrant = true;
+     },
+     kCompiled},
     {"compile-t5-checkpointing", "t5-small", [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; },
      kCompiled},
     {"compile-parallel", kLlama, [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDdp; },

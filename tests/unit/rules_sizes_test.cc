@@ -1,4 +1,5 @@
 // spec/rules_sizes: a run that breaks each rule.
+#include "memcalc/families/deepseek/spec.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/rule_tables.h"
 #include "support/rule_case.h"
@@ -60,7 +61,7 @@ TEST(RulesOfSizes, OneCopyIsToldAsAProduct) {
 // Megatron-core makes keys and values of all heads from DeepSeek's latent vector.
 TEST(RulesOfSizes, LatentAttentionHasAKeyOfEachHeadUnderMegatron) {
   ModelSpec model = test::model_of("deepseek-v2-lite");
-  std::get<DeepseekV2Spec>(model.architecture).num_key_value_heads = 1;
+  model.architecture.change<DeepseekV2Spec>().num_key_value_heads = 1;
   RunOptions options{.precision = Precision::kBf16, .framework = Framework::kMegatron};
   options.parallel.tensor = 2;
   options.parallel.sequence_parallel = true;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/spec/rule_tables.h"
+#include "memcalc/spec/run_names.h"
 #include "support/rule_case.h"
 
 namespace memcalc {
@@ -37,6 +38,16 @@ const test::RuleCase kCases[] = {
        run.parallel.gpus = 2;
      },
      kOrpo},
+    {"sft-completion-lengths",
+     "gpt2",
+     [](RunSpec& run) { run.training().completion_length = 8; },
+     {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100"}},
+    {"sft-loss-version", "gpt2",
+     [](RunSpec& run) {
+       run.training().sft_loss = SftLoss::kDft;
+       run.profile.behaviors.sft_chunked_loss = false;
+     },
+     kSft},
     {"trl-reference-of-an-engine", "gpt2",
      [](RunSpec& run) {
        run.training().reference = Reference::kModel;
@@ -122,6 +133,46 @@ const test::RuleCase kCases[] = {
 };
 
 TEST(RulesOfTrl, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_trl(), kCases); }
+
+TEST(RulesOfTrl, MegatronIsNoTrainersFramework) {
+  const ModelSpec& model = test::model_of("gpt2");
+  for (const Loop loop : {Loop::kTrlSft, Loop::kTrlDpo, Loop::kTrlGrpo, Loop::kCrossEncoder}) {
+    const std::string name(kLoopNames[static_cast<std::size_t>(loop)]);
+    for (const std::int64_t tensor : {1, 2}) {
+      RunOptions options{.loop = loop, .gpus = tensor, .framework = Framework::kMegatron};
+      options.batch_size = 2;
+      options.parallel.tensor = tensor;
+      try {
+        (void)resolve(model, options);
+        ADD_FAILURE() << name << " is taken";
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      }
+    }
+  }
+  RunOptions plain{.gpus = 2, .framework = Framework::kMegatron};
+  plain.parallel.tensor = 2;
+  EXPECT_EQ(resolve(model, plain).run.training().loop, Loop::kBare);
+}
+
+TEST(RulesOfTrl, KtoTakesTwoSamplesWhereItTakesTheOthersAnswer) {
+  const ModelSpec& model = test::model_of("gpt2");
+  EXPECT_EQ(resolve(model, {.loop = Loop::kTrlKto}).run.batch_size, 2);
+  const RunOptions unpaired{.batch_size = 1, .loop = Loop::kTrlKto, .kto_loss = KtoLoss::kApoZeroUnpaired};
+  EXPECT_EQ(resolve(model, unpaired).run.batch_size, 1);
+}
+
+TEST(RulesOfTrl, TheRoutersLossIsOfMixturesThatReturnTheirLogits) {
+  const auto balances = [](const char* model, RunOptions options) {
+    return resolve(test::model_of(model), options).run.training().balances_experts;
+  };
+  EXPECT_TRUE(balances("mixtral-8x7b", {.loop = Loop::kTrlSft}));
+  EXPECT_TRUE(balances("qwen3-30b-a3b", {.loop = Loop::kTrlGrpo}));
+  EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrlSft, .no_router_loss = true}));
+  EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrlOrpo}));
+  EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrainer}));
+  EXPECT_FALSE(balances("gpt2", {.loop = Loop::kTrlSft}));
+}
 
 TEST(RulesOfTrl, ItsTrainersHaveDefaultsOfTheirOwn) {
   const ModelSpec model = test::model_of("gpt2");

@@ -12,6 +12,8 @@ const test::RuleCase kCases[] = {
     {"attention-of-version", "gemma-2-2b", [](RunSpec& run) { run.profile.behaviors.gemma2_eager = true; }, kBare},
     {"experts-of-version", "deepseek-v2-lite", [](RunSpec& run) { run.profile.behaviors.experts = ExpertForm::kLoop; },
      kBare},
+    {"deepseek-of-version", "deepseek-v2-lite",
+     [](RunSpec& run) { run.profile.behaviors.deepseek_caches_latent = false; }, kBare},
     {"expert-parallel-of-version",
      "qwen3-30b-a3b",
      [](RunSpec& run) {
@@ -27,13 +29,13 @@ const test::RuleCase kCases[] = {
      kBare},
     {"compile-of-version", "gpt2",
      [](RunSpec& run) {
-       run.profile.behaviors.masks_by_vmap = true;
+       run.profile.behaviors.compile_is_read = false;
        run.training().compile = true;
      },
      kBare},
     {"loading-of-version", "gpt2",
      [](RunSpec& run) {
-       run.profile.behaviors.loads_in_float32 = true;
+       run.profile.behaviors.loads_by_conversion = false;
        run.training().loading = ModelLoading::kHost;
      },
      kTrainer},
@@ -48,9 +50,7 @@ const test::RuleCase kCases[] = {
      kTrainer},
     {"trainer-of-version",
      "gpt2",
-     [](RunSpec& run) {
-       run.profile.version(Software::kTrl) = {1, 1, 0};
-     },
+     [](RunSpec& run) { run.profile.behaviors.trl_trainers_are_read = false; },
      {.loop = Loop::kTrlDpo, .lora_rank = 8}},
 };
 

@@ -1,5 +1,10 @@
 // spec/run_options and spec/validate: the defaults, that each is said, and what is refused.
 #include "memcalc/spec/run_options.h"
+#include "memcalc/families/bert/spec.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/torchvision/spec.h"
+#include "memcalc/families/vit/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // plan/settings.h: a run as options of memcalc and as settings of other programs. That Python, JSON and a shell read
 // them is tests/cli/settings_test.py's.
 #include "memcalc/plan/settings.h"
+#include "memcalc/families/bert/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

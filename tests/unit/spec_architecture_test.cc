@@ -5,6 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/families/bart/spec.h"
+#include "memcalc/families/gemma/spec.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/opt/spec.h"
+#include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/registry.h"
@@ -124,7 +130,7 @@ TEST(NamedModels, WithOtherSizesSaySo) {
   const ModelSpec model = registry().model("llama-3-8b", {.layers = 8, .tie = true});
   EXPECT_EQ(model.name, "llama-3-8b (layers=8, tie=true)");
   EXPECT_EQ(model.published_parameters, std::nullopt);
-  const auto& llama = std::get<LlamaSpec>(model.architecture);
+  const auto& llama = model.architecture.as<LlamaSpec>();
   EXPECT_EQ(llama.num_hidden_layers, 8);
   EXPECT_TRUE(llama.tie_word_embeddings);
   EXPECT_EQ(llama.vocab_size, 128256) << "the rest stays";
@@ -139,26 +145,24 @@ TEST(NamedModels, WithoutChangesAreThemselves) {
 }
 
 TEST(NamedModels, TheFamilysOwnKeysAreReplaced) {
-  EXPECT_EQ(std::get<Gpt2Spec>(registry().model("gpt2", {.hidden = 384, .heads = 6}).architecture).n_embd, 384);
-  const auto t5 = std::get<T5Spec>(registry().model("t5-small", {.layers = 2}).architecture);
+  EXPECT_EQ(registry().model("gpt2", {.hidden = 384, .heads = 6}).architecture.as<Gpt2Spec>().n_embd, 384);
+  const auto t5 = registry().model("t5-small", {.layers = 2}).architecture.as<T5Spec>();
   EXPECT_EQ(t5.num_layers, 2);
   EXPECT_EQ(t5.num_decoder_layers, 2);
-  const auto bart = std::get<BartSpec>(registry().model("bart-base", {.heads = 8, .ffn = 100}).architecture);
+  const auto bart = registry().model("bart-base", {.heads = 8, .ffn = 100}).architecture.as<BartSpec>();
   EXPECT_EQ(bart.encoder_attention_heads, 8);
   EXPECT_EQ(bart.decoder_ffn_dim, 100);
 }
 
 TEST(NamedModels, WhatFollowsTheWidthFollows) {
-  const auto opt = [](const char* name) {
-    return std::get<OptSpec>(registry().model(name, {.hidden = 1536}).architecture);
-  };
+  const auto opt = [](const char* name) { return registry().model(name, {.hidden = 1536}).architecture.as<OptSpec>(); };
   EXPECT_EQ(opt("opt-125m").word_embed_proj_dim, 1536);
   EXPECT_EQ(opt("opt-350m").word_embed_proj_dim, 512) << "projected before, projected after";
 }
 
 TEST(NamedModels, AHeadDimThatStaysIsSaid) {
   const ModelSpec model = registry().model("llama-3.2-1b", {.hidden = 1024});
-  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).head_dim, 64);
+  EXPECT_EQ(model.architecture.as<LlamaSpec>().head_dim, 64);
   EXPECT_THAT(model.assumptions, Contains("head_dim stays 64, as the config says (--head-dim)"));
 }
 
@@ -169,7 +173,7 @@ TEST(NamedModels, ALayerListOfAnotherLengthGoes) {
   const JsonObject root = config.root();
   const ConfigChanges changes = config_changes("gemma2", {.layers = 4}, &root);
   const ModelSpec model = model_from_hf_config(config.changed(changes.keys, "", "changed").root(), "gemma");
-  EXPECT_EQ(std::get<Gemma2Spec>(model.architecture).sliding_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(model.architecture.as<Gemma2Spec>().sliding_layers, (std::vector<bool>{true, false, true, false}));
   EXPECT_THAT(changes.told, Contains(HasSubstr("layer_types")));
 }
 
@@ -179,7 +183,7 @@ TEST(NamedModels, GeneralNamesDoNotContradict) {
   const JsonObject root = config.root();
   const ConfigChanges changes = config_changes("gpt2", {.layers = 4, .hidden = 96}, &root);
   const auto gpt2 =
-      std::get<Gpt2Spec>(model_from_hf_config(config.changed(changes.keys, "", "changed").root(), "gpt2").architecture);
+      model_from_hf_config(config.changed(changes.keys, "", "changed").root(), "gpt2").architecture.as<Gpt2Spec>();
   EXPECT_EQ(gpt2.n_embd, 96);
   EXPECT_EQ(gpt2.n_layer, 4);
 }

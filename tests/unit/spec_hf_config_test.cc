@@ -1,4 +1,14 @@
 // config.json of the modelled families: transformers' defaults, what is listed as assumed, what is refused.
+#include "memcalc/families/bert/spec.h"
+#include "memcalc/families/gemma/spec.h"
+#include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/opt/spec.h"
+#include "memcalc/families/phi/spec.h"
+#include "memcalc/families/phi3/spec.h"
+#include "memcalc/families/qwen/spec.h"
+#include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/hf_config.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +30,13 @@ ModelSpec read(const std::string& text) {
 
 template <typename Spec>
 Spec architecture(const std::string& text) {
-  return std::get<Spec>(read(text).architecture);
+  return read(text).architecture.as<Spec>();
 }
 
 TEST(HfConfig, BertTakesTransformersDefaults) {
   const ModelSpec model = read(R"({"model_type": "bert"})");
   EXPECT_EQ(model.model_type, "bert");
-  const auto& bert = std::get<BertSpec>(model.architecture);
+  const auto& bert = model.architecture.as<BertSpec>();
   EXPECT_EQ(bert.vocab_size, 30522);
   EXPECT_EQ(bert.hidden_size, 768);
   EXPECT_EQ(bert.num_hidden_layers, 12);
@@ -59,16 +69,16 @@ TEST(HfConfig, BertTakesTransformersDefaults) {
 // configuration_t5.py of transformers 5.17: "we tie weights always"; the key decides about the scale alone.
 TEST(HfConfig, T5WithoutACheckpointTiesItsHead) {
   ModelSpec model = read(R"({"model_type": "t5", "tie_word_embeddings": false})");
-  ASSERT_FALSE(std::get<T5Spec>(model.architecture).tie_word_embeddings);
+  ASSERT_FALSE(model.architecture.as<T5Spec>().tie_word_embeddings);
   const std::size_t told = model.assumptions.size();
-  tie_head_as_transformers(model);
-  EXPECT_TRUE(std::get<T5Spec>(model.architecture).tie_word_embeddings);
-  EXPECT_FALSE(std::get<T5Spec>(model.architecture).scale_decoder_outputs);
+  take_as_transformers(model);
+  EXPECT_TRUE(model.architecture.as<T5Spec>().tie_word_embeddings);
+  EXPECT_FALSE(model.architecture.as<T5Spec>().scale_decoder_outputs);
   EXPECT_EQ(model.assumptions.size(), told + 1);
 
   ModelSpec llama = read(R"({"model_type": "llama", "tie_word_embeddings": false})");
-  tie_head_as_transformers(llama);
-  EXPECT_FALSE(std::get<LlamaSpec>(llama.architecture).tie_word_embeddings);
+  take_as_transformers(llama);
+  EXPECT_FALSE(llama.architecture.as<LlamaSpec>().tie_word_embeddings);
 }
 
 TEST(HfConfig, RobertaHasItsOwnDefaults) {
@@ -138,8 +148,8 @@ TEST(HfConfig, MistralDiffersFromLlama) {
 
 TEST(HfConfig, KeyValueHeadsFollowTheAttentionHeads) {
   const ModelSpec model = read(R"({"model_type": "llama", "num_attention_heads": 16, "hidden_size": 2048})");
-  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).num_key_value_heads, 16);
-  EXPECT_EQ(std::get<LlamaSpec>(model.architecture).head_dim, 128);
+  EXPECT_EQ(model.architecture.as<LlamaSpec>().num_key_value_heads, 16);
+  EXPECT_EQ(model.architecture.as<LlamaSpec>().head_dim, 128);
 }
 
 TEST(HfConfig, HeadDimMayBeFree) {
@@ -216,7 +226,7 @@ TEST(HfConfig, DtypeHasTwoNames) {
 
 TEST(HfConfig, AMistypedSizeIsNoticed) {
   const ModelSpec model = read(R"({"model_type": "gpt2", "n_layers": 48, "n_ctx": 1024})");
-  EXPECT_EQ(std::get<Gpt2Spec>(model.architecture).n_layer, 12);
+  EXPECT_EQ(model.architecture.as<Gpt2Spec>().n_layer, 12);
   EXPECT_EQ(model.assumptions[1], "key 'n_layers' of config.json is ignored; did you mean 'n_layer'?");
 }
 

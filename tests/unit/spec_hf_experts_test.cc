@@ -4,6 +4,10 @@
 
 #include <string>
 
+#include "memcalc/families/deepseek/spec.h"
+#include "memcalc/families/gpt_oss/spec.h"
+#include "memcalc/families/mixtral/spec.h"
+#include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/error_text.h"
@@ -20,7 +24,7 @@ ModelSpec read(const std::string& text) {
 
 template <typename Spec>
 Spec spec_of(const std::string& text) {
-  return std::get<Spec>(read(text).architecture);
+  return read(text).architecture.as<Spec>();
 }
 
 TEST(HfExperts, MixtralDefaultsAreThoseOf8x7B) {

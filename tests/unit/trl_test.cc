@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/train/step.h"
 #include "support/paths.h"
 
@@ -176,6 +177,74 @@ TEST(Trl, AReferenceIsReadWhereTheTrainerReadsIt) {
   EXPECT_NE(
       simulated({.loop = Loop::kTrlGrpo, .completion_length = 8, .reference = Reference::kModel}).symbolic.warm_up,
       kNoBlock);
+}
+
+TEST(Trl, OnlyAnAnswersTokensGoThroughTheHeadOfSft) {
+  const auto peak = [](RunOptions options) {
+    options.loop = Loop::kTrlSft;
+    options.batch_size = 64;
+    return simulated(options).symbolic.trace;
+  };
+  const auto most = [](const Trace& trace) {  // numbers of tokens by words
+    Bytes largest = 0;
+    for (const Event& event : trace.events) {
+      const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+      if (event.kind == EventKind::kAllocate && event.phase == Phase::kForward) {
+        largest = std::max(largest, block.requested);
+      }
+    }
+    return largest;
+  };
+  const Bytes all = most(peak({})), answers = most(peak({.completion_length = 16}));
+  EXPECT_EQ(all, 64 * 63 * Bytes{32768} * 2);
+  EXPECT_EQ(answers, 64 * 16 * Bytes{32768} * 2);
+}
+
+TEST(Trl, DftWeighsEachTokenByItsProbability) {
+  const auto allocations = [](SftLoss loss) {
+    const Trace trace = simulated({.loop = Loop::kTrlSft, .sft_loss = loss}).symbolic.trace;
+    return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
+      const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+      return event.kind == EventKind::kAllocate && block.requested == 4 * 63 * 4;
+    });
+  };
+  EXPECT_GT(allocations(SftLoss::kDft), allocations(SftLoss::kNll));
+}
+
+TEST(Trl, KtoWithoutAKlDivergenceRunsNoSecondAnswer) {
+  const auto forwards = [](KtoLoss loss) {
+    const Simulated job = simulated({.loop = Loop::kTrlKto, .kto_loss = loss, .reference = Reference::kPrecomputed});
+    return asked_for(job.symbolic.trace, Category::kInputs);
+  };
+  EXPECT_LT(forwards(KtoLoss::kApoZeroUnpaired), forwards(KtoLoss::kKto));
+  EXPECT_NO_THROW((void)simulated({.batch_size = 1, .loop = Loop::kTrlKto, .kto_loss = KtoLoss::kApoZeroUnpaired}));
+}
+
+// trl 1.16, add_fused_lm_head: every layer's router logits are held until the loss has them.
+TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
+  const auto held = [](bool balances, Checkpointing checkpointing) {
+    ModelSpec model = registry().model("qwen3-30b-a3b");
+    set_layers(model, 3);
+    RunOptions options{.batch_size = 2, .sequence_length = 250, .loop = Loop::kTrlSft};
+    options.checkpointing = checkpointing;
+    options.no_router_loss = !balances;
+    const RunSpec run = resolve(model, options).run;
+    const SymbolicRun job = run_symbolically(model, run, registry().device("h200-sxm"));
+    const Trace& trace = job.trace;
+    std::vector<std::size_t> open;
+    std::size_t most = 0;
+    for (const Event& event : trace.events) {
+      const auto block = static_cast<std::size_t>(event.block);
+      if (trace.blocks[block].requested != 2 * 250 * 128 * 2 || event.phase != Phase::kForward) continue;
+      if (event.kind == EventKind::kAllocate) open.push_back(block);
+      if (event.kind == EventKind::kFree) std::erase(open, block);
+      most = std::max(most, open.size());
+    }
+    return most;
+  };
+  // Beside them rotary embeddings are as large, and for a while other tensors of a layer.
+  EXPECT_GT(held(true, Checkpointing::kFull), held(false, Checkpointing::kFull));
+  EXPECT_GT(held(true, Checkpointing::kNone), held(false, Checkpointing::kNone));
 }
 
 /// Rank 0 of two.

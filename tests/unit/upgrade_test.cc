@@ -67,6 +67,15 @@ TEST_F(UpgradeTest, ARunThatIsRefusedAfterwardsIsSaid) {
   const BehaviorEffect* eager = effect_of(upgrade, "gemma2.eager");
   ASSERT_NE(eager, nullptr);
   EXPECT_TRUE(upgrade.matters(*eager));
+  EXPECT_EQ(eager->evidence, Evidence::kSources);
+  EXPECT_THAT(render(answer_of(upgrade), Format::kCsv), HasSubstr("sources"));
+}
+
+TEST_F(UpgradeTest, EachBehaviourSaysWhatItWasComparedBy) {
+  const std::string csv = render(behaviors_answer(registry_.profiles()), Format::kCsv);
+  EXPECT_THAT(csv, HasSubstr("experts.form,transformers,5.18.0,unmasked,measured,"));
+  EXPECT_THAT(csv, HasSubstr("gemma2.eager,transformers,5.21.0,yes,sources,"));
+  EXPECT_THAT(csv, HasSubstr("indexing.open-slices,torch,2.8.0,yes,recorded streams,"));
 }
 
 TEST_F(UpgradeTest, EqualVersionsDifferInNothing) {

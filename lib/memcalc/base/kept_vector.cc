@@ -3,12 +3,34 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace memcalc {
 namespace {
 
 // Below this the heap gives the same pages again by itself.
 constexpr std::size_t kSmallestKept = std::size_t{32} << 10;
+
+// From here on a buffer is asked for in pages of this size, which Linux may give: a long trace has hundreds of
+// megabytes, and to fault them in by small pages takes as long as to replay them.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kSmallestHuge = 4 * kHugePage;
+
+void* allocated(std::size_t size) {
+  if (size < kSmallestHuge) return ::operator new(size);
+  void* memory = ::operator new(size, std::align_val_t(kHugePage));
+#ifdef __linux__
+  (void)::madvise(memory, size, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+void freed(void* memory, std::size_t size) noexcept {
+  if (size < kSmallestHuge) return ::operator delete(memory);
+  ::operator delete(memory, std::align_val_t(kHugePage));
+}
 
 struct Buffer {
   void* memory = nullptr;
@@ -29,7 +51,7 @@ struct FreeAtThreadEnd {
   FreeAtThreadEnd(const FreeAtThreadEnd&) = delete;
   FreeAtThreadEnd& operator=(const FreeAtThreadEnd&) = delete;
   ~FreeAtThreadEnd() {
-    for (std::size_t i = 0; i < kept.count; ++i) ::operator delete(kept.buffers[i].memory);
+    for (std::size_t i = 0; i < kept.count; ++i) freed(kept.buffers[i].memory, kept.buffers[i].bytes);
     kept.count = 0;
     kept.closed = true;
   }
@@ -45,7 +67,7 @@ void* take_buffer(std::size_t bytes) {
   const auto end = kept.buffers.begin() + static_cast<std::ptrdiff_t>(kept.count);
   const auto found =
       std::find_if(kept.buffers.begin(), end, [&](const Buffer& buffer) { return buffer.bytes == size; });
-  if (found == end) return ::operator new(size);
+  if (found == end) return allocated(size);
   void* memory = found->memory;
   *found = kept.buffers[--kept.count];
   kept.bytes -= size;
@@ -56,7 +78,7 @@ void give_buffer(void* buffer, std::size_t bytes) noexcept {
   const std::size_t size = whole_size(bytes);
   if (size < kSmallestKept || size > kMostKeptBytes - std::min(kept.bytes, kMostKeptBytes) ||
       kept.count == kept.buffers.size() || kept.closed) {
-    ::operator delete(buffer);
+    freed(buffer, size);
     return;
   }
   thread_local const FreeAtThreadEnd free_at_thread_end;

@@ -14,7 +14,7 @@ std::vector<std::string> opaque_operators(const ModelSpec& model) {
     const auto* call = std::get_if<ProgramCall>(&each);
     if (call != nullptr && find_operator(call->function) == nullptr) names.insert(call->function);
   };
-  if (const auto* spec = std::get_if<ProgramSpec>(&model.architecture)) {
+  if (const auto* spec = model.architecture.get_if<ProgramSpec>()) {
     for (const ProgramFunction& function : spec->program->functions) for_each_instruction(function.body, look_at);
   }
   return {names.begin(), names.end()};

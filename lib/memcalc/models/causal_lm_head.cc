@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/load_balancing_loss.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -25,7 +26,8 @@ Tensor at_their_places(const Tensor& mask, const Tensor& numbers) {
 }
 
 /// trl 1.16, trainer/utils.py, add_fused_lm_head: _fused_forward behind the backbone.
-void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const Batch& batch, ModelOutput& output) {
+void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const Batch& batch, ModelOutput& output,
+                   const CausalLmHead& head) {
   const std::int64_t tokens = last_hidden_state.size(1), labels_of_sample = batch.labels.size(1);
   const Tensor hidden_states = slice(last_hidden_state, 1, 0, tokens - 1);
   const Tensor labels = no_grad::slice(batch.labels, 1, 1, labels_of_sample - 1);
@@ -49,6 +51,9 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   drop(per_token.log_probs, per_token.entropy, per_token.log_sum_sq_probs, per_token.mean_logits, per_token.is_top1);
   Tensor negated = negate(sum(fused.log_probs, 0b11, false));
   output.loss = divide(std::move(negated), no_grad::clamp(no_grad::sum(fused.label_mask)));
+  if (head.router_logits == nullptr || head.router_logits->empty()) return;
+  fused.aux_loss = load_balancing_loss(*head.router_logits, head.experts_per_token, batch.attention_mask);
+  output.loss = add(output.loss, multiply_scalar(fused.aux_loss));
 }
 
 }  // namespace
@@ -60,7 +65,7 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     return;
   }
   if (batch.fused_head != nullptr) {
-    fused_forward(lm_head, hidden_states, batch, output);
+    fused_forward(lm_head, hidden_states, batch, output, head);
     return;
   }
   if (head.liger && batch.labels.defined()) {

@@ -3,7 +3,9 @@
 // tests/measured/jobs_test.py.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "memcalc/models/model.h"
 #include "memcalc/models/sequence_classifier.h"
@@ -12,9 +14,11 @@ namespace memcalc {
 
 /// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).
 struct CausalLmHead {
-  bool softcaps = false;           // final_logit_softcapping
-  bool liger = false;              // lce_forward: in training the logits are never made
-  bool loss_breaks_graph = false;  // loss_function warns that it knows no loss of this class's name
+  bool softcaps = false;                               // final_logit_softcapping
+  bool liger = false;                                  // lce_forward: in training the logits are never made
+  bool loss_breaks_graph = false;                      // loss_function warns that it knows no loss of this class's name
+  const std::vector<Tensor>* router_logits = nullptr;  // of mixtures of experts, where they were recorded
+  std::int64_t experts_per_token = 0;
 };
 
 /// Sets loss and logits of `output`; of a batch with a fused head its `fused` numbers and the loss. A classifier lets

@@ -4,41 +4,23 @@
 #include <array>
 #include <span>
 
+#include "memcalc/spec/family.h"
+
 namespace memcalc {
 namespace {
 
-struct Renaming {
-  std::string_view from, to;
-};
-
 constexpr Renaming kLegacy[] = {{"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
 
-// "ViTModel", which DeiTModel shares; in this order.
-constexpr Renaming kVit[] = {{"encoder.layer.", "layers."},
-                             {"attention.query", "q_proj"},
-                             {"attention.key", "k_proj"},
-                             {"attention.value", "v_proj"},
-                             {"attention.output.dense", "attention.o_proj"},
-                             {"intermediate.dense", "mlp.fc1"},
-                             {"output.dense", "mlp.fc2"}};
-
-constexpr Renaming kGptNeox[] = {{"embed_out.", "lm_head."}};
-
 // MergeModulelist and Concatenate of "mixtral" and "qwen2_moe": the experts of a layer become two parameters.
-constexpr Renaming kExperts[] = {{".block_sparse_moe.", ".mlp."},        {".w1.weight", ".gate_up_proj"},
-                                 {".w3.weight", ".gate_up_proj"},        {".w2.weight", ".down_proj"},
-                                 {".gate_proj.weight", ".gate_up_proj"}, {".up_proj.weight", ".gate_up_proj"},
-                                 {".down_proj.weight", ".down_proj"}};
+constexpr Renaming kExperts[] = {{".w1.weight", ".gate_up_proj"},      {".w3.weight", ".gate_up_proj"},
+                                 {".w2.weight", ".down_proj"},         {".gate_proj.weight", ".gate_up_proj"},
+                                 {".up_proj.weight", ".gate_up_proj"}, {".down_proj.weight", ".down_proj"}};
 
 void rename(std::string& name, std::span<const Renaming> renamings) {
   for (const Renaming& each : renamings) {
     const std::size_t at = name.find(each.from);
-    if (at != std::string::npos) name.replace(at, each.from.size(), each.to);
+    if (at != std::string::npos && (at == 0 || !each.starts_name)) name.replace(at, each.from.size(), each.to);
   }
-}
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // "model.layers.3.mlp.experts.17.gate_proj.weight" -> "model.layers.3.mlp.experts.gate_up_proj".
@@ -67,18 +49,19 @@ bool ends_with_one_of(std::string_view name, std::span<const std::string_view> e
 std::string parameter_name_of(std::string_view model_type, std::string_view tensor) {
   std::string name(tensor);
   rename(name, kLegacy);
-  if (is_one_of(model_type, {"vit", "deit"})) rename(name, kVit);
-  if (model_type == "gpt_neox" && name.starts_with(kGptNeox[0].from)) rename(name, kGptNeox);
-  if (model_type == "mixtral") rename(name, {kExperts, 1});
+  if (const Family* const family = find_family(model_type)) rename(name, family->renamings);
   stack_experts(name);
   return name;
 }
 
 std::string sorted_name_of(std::string_view model_type, std::string_view parameter) {
   std::string name(parameter);
-  constexpr Renaming head{"lm_head.", "embed_out."}, experts{".mlp.", ".block_sparse_moe."};
-  if (model_type == "gpt_neox" && name.starts_with(head.from)) rename(name, {&head, 1});
-  if (model_type == "mixtral") rename(name, {&experts, 1});
+  const Family* const family = find_family(model_type);
+  if (family == nullptr || !family->loads_by_checkpoint_names) return name;
+  for (const Renaming& each : family->renamings) {
+    const Renaming back{each.to, each.from, each.starts_name};
+    rename(name, {&back, 1});
+  }
   return name;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "memcalc/families/bart/spec.h"
 #include "memcalc/models/attention.h"
 
 namespace memcalc {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/models/token_shares.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -17,6 +18,7 @@ ExpertLoop::ExpertLoop(ModuleBuilder& b, const RotaryDecoderSpec& spec, const Ex
                        const Names& names)
     : gate(b, "gate", spec.hidden_size, sizes.count, false),
       top_k(sizes.per_token),
+      layer(0),
       norm_topk_prob(norm_topk_prob),
       act_fn(spec.hidden_act) {
   for (std::int64_t i = 0; i < sizes.count; ++i) {
@@ -32,7 +34,9 @@ ExpertLoop::ExpertLoop(ModuleBuilder& b, const RotaryDecoderSpec& spec, const Ex
     }));
   }
   const std::int64_t of_expert = checked_multiply(3 * sizes.intermediate_size, spec.hidden_size);
-  b.inactive_parameters += checked_multiply(of_expert, sizes.count - sizes.per_token);
+  const std::int64_t inactive = checked_multiply(of_expert, sizes.count - sizes.per_token);
+  if (inactive > 0) layer = b.inactive_parameters / inactive;
+  b.inactive_parameters += inactive;
 }
 
 Tensor ExpertLoop::run(const Expert& expert, const Tensor& x) const {
@@ -59,15 +63,17 @@ Tensor ExpertLoop::forward(const Tensor& input) const {
   Tensor final_hidden_states = no_grad::zeros(tape, {tokens, width}, hidden_states.dtype());
   // one_hot(selected_experts).permute(2, 1, 0)
   Tensor expert_mask = no_grad::zeros(tape, {tokens, top_k, count}, DType::kInt64);
+  const std::vector<std::int64_t> tokens_of = tokens_of_experts(tokens, top_k, count, layer);
   Tensor expert_hit = nonzero(no_grad::greater(no_grad::sum(no_grad::view(expert_mask, {tokens * top_k, count}), 0)),
-                              std::min(count, tokens * top_k));
+                              count - std::count(tokens_of.begin(), tokens_of.end(), 0));
   Tensor places, current_state, current_hidden_states;  // places: idx and top_x, which are views of it
+  std::int64_t hit = 0;                                 // of expert_hit
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t chosen = tokens * top_k / count + (i < tokens * top_k % count ? 1 : 0);
+    const std::int64_t chosen = tokens_of[static_cast<std::size_t>(i)];
     if (chosen == 0) continue;  // not hit
     tape.kernels.synchronize(aten::kItem);
     {
-      const Tensor expert_idx = no_grad::select(no_grad::slice(expert_hit, 0, i, 1), 1);
+      const Tensor expert_idx = no_grad::select(no_grad::slice(expert_hit, 0, hit++, 1), 1);
       const Tensor row = no_grad::index(no_grad::view(expert_mask, {count, top_k, tokens}), {{0, expert_idx}});
       places = nonzero(no_grad::view(row, {top_k, tokens}), chosen);
     }

@@ -1,8 +1,8 @@
 // Mixtures of experts before transformers 5.0: each expert an MLP of its own nn.Linear modules, run one after the other
 // on the tokens that chose it. transformers 4.57.6 models/mixtral/modeling_mixtral.py,
 // models/qwen3_moe/modeling_qwen3_moe.py.
-// MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "5.17.0")
-// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
+// MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "4.57.6")
+// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "4.57.6")
 #pragma once
 
 #include <array>
@@ -30,12 +30,13 @@ struct ExpertLoop {
   Linear gate;
   std::vector<Expert> experts;
   std::int64_t top_k;
+  std::int64_t layer;  // among those with experts
   bool norm_topk_prob;
   std::string act_fn;
 
   ExpertLoop(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& sizes, bool norm_topk_prob,
              const Names& names);
-  /// Every expert gets as many tokens as the others, but for a remainder.
+  /// Experts get as many tokens as a router without training gives them (token_shares.h).
   [[nodiscard]] Tensor forward(const Tensor& input) const;
 
  private:

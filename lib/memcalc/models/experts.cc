@@ -1,6 +1,7 @@
 // MIRRORS(transformers, "distributed/tensor_parallel.py", "5.17.0")
 #include "memcalc/models/experts.h"
 
+#include "memcalc/models/load_balancing_loss.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/all_reduce.h"
@@ -107,8 +108,10 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   return to_dtype(final_hidden_states, hidden_states.dtype());
 }
 
-// transformers/distributed/tensor_parallel.py, EpRouterParallel.transform_output_post_forward.
+// transformers/distributed/tensor_parallel.py, EpRouterParallel.transform_output_post_forward. Of a router's hooks that
+// of OutputRecorder comes first.
 Routing Experts::local(Routing routing) const {
+  record_router_logits(routing.router_logits);
   if (ranks() == 1) return routing;
   const Tensor output[] = {routing.top_k_weights, routing.top_k_index};  // the hook's argument, held until it returns
   Tensor &router_scores = routing.top_k_weights, &router_indices = routing.top_k_index;

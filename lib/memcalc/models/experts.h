@@ -10,6 +10,7 @@
 
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/symbolic/ops/sort.h"
 
 namespace memcalc {
@@ -64,7 +65,7 @@ struct Experts {
 
   /// Ranks among which the experts are shared out: each holds as many (train/parallel/expert_parallel.h).
   [[nodiscard]] std::int64_t ranks() const { return num_experts / gate_up_proj.size(0); }
-  /// What the router hands to the experts of this rank: EpRouterParallel masks the others.
+  /// What the router hands to the experts of this rank, behind its hooks: EpRouterParallel masks the others.
   [[nodiscard]] Routing local(Routing routing) const;
 
   /// grouped_mm_experts_forward, the default: tokens are sorted by expert, each as often as it has experts. What it

@@ -11,7 +11,7 @@ namespace memcalc {
 
 /// Models that one table row speaks for: transformers' model_type, or "torchvision resnet" (with ResNeXt and wide
 /// ones), "torchvision vgg", ….
-[[nodiscard]] std::string family_of(const ModelSpec& model);
+[[nodiscard]] std::string measured_as(const ModelSpec& model);
 
 [[nodiscard]] bool is_measured(const ModelSpec& model, Task task);
 

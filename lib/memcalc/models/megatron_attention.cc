@@ -1,4 +1,6 @@
 // megatron/core/transformer/attention.py, multi_latent_attention.py (core_r0.14.0).
+// MIRRORS(megatron, "core/transformer/attention.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/multi_latent_attention.py", "0.14.0")
 #include "memcalc/models/megatron_gpt.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/ops/elementwise.h"

@@ -1,10 +1,8 @@
 #include "memcalc/models/megatron_config.h"
 
-#include <string>
-#include <variant>
-
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/family.h"
 
 namespace memcalc {
 
@@ -15,8 +13,9 @@ std::int64_t padded_vocabulary(std::int64_t size, const MegatronLayout& options,
   return round_up(size, checked_multiply(options.vocabulary_multiple, parallel.tensor));
 }
 
-template <typename Spec>
-void take_rotary(MegatronConfig& config, const Spec& spec) {
+}  // namespace
+
+void take_decoder(MegatronConfig& config, const RotaryDecoderSpec& spec) {
   config.num_layers = spec.num_hidden_layers;
   config.hidden_size = spec.hidden_size;
   config.ffn_hidden_size = spec.intermediate_size;
@@ -30,73 +29,14 @@ void take_rotary(MegatronConfig& config, const Spec& spec) {
   config.qkv_bias = spec.attention_bias;
 }
 
-template <typename Spec>
-void take_experts(MegatronConfig& config, const Spec& spec, std::int64_t shared, std::vector<bool> dense) {
-  config.moe = MegatronExperts{spec.experts, shared, std::move(dense)};
-}
-
-void take_deepseek(MegatronConfig& config, const DeepseekSpec& spec) {
-  take_rotary(config, spec);
-  config.num_query_groups = spec.num_attention_heads;
-  config.qk_layernorm = true;
-  config.latent = spec.latent;
-  std::vector<bool> dense(static_cast<std::size_t>(spec.num_hidden_layers), false);
-  for (std::size_t i = 0; i < dense.size() && static_cast<std::int64_t>(i) < spec.first_k_dense_replace; ++i) {
-    dense[i] = true;
-  }
-  take_experts(config, spec, checked_multiply(spec.n_shared_experts, spec.experts.intermediate_size), std::move(dense));
-}
-
-/// Megatron-core's GPT model in the shape of each family.
-struct Take {
-  MegatronConfig& config;
-  const std::string& name;
-
-  void operator()(const Gpt2Spec& spec) const {
-    config.num_layers = spec.n_layer;
-    config.hidden_size = spec.n_embd;
-    config.ffn_hidden_size = spec.n_inner;
-    config.num_attention_heads = config.num_query_groups = spec.n_head;
-    config.kv_channels = spec.n_embd / spec.n_head;
-    config.padded_vocab_size = spec.vocab_size;
-    config.max_position_embeddings = spec.n_positions;
-    config.swiglu = config.rms_norm = config.rotary = false;
-    config.bias_linear = true;
-    config.shares_embeddings = spec.tie_word_embeddings;
-    config.hidden_dropout = spec.resid_pdrop;
-    config.attention_dropout = spec.attn_pdrop;
-  }
-  void operator()(const LlamaSpec& spec) const { take_rotary(config, spec); }
-  void operator()(const Qwen2Spec& spec) const { take_rotary(config, spec); }
-  void operator()(const Qwen3Spec& spec) const {
-    take_rotary(config, spec);
-    config.qk_layernorm = true;
-  }
-  void operator()(const MixtralSpec& spec) const {
-    take_rotary(config, spec);
-    take_experts(config, spec, 0, std::vector<bool>(static_cast<std::size_t>(spec.num_hidden_layers), false));
-  }
-  void operator()(const Qwen3MoeSpec& spec) const {
-    take_rotary(config, spec);
-    config.qk_layernorm = true;
-    take_experts(config, spec, 0, spec.dense_layers);
-  }
-  void operator()(const DeepseekV2Spec& spec) const { take_deepseek(config, spec); }
-  void operator()(const DeepseekV3Spec& spec) const { take_deepseek(config, spec); }
-  template <typename Other>
-  void operator()(const Other& /*spec*/) const {
-    throw refusal(rules::kMegatronModels, {name});
-  }
-};
-
-}  // namespace
-
 MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   const MegatronLayout& options = run.parallel.megatron();
   MegatronConfig config;
   config.parallel = run.parallel;
   config.options = options;
-  std::visit(Take{config, model.name}, model.architecture);
+  const Family* const family = family_of(model);
+  if (family == nullptr || family->to_megatron == nullptr) throw refusal(rules::kMegatronModels, {model.name});
+  family->to_megatron(model.architecture, config);
   config.padded_vocab_size = padded_vocabulary(config.padded_vocab_size, options, run.parallel);
   config.micro_batch_size = run.batch_size;
   config.sequence_length = run.sequence_length;

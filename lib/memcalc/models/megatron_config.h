@@ -1,11 +1,13 @@
 // TransformerConfig of Megatron-core: what a Megatron run builds, from a ModelSpec and a RunSpec, and which layers a
 // pipeline stage holds.
+// MIRRORS(megatron, "core/transformer/transformer_config.py", "0.14.0")
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/spec/megatron_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
@@ -58,6 +60,9 @@ struct MegatronConfig {
     return !moe || moe->dense_layers[static_cast<std::size_t>(layer)];
   }
 };
+
+/// What decoders with rotary positions have: of the families that Megatron-core builds.
+void take_decoder(MegatronConfig& config, const RotaryDecoderSpec& spec);
 
 /// Throws Error(kUnsupported) for an architecture that Megatron-core's GPT model does not have.
 [[nodiscard]] MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run);

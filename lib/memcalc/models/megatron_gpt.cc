@@ -1,4 +1,8 @@
 // megatron/core/models/gpt/gpt_model.py, transformer/transformer_{block,layer}.py, transformer/mlp.py (core_r0.14.0).
+// MIRRORS(megatron, "core/models/gpt/gpt_model.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/mlp.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/transformer_block.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/transformer_layer.py", "0.14.0")
 #include "memcalc/models/megatron_gpt.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Megatron-core's GPTModel (megatron/core/models/gpt/gpt_model.py) as one model chunk of one rank: embedding, layers,
 // final norm, head and loss, as far as the chunk has them.
-// MIRRORS(deepspeed, "ops/transformer/inference/triton/attention.py", "0.19.8")
+// MIRRORS(megatron, "core/models/gpt/gpt_model.py", "0.14.0")
 #pragma once
 
 #include <memory>

@@ -1,5 +1,9 @@
 // megatron/core/transformer/moe/{moe_layer,token_dispatcher,experts,shared_experts}.py (core_r0.14.0): the all-to-all
 // dispatcher with fused permutation and TransformerEngine's grouped products.
+// MIRRORS(megatron, "core/transformer/moe/experts.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/moe/moe_layer.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/moe/shared_experts.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/moe/token_dispatcher.py", "0.14.0")
 #include <cmath>
 
 #include "memcalc/models/megatron_gpt.h"

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
-#include "memcalc/models/litgpt.h"
-#include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -12,36 +11,13 @@ namespace memcalc {
 
 namespace {
 
-using Builder = ModuleBuilder;
-using Built = std::unique_ptr<Model>;
-
-Built build(const BertSpec& spec, const RunSpec& run, Builder& b) { return build_bert(spec, run, b); }
-Built build(const Gpt2Spec& spec, const RunSpec& run, Builder& b) { return build_gpt2(spec, run, b); }
-Built build(const LlamaSpec& spec, const RunSpec& run, Builder& b) { return build_llama(spec, run, b); }
-Built build(const Qwen2Spec& spec, const RunSpec& run, Builder& b) { return build_qwen2(spec, run, b); }
-Built build(const Qwen3Spec& spec, const RunSpec& run, Builder& b) { return build_qwen3(spec, run, b); }
-Built build(const GemmaSpec& spec, const RunSpec& run, Builder& b) { return build_gemma(spec, run, b); }
-Built build(const Gemma2Spec& spec, const RunSpec& run, Builder& b) { return build_gemma2(spec, run, b); }
-Built build(const Gemma3Spec& spec, const RunSpec& run, Builder& b) { return build_gemma3(spec, run, b); }
-Built build(const Phi3Spec& spec, const RunSpec& run, Builder& b) { return build_phi3(spec, run, b); }
-Built build(const Olmo2Spec& spec, const RunSpec& run, Builder& b) { return build_olmo2(spec, run, b); }
-Built build(const PhiSpec& spec, const RunSpec& run, Builder& b) { return build_phi(spec, run, b); }
-Built build(const GptNeoxSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_neox(spec, run, b); }
-Built build(const OptSpec& spec, const RunSpec& run, Builder& b) { return build_opt(spec, run, b); }
-Built build(const ClipSpec& spec, const RunSpec& run, Builder& b) { return build_clip(spec, run, b); }
-Built build(const VitSpec& spec, const RunSpec& run, Builder& b) { return build_vit(spec, run, b); }
-Built build(const TorchvisionSpec& spec, const RunSpec& run, Builder& b) { return build_torchvision(spec, run, b); }
-Built build(const DistilBertSpec& spec, const RunSpec& run, Builder& b) { return build_distilbert(spec, run, b); }
-Built build(const T5Spec& spec, const RunSpec& run, Builder& b) { return build_t5(spec, run, b); }
-Built build(const BartSpec& spec, const RunSpec& run, Builder& b) { return build_bart(spec, run, b); }
-Built build(const WhisperSpec& spec, const RunSpec& run, Builder& b) { return build_whisper(spec, run, b); }
-Built build(const MixtralSpec& spec, const RunSpec& run, Builder& b) { return build_mixtral(spec, run, b); }
-Built build(const Qwen3MoeSpec& spec, const RunSpec& run, Builder& b) { return build_qwen3_moe(spec, run, b); }
-Built build(const GptOssSpec& spec, const RunSpec& run, Builder& b) { return build_gpt_oss(spec, run, b); }
-Built build(const DeepseekV2Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v2(spec, run, b); }
-Built build(const DeepseekV3Spec& spec, const RunSpec& run, Builder& b) { return build_deepseek_v3(spec, run, b); }
-Built build(const ProgramSpec& spec, const RunSpec& run, Builder& b) { return build_program(spec, run, b); }
-Built build(const CustomSpec& spec, const RunSpec& run, Builder& b) { return build_custom(spec, run, b); }
+std::unique_ptr<Model> build_architecture(const ModelSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
+  if (const auto* program = spec.architecture.get_if<ProgramSpec>()) return build_program(*program, run, builder);
+  if (const auto* layers = spec.architecture.get_if<CustomSpec>()) return build_custom(*layers, run, builder);
+  const Family* const family = family_of(spec);
+  if (family == nullptr) throw Error(ErrorCode::kInternal, spec.model_type + " is no family");
+  return family->build(spec.architecture, run, builder);
+}
 
 }  // namespace
 
@@ -113,16 +89,14 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   std::optional<OnMetaDevice> on_meta;  // as from_pretrained
   const bool loads_later = run.trains() && run.training().loading != ModelLoading::kConfig;
   on_meta.emplace(tape.memory, offloads_weights || loads_later || run.fine_tuning.quantization != Quantization::kNone);
-  std::unique_ptr<Model> model =
-      spec.model_type == kLitGptType
-          ? build_litgpt(spec, run, builder)
-          : std::visit([&](const auto& architecture) { return build(architecture, run, builder); }, spec.architecture);
+  std::unique_ptr<Model> model = build_architecture(spec, run, builder);
   on_meta.reset();
   model->parameters = std::move(builder.parameters);
   model->inactive_parameters = builder.inactive_parameters;
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   model->experts = std::move(builder.experts);
+  if (is_of_torchvision(spec)) model->layer_paths.emplace();  // calls none as a layer
   return model;
 }
 
@@ -136,9 +110,7 @@ namespace {
 bool took_loss_kwargs(const ModelSpec& spec, const RunSpec& run) {
   if (is_vision(spec)) return true;
   if (!is_decoder(spec)) return false;
-  const bool has_own_classifier =
-      std::holds_alternative<Gpt2Spec>(spec.architecture) || std::holds_alternative<OptSpec>(spec.architecture);
-  return run.task != Task::kSequenceClassification || !has_own_classifier;
+  return run.task != Task::kSequenceClassification || !family_of(spec)->has_own_classifier;
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ namespace memcalc {
 struct FusedHeadCall {
   LogProbOutputs outputs;
   std::int64_t targets = 0;
+  bool balances_experts = false;  // output_router_logits=True: of mixtures of experts the auxiliary loss, too
 };
 
 /// What a data loader hands over, on the card. Dies in this order.
@@ -88,8 +89,8 @@ struct Batch {
 /// trl's FusedCausalLMOutput beside its loss: [batch, tokens - 1] each, zero where the label is -100. Members die in
 /// this order.
 struct FusedHead {
-  Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask;
-  void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask); }
+  Tensor log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask, aux_loss;
+  void clear() { drop(log_probs, entropy, log_sum_sq_probs, mean_logits, is_top1, label_mask, aux_loss); }
 };
 
 /// A transformers ModelOutput: alive as long as the caller keeps it. Members die in this order.
@@ -182,12 +183,7 @@ template <typename Layer>
       !modes.grad_enabled) {
     return layer(positional);
   }
-  // prepare_model_for_kbit_training passes gradient_checkpointing_kwargs={}, which leaves torch's own default. What
-  // transformers passes by itself is a behaviour; TRL always says False.
-  const bool is_reentrant = run.uses_trainer()
-                                ? run.profile.behaviors.reentrant_checkpoints && !run.uses_trl()
-                                : run.profile.behaviors.reentrant_checkpoints || run.fine_tuning.prepares_for_kbit;
-  if (is_reentrant && run.checkpointing() == Checkpointing::kFull) {
+  if (run.checkpoints_reentrantly()) {
     return run_checkpointed_reentrant(positional, positional_count, std::move(layer));
   }
   return run_checkpointed(std::move(positional), positional_count, std::move(layer), recomputes_of(run));
@@ -253,43 +249,21 @@ template <typename Layer>
   if (tape.modes.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }
-  return checkpointed_layer(run, index, std::move(positional), keywords,
-                            hooked(*tape.modes.layer_hooks, index, std::move(layer)));
+  if (!tape.behaviors.checkpoints_forward || run.parallel.data_parallel != DataParallel::kFsdp2) {
+    return checkpointed_layer(run, index, std::move(positional), keywords,
+                              hooked(*tape.modes.layer_hooks, index, std::move(layer)));
+  }
+  // modeling_layers.py from 5.23 on: forward is what the checkpoint wraps, and FSDP2's hooks are around forward.
+  const auto count = static_cast<std::ptrdiff_t>(positional.size());
+  positional.insert(positional.end(), keywords.begin(), keywords.end());
+  const auto wrapped = [&run, index, count, &layer](const KeptTensors& all) {
+    return checkpointed_layer(run, index, KeptTensors(all.begin(), all.begin() + count),
+                              KeptTensors(all.begin() + count, all.end()), layer);
+  };
+  return hooked(*tape.modes.layer_hooks, index, wrapped)(positional);
 }
 
-/// The families' builders.
-[[nodiscard]] std::unique_ptr<Model> build_bert(const BertSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt2(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_llama(const LlamaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_distilbert(const DistilBertSpec& spec, const RunSpec& run,
-                                                      ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_bart(const BartSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_whisper(const WhisperSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_t5(const T5Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen2(const Qwen2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen3(const Qwen3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma(const GemmaSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma2(const Gemma2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gemma3(const Gemma3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_phi3(const Phi3Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_olmo2(const Olmo2Spec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_phi(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt_neox(const GptNeoxSpec& spec, const RunSpec& run,
-                                                    ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_mixtral(const MixtralSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_qwen3_moe(const Qwen3MoeSpec& spec, const RunSpec& run,
-                                                     ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_gpt_oss(const GptOssSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_deepseek_v2(const DeepseekV2Spec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_deepseek_v3(const DeepseekV3Spec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_opt(const OptSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-
-[[nodiscard]] std::unique_ptr<Model> build_clip(const ClipSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_vit(const VitSpec& spec, const RunSpec& run, ModuleBuilder& builder);
-[[nodiscard]] std::unique_ptr<Model> build_torchvision(const TorchvisionSpec& spec, const RunSpec& run,
-                                                       ModuleBuilder& builder);
+/// What has no family: a recorded program, a user's own layers.
 [[nodiscard]] std::unique_ptr<Model> build_program(const ProgramSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 [[nodiscard]] std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, ModuleBuilder& builder);
 

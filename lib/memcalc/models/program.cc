@@ -224,7 +224,15 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
     const auto& [member, place] = inputs_[i];
     values[i] = member != nullptr ? batch.*member : batch.others[place];
   }
+  // The module itself may hold parameters (a token of classes), as its modules do.
+  const HeldParameters* own = held(placed_->main.module, placed_->main.used);
+  ModuleHooks* hooks = tape_.modes.module_hooks;
+  if (own != nullptr) (void)hooks->before_module(own, own->tensors, {});  // no input of a model is differentiated
   run_body(placed_->main, main.body, values);
+  for (const std::vector<std::int32_t>* made : {&forward_->loss, &forward_->outputs}) {
+    if (own == nullptr || made->empty()) continue;
+    hooks->after_module(std::exchange(own, nullptr), values[static_cast<std::size_t>(made->front())]);
+  }
   ModelOutput output;
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);
   for (const std::int32_t number : forward_->outputs) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -93,10 +94,19 @@ class ProgramModel : public Model {
   }
   /// Null: it is called by what its function says.
   [[nodiscard]] const LeafModule* leaf(const PlacedModule& place, const BoundModule& module) const;
-  /// Null: it holds none.
-  [[nodiscard]] const HeldParameters* held(std::int32_t module) const;
+  /// What the hooks around a module are given, where there are any: what it holds itself, and what its calls use of
+  /// others (`used`, which stays where it is). Null: nothing.
+  [[nodiscard]] const HeldParameters* held(std::int32_t module, const std::vector<std::int32_t>& used) const;
+  [[nodiscard]] const HeldParameters* held_by(std::int32_t module) const;
   void run_body(const PlacedFunction& function, const std::vector<BoundInstruction>& body, std::vector<Tensor>& values,
                 std::int64_t in_run = 0) const;
+  void run_part(const PlacedFunction& function, const std::vector<BoundInstruction>& body, std::size_t first,
+                std::size_t last, std::vector<Tensor>& values, std::int64_t in_run) const;
+  /// Null: it is called as every other module.
+  [[nodiscard]] const Linear* changed_linear(const PlacedModule& place, const BoundModule& module) const;
+  template <typename Calls>
+  void run_changed(const Linear& linear, const BoundModule& module, const HeldParameters* held, const Calls& own_calls,
+                   std::vector<Tensor>& values) const;
   void run_call(const PlacedFunction& function, const BoundCall& call, std::vector<Tensor>& values,
                 std::int64_t in_run) const;
   void unbind(BoundArgument& slot, std::vector<Tensor>& values) const;
@@ -105,6 +115,8 @@ class ProgramModel : public Model {
   void run_checkpoint(const PlacedFunction& caller, const BoundCheckpoint& call, std::vector<Tensor>& values) const;
   [[nodiscard]] Tensor run_called(const PlacedFunction& function, const KeptTensors& given,
                                   std::vector<Tensor>* others) const;
+  [[nodiscard]] Tensor run_layer(const PlacedFunction& function, const KeptTensors& given,
+                                 std::vector<Tensor>* others) const;
   void run_custom(const PlacedFunction& caller, const BoundCustom& call, std::vector<Tensor>& values) const;
   void check_backward(const BoundCustom& call, const std::vector<const Tensor*>& inputs, bool differentiated) const;
   void run_backward(const CustomPass& pass, BackwardCall& call) const;
@@ -120,6 +132,7 @@ class ProgramModel : public Model {
   std::vector<Tensor> tensors_;                    // parameters, then buffers, then constants
   std::vector<std::optional<LeafModule>> leaves_;  // of each module
   mutable std::vector<HeldParameters> held_;       // of each module; empty until something hooks modules
+  mutable std::unordered_map<const void*, HeldParameters> with_used_;
   /// enable_input_require_grads: an embedding that is no nn.Embedding itself; -1: none.
   std::int32_t requires_grad_of_ = -1;
   std::vector<std::unique_ptr<BoundFunction>> functions_;        // of the program; null: it is not called

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/program_model.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 
@@ -72,7 +73,12 @@ struct OpenModule {
 void begin_module(const BoundModule& module, const HeldParameters* held, ModuleHooks& hooks,
                   std::vector<Tensor>& values, std::vector<OpenModule>& open) {
   OpenModule& begun = open.emplace_back(OpenModule{&module, nullptr, {}});
-  if (held == nullptr || module.input < 0 || module.output < 0) return;
+  if (held == nullptr || module.output < 0) return;
+  if (module.input < 0) {  // it is given a buffer, or nothing
+    begun.held = held;
+    (void)hooks.before_module(held, held->tensors, {});
+    return;
+  }
   Tensor& input = values[static_cast<std::size_t>(module.input)];
   if (!input.defined()) return;
   if (is_recurrent(module.module->type)) {
@@ -92,7 +98,9 @@ void end_module(std::vector<Tensor>& values, std::vector<OpenModule>& open) {
   if (output.defined()) output.tape().modes.module_hooks->after_module(ended.held, output);
   const std::vector<std::int32_t>& dead = ended.module->also_dead;
   const bool died = std::find(dead.begin(), dead.end(), ended.module->input) != dead.end();
-  if (!died) values[static_cast<std::size_t>(ended.module->input)] = std::move(ended.input);
+  if (!died && ended.module->input >= 0) {
+    values[static_cast<std::size_t>(ended.module->input)] = std::move(ended.input);
+  }
 }
 
 /// The forward hook of enable_input_require_grads.
@@ -120,7 +128,52 @@ const LeafModule* ProgramModel::leaf(const PlacedModule& place, const BoundModul
   return found && static_cast<int>(found->index()) == module.leaf ? &*found : nullptr;
 }
 
-const HeldParameters* ProgramModel::held(std::int32_t module) const {
+/// A class derived from nn.Linear whose forward makes other calls than F.linear (Falcon's), and which fine-tuning has
+/// changed: peft and bitsandbytes ask isinstance. Null: it is none.
+const Linear* ProgramModel::changed_linear(const PlacedModule& place, const BoundModule& module) const {
+  if (place.module < 0 || module.leaf >= 0 || module.input < 0 || module.output < 0) return nullptr;
+  const std::optional<LeafModule>& found = leaves_[static_cast<std::size_t>(place.module)];
+  const Linear* linear = found ? std::get_if<Linear>(&*found) : nullptr;
+  return linear != nullptr && linear->fine_tuned ? linear : nullptr;
+}
+
+/// An adapter stands beside the class's own calls, a quantised layer in place of them (Linear4bit, Linear8bitLt).
+template <typename Calls>
+void ProgramModel::run_changed(const Linear& linear, const BoundModule& module, const HeldParameters* held,
+                               const Calls& own_calls, std::vector<Tensor>& values) const {
+  ModuleHooks* hooks = tape_.modes.module_hooks;
+  if (hooks != nullptr && hooks->hooks_adapters()) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{}: adapters of {}, which is derived from nn.Linear, are not modelled where each module is "
+                            "gathered by itself; accepted: --parallel ddp, ds-zero2, fsdp2",
+                            program_->name, module.module->type));
+  }
+  Tensor& output = values[static_cast<std::size_t>(module.output)];
+  Tensor& input = values[static_cast<std::size_t>(module.input)];
+  const Tensor given = input;
+  if (hooks != nullptr) input = hooks->before_module(held, held->tensors, given);
+  output = linear.fine_tuned->forward(Tensor(input), linear.bias, [&](const Tensor&) {
+    own_calls();
+    return std::move(output);
+  });
+  if (hooks != nullptr) hooks->after_module(held, output);
+  input = given;
+  for (const std::int32_t dead : module.also_dead) values[static_cast<std::size_t>(dead)].reset();
+}
+
+const HeldParameters* ProgramModel::held(std::int32_t module, const std::vector<std::int32_t>& used) const {
+  const ModuleHooks* hooks = tape_.modes.module_hooks;
+  if (hooks == nullptr) return nullptr;
+  const HeldParameters* own = held_by(module);
+  if (used.empty() || !hooks->hooks_used_parameters()) return own;
+  HeldParameters& all = with_used_[&used];
+  if (!all.tensors.empty()) return &all;
+  if (own != nullptr) all = *own;
+  for (const std::int32_t parameter : used) all.tensors.push_back(&tensors_[static_cast<std::size_t>(parameter)]);
+  return &all;
+}
+
+const HeldParameters* ProgramModel::held_by(std::int32_t module) const {
   if (module < 0) return nullptr;
   if (held_.empty()) {
     held_.resize(program_->module_count());
@@ -195,6 +248,23 @@ Tensor ProgramModel::run_called(const PlacedFunction& called, const KeptTensors&
   return variables.take(function.results[0]);
 }
 
+/// A layer may hold parameters itself, as its modules do.
+Tensor ProgramModel::run_layer(const PlacedFunction& called, const KeptTensors& given,
+                               std::vector<Tensor>* others) const {
+  const HeldParameters* own = held(called.module, called.used);
+  if (own == nullptr) return run_called(called, given, others);
+  ModuleHooks& hooks = *tape_.modes.module_hooks;
+  KeptTensors hooked = given;
+  if (hooked.empty()) {
+    (void)hooks.before_module(own, own->tensors, {});
+  } else {
+    hooked.front() = hooks.before_module(own, own->tensors, given.front());
+  }
+  Tensor result = run_called(called, hooked, others);
+  hooks.after_module(own, result);
+  return result;
+}
+
 void ProgramModel::run_layers(const PlacedFunction& caller, const BoundLayers& call,
                               std::vector<Tensor>& values) const {
   const std::vector<PlacedFunction>& layers = caller.layers[call.number];
@@ -224,7 +294,7 @@ void ProgramModel::run_layers(const PlacedFunction& caller, const BoundLayers& c
         [this, &called, others](const KeptTensors& kept) {
           // Buffers that another layer's graph had: they are none of this one's values.
           if (tape_.modes.capture != nullptr && tape_.modes.compiler != nullptr) forget_graph_values();
-          return run_called(called, kept, others.get());
+          return run_layer(called, kept, others.get());
         },
         further);
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
@@ -247,11 +317,18 @@ void ProgramModel::run_loop(const PlacedFunction& function, const BoundLoop& loo
 
 void ProgramModel::run_body(const PlacedFunction& function, const std::vector<BoundInstruction>& body,
                             std::vector<Tensor>& values, std::int64_t in_run) const {
+  run_part(function, body, 0, body.size(), values, in_run);
+}
+
+/// The instructions from `first` on, without `last`.
+void ProgramModel::run_part(const PlacedFunction& function, const std::vector<BoundInstruction>& body,
+                            std::size_t first, std::size_t last, std::vector<Tensor>& values,
+                            std::int64_t in_run) const {
   Regions regions(tape_);
   std::vector<OpenModule> open;
   const BoundModule* made_to_require_grad = nullptr;
   const auto value = [&](std::int32_t number) -> Tensor& { return values[static_cast<std::size_t>(number)]; };
-  for (std::size_t i = 0; i < body.size(); ++i) {
+  for (std::size_t i = first; i < last; ++i) {
     const BoundInstruction& each = body[i];
     if (const auto* call = std::get_if<BoundCall>(&each)) {
       run_call(function, *call, values, in_run);
@@ -267,9 +344,15 @@ void ProgramModel::run_body(const PlacedFunction& function, const std::vector<Bo
         i = module->end;
         continue;
       }
+      if (const Linear* changed = changed_linear(place, *module); changed != nullptr) {
+        const auto own_calls = [&] { run_part(function, body, i + 1, module->end, values, in_run); };
+        run_changed(*changed, *module, held(place.module, place.used), own_calls, values);
+        i = module->end;
+        continue;
+      }
       if (place.module >= 0 && place.module == requires_grad_of_) made_to_require_grad = module;
       if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
-        begin_module(*module, held(place.module), *hooks, values, open);
+        begin_module(*module, held(place.module, place.used), *hooks, values, open);
       }
     } else if (std::holds_alternative<BoundModuleEnd>(each)) {
       if (!open.empty()) end_module(values, open);

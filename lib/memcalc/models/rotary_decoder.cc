@@ -198,4 +198,196 @@ MaskPlan MaskPlan::single(const RotaryDecoderSpec& spec) {
   return plan;
 }
 
+/// Dies in the order of module.parameters().
+struct RotaryDecoder::Rest {
+  std::vector<Parameter> parameters;
+  Layers layers;
+
+  Rest() = default;
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+  ~Rest() {
+    layers.clear();
+    for (Parameter& each : parameters) each.tensor.reset();
+  }
+};
+
+RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b,
+                             const DecoderPlan& plan)
+    : run_(run), plan_(plan) {
+  check_activation_function(spec.hidden_act);
+  loss_shifts_labels = run.task == Task::kCausalLm;
+  sliding_window = spec.sliding_window;
+  b.scope("model", [&] {
+    embed_tokens_ = plan.embedding(b);
+    for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
+      const bool sliding = plan.masks.is_sliding(i);
+      layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return plan.layer(b, i, sliding); }));
+      has_full_layers_ |= !sliding;
+      has_sliding_layers_ |= sliding;
+    }
+    norm_ = plan.norm(b);
+    return 0;
+  });
+  for (const bool sliding : {false, true}) {
+    if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, plan.rotary_dim, spec.yarn_positions);
+  }
+  Tensor current_frequencies;
+  for (const bool sliding : {false, true}) {
+    if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
+  }
+  current_frequencies.reset();
+  plan_.embedding = nullptr;
+  plan_.layer = nullptr;
+  plan_.norm = nullptr;
+  classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
+  if (classifier_) return;
+  Embedding tied;
+  tied.weight = embed_tokens_.weight;
+  lm_head_ = language_model_head(b, tied, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size, plan.head_bias);
+}
+
+ModelOutput RotaryDecoder::forward(const Batch& batch) {
+  ModelOutput output;
+  KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
+  std::vector<Tensor> router_logits;  // of mixtures of experts, which the backbone's output holds until the end
+  Tensor hidden_states;
+  {
+    const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
+    const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
+    hidden_states = decode(batch, cache);
+  }
+  predict(classifier_, lm_head_, hidden_states, batch, output,
+          {.softcaps = plan_.final_softcap,
+           .liger = run_.fine_tuning.liger,
+           .router_logits = &router_logits,
+           .experts_per_token = plan_.experts_per_token});
+  for (Tensor& each : router_logits) each.reset();
+  return output;
+}
+
+std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
+  if (plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding || plan_.final_softcap ||
+      classifier_) {
+    throw refusal(rules::kStages, {"this model"});
+  }
+  auto rest = std::make_shared<Rest>();
+  rest->parameters.swap(parameters);
+  rest->layers.swap(layers_);
+  first_layers_.clear();
+  for (const ModelStage& stage : stages) {
+    for (const Parameter& each : rest->parameters) {
+      if (stage.holds(each.name)) parameters.push_back(each);
+    }
+    first_layers_.push_back(static_cast<std::int64_t>(layers_.size()) - stage.first_layer);
+    for (std::int64_t i = 0; i < stage.layers; ++i) {
+      layers_.push_back(std::move(rest->layers[static_cast<std::size_t>(stage.first_layer + i)]));
+    }
+  }
+  stages_ = stages;
+  const auto any = [&](bool ModelStage::*does) {
+    return std::any_of(stages.begin(), stages.end(), [&](const ModelStage& each) { return each.*does; });
+  };
+  if (!any(&ModelStage::embeds)) embed_tokens_ = {};
+  if (!any(&ModelStage::predicts)) {
+    norm_ = {};
+    lm_head_ = {};
+  }
+  return rest;
+}
+
+// As torch.distributed.pipelining's examples write a stage of transformers' modules: positions, rotary embedding and
+// layers without a mask or a cache.
+Tensor RotaryDecoder::forward_stage(const ModelStage& stage, const Tensor& x) {
+  Tensor hidden_states = stage.embeds ? embed_tokens_.look_up(x) : x;
+  Tensor position_ids = unsqueeze(no_grad::arange(hidden_states.tape(), hidden_states.size(1)), 0);
+  RotaryPositions positions = plan_.rotate(rotary_emb_[0], hidden_states, position_ids, std::nullopt);
+  for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
+    const DecoderLayer& layer = *layers_[index_of(stage, i)];
+    const KeptTensors keywords = {Tensor(), positions.cos, positions.sin, position_ids};
+    hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer](const KeptTensors& kept) {
+      return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], nullptr);
+    });
+  }
+  if (stage.predicts) {
+    const Tensor normed = norm_(hidden_states);
+    hidden_states = lm_head_(normed);
+  }
+  drop(position_ids, positions.cos, positions.sin);
+  return hidden_states;
+}
+
+/// Where a layer of a stage that was kept stands.
+std::size_t RotaryDecoder::index_of(const ModelStage& stage, std::int64_t layer) const {
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i].first_layer == stage.first_layer) return static_cast<std::size_t>(layer + first_layers_[i]);
+  }
+  return static_cast<std::size_t>(layer);
+}
+
+bool RotaryDecoder::has_rotary(bool sliding) const {
+  if (plan_.rotary_by_layer_type) return sliding ? has_sliding_layers_ : has_full_layers_;
+  return !sliding;
+}
+
+std::int64_t RotaryDecoder::layers_of(bool sliding) const {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    count += plan_.masks.is_sliding(static_cast<std::int64_t>(i)) == sliding;
+  return count;
+}
+
+bool RotaryDecoder::caches(const Batch& batch) const {
+  if (!plan_.trained_without_cache_once) return true;
+  const Tape& tape = batch.input_ids.tape();
+  return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
+}
+
+Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
+  Tensor hidden_states = embed_tokens_.look_up(batch.input_ids);
+  Tensor inputs_embeds = hidden_states;
+  Tensor position_ids = position_ids_of(batch, hidden_states);
+  std::array<Tensor, 2> masks;  // full, sliding
+  // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
+  PastTokens past(cache);
+  past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
+  if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
+  if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+  std::array<RotaryPositions, 2> positions;
+  for (const bool sliding : {false, true}) {
+    if (!has_rotary(sliding)) continue;
+    const std::optional<DType> dtype = plan_.float32_positions ? std::optional(DType::kFloat32) : std::nullopt;
+    positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
+    if (!plan_.rotary_by_layer_type || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
+    for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
+      positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
+    }
+  }
+  if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const DecoderLayer& layer = *layers_[i];
+    const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
+    const RotaryPositions& own = positions[plan_.rotary_by_layer_type ? type : 0];
+    // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
+    const std::size_t cos = plan_.position_ids_first ? 3 : 2;
+    const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
+                                                          : KeptTensors{masks[type], own.cos, own.sin, position_ids};
+    hidden_states = checkpointed(
+        run_, {hidden_states}, keywords,
+        [&layer, cache, cos](const KeptTensors& kept) {
+          return layer.forward(kept[0], {kept[cos], kept[cos + 1]}, kept[1], cache);
+        },
+        cache);
+  }
+  hidden_states = norm_(hidden_states);
+  if (plan_.masks.mapping && !plan_.masks.mapping_has_positions) position_ids.reset();
+  if (plan_.masks.mapping) {
+    drop(masks[0], masks[1], inputs_embeds, position_ids);
+  } else {
+    drop(position_ids, inputs_embeds, masks[0], masks[1]);
+  }
+  for (RotaryPositions& own : positions) drop(own.cos, own.sin);
+  return hidden_states;
+}
+
 }  // namespace memcalc

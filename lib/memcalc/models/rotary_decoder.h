@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/models/pipeline_stages.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -174,235 +176,131 @@ struct MaskPlan {
   }
 };
 
-/// …ForCausalLM, or …ForSequenceClassification as the task says. A Family names its Spec, Layer, Norm, WordEmbedding
-/// and Rotary, and the rest of what differs:
-///   static MaskPlan mask_plan(const Spec&);
-///   static bool final_softcap(const Spec&);
-///   static std::int64_t rotary_dim(const Spec&);
-///   kTrainedWithoutCacheOnce: before 5.0 its training had no key-value cache;
-///   kRotaryByLayerType: local and global layers have positions of their own; kFloat32Positions: no cast;
-///   kPositionIdsFirst: the layers are called with position_ids before the positions.
-template <typename Family>
-class RotaryDecoderForCausalLm : public Model, public PipelineStages {
-  using Spec = typename Family::Spec;
-  using Layer = typename Family::Layer;
-  using Rotary = typename Family::Rotary;
-
+/// A layer of a decoder; its family says how it goes.
+class DecoderLayer {
  public:
-  RotaryDecoderForCausalLm(const Spec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run), masks_(Family::mask_plan(spec)), final_softcap_(Family::final_softcap(spec)) {
-    check_activation_function(spec.hidden_act);
-    loss_shifts_labels = run.task == Task::kCausalLm;
-    sliding_window = spec.sliding_window;
-    b.scope("model", [&] {
-      embed_tokens_ = typename Family::WordEmbedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
-      for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-        layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return make_layer(b, spec, run, i); }));
-        has_full_layers_ |= !masks_.is_sliding(i);
-        has_sliding_layers_ |= masks_.is_sliding(i);
-      }
-      norm_ = typename Family::Norm(b, "norm", spec.hidden_size);
-      return 0;
-    });
-    for (const bool sliding : {false, true}) {
-      if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = Rotary(b, Family::rotary_dim(spec), spec.yarn_positions);
-    }
-    Tensor current_frequencies;
-    for (const bool sliding : {false, true}) {
-      if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
-    }
-    current_frequencies.reset();
-    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
-    if (classifier_) return;
-    lm_head_ = language_model_head(b, {embed_tokens_}, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
-  }
+  virtual ~DecoderLayer() = default;
+  [[nodiscard]] virtual Tensor forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                       const Tensor& mask, KeyValueCache* cache) const = 0;
+};
 
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
-    Tensor hidden_states = decode(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output,
-            {.softcaps = final_softcap_, .liger = run_.fine_tuning.liger});
-    return output;
-  }
-
-  [[nodiscard]] std::shared_ptr<void> keep_stages(const std::vector<ModelStage>& stages) override {
-    if (Family::kRotaryByLayerType || Family::kPositionIdsFirst || masks_.sliding || final_softcap_ || classifier_) {
-      throw refusal(rules::kStages, {"this model"});
-    }
-    auto rest = std::make_shared<Rest>();
-    rest->parameters.swap(parameters);
-    rest->layers.swap(layers_);
-    first_layers_.clear();
-    for (const ModelStage& stage : stages) {
-      for (const Parameter& each : rest->parameters) {
-        if (stage.holds(each.name)) parameters.push_back(each);
-      }
-      first_layers_.push_back(static_cast<std::int64_t>(layers_.size()) - stage.first_layer);
-      for (std::int64_t i = 0; i < stage.layers; ++i) {
-        layers_.push_back(std::move(rest->layers[static_cast<std::size_t>(stage.first_layer + i)]));
-      }
-    }
-    stages_ = stages;
-    const auto any = [&](bool ModelStage::*does) {
-      return std::any_of(stages.begin(), stages.end(), [&](const ModelStage& each) { return each.*does; });
-    };
-    if (!any(&ModelStage::embeds)) embed_tokens_ = {};
-    if (!any(&ModelStage::predicts)) {
-      norm_ = {};
-      lm_head_ = {};
-    }
-    return rest;
-  }
-
-  // As torch.distributed.pipelining's examples write a stage of transformers' modules: positions, rotary embedding and
-  // layers without a mask or a cache.
-  [[nodiscard]] Tensor forward_stage(const ModelStage& stage, const Tensor& x) override {
-    Tensor hidden_states = stage.embeds ? embed_tokens_(x) : x;
-    Tensor position_ids = unsqueeze(no_grad::arange(hidden_states.tape(), hidden_states.size(1)), 0);
-    RotaryPositions positions = rotary_emb_[0].forward(hidden_states, position_ids, std::nullopt);
-    for (std::int64_t i = stage.first_layer; i < stage.first_layer + stage.layers; ++i) {
-      const Layer& layer = layers_[index_of(stage, i)];
-      const KeptTensors keywords = {Tensor(), positions.cos, positions.sin, position_ids};
-      hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer](const KeptTensors& kept) {
-        return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], nullptr);
-      });
-    }
-    if (stage.predicts) {
-      const Tensor normed = norm_(hidden_states);
-      hidden_states = lm_head_(normed);
-    }
-    drop(position_ids, positions.cos, positions.sin);
-    return hidden_states;
+/// A family's own struct as a DecoderLayer: constructed from (builder, spec, run, sliding), and its LayerIndex where it
+/// differs by that.
+template <typename Layer>
+class DecoderLayerOf final : public DecoderLayer {
+ public:
+  template <typename... Arguments>
+  explicit DecoderLayerOf(Arguments&&... arguments) : layer_(std::forward<Arguments>(arguments)...) {}
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
+                               KeyValueCache* cache) const override {
+    return layer_.forward(hidden_states, positions, mask, cache);
   }
 
  private:
-  /// Dies in the order of module.parameters().
-  struct Rest {
-    std::vector<Parameter> parameters;
-    std::vector<Layer> layers;
-
-    Rest() = default;
-    Rest(const Rest&) = delete;
-    Rest& operator=(const Rest&) = delete;
-    ~Rest() {
-      layers.clear();
-      for (Parameter& each : parameters) each.tensor.reset();
-    }
-  };
-
-  /// Where a layer of a stage that was kept stands.
-  [[nodiscard]] std::size_t index_of(const ModelStage& stage, std::int64_t layer) const {
-    for (std::size_t i = 0; i < stages_.size(); ++i) {
-      if (stages_[i].first_layer == stage.first_layer) return static_cast<std::size_t>(layer + first_layers_[i]);
-    }
-    return static_cast<std::size_t>(layer);
-  }
-
-  [[nodiscard]] Layer make_layer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, std::int64_t i) const {
-    if constexpr (std::is_constructible_v<Layer, ModuleBuilder&, const Spec&, const RunSpec&, bool, LayerIndex>) {
-      return Layer(b, spec, run, masks_.is_sliding(i), LayerIndex{i});
-    } else {
-      return Layer(b, spec, run, masks_.is_sliding(i));
-    }
-  }
-
-  [[nodiscard]] bool has_rotary(bool sliding) const {
-    if constexpr (Family::kRotaryByLayerType) return sliding ? has_sliding_layers_ : has_full_layers_;
-    return !sliding;
-  }
-
-  [[nodiscard]] std::int64_t layers_of(bool sliding) const {
-    std::int64_t count = 0;
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      count += masks_.is_sliding(static_cast<std::int64_t>(i)) == sliding;
-    return count;
-  }
-
-  [[nodiscard]] bool caches(const Batch& batch) const {
-    if (!Family::kTrainedWithoutCacheOnce) return true;
-    const Tape& tape = batch.input_ids.tape();
-    return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
-  }
-
-  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
-    Tensor hidden_states = embed_tokens_(batch.input_ids);
-    Tensor inputs_embeds = hidden_states;
-    Tensor position_ids = position_ids_of(batch, hidden_states);
-    std::array<Tensor, 2> masks;  // full, sliding
-    // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
-    PastTokens past(cache);
-    past.cached |= masks_.mapping && !masks_.mapping_has_positions;
-    if (masks_.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
-    if (masks_.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
-    std::array<RotaryPositions, 2> positions;
-    for (const bool sliding : {false, true}) {
-      if (!has_rotary(sliding)) continue;
-      const std::optional<DType> dtype = Family::kFloat32Positions ? std::optional(DType::kFloat32) : std::nullopt;
-      positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
-      if (!Family::kRotaryByLayerType || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
-      for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
-        positions[sliding ? 1 : 0] = rotary_emb_[sliding ? 1 : 0].forward(hidden_states, position_ids, dtype);
-      }
-    }
-    if constexpr (requires { embed_tokens_.is_scaled_late(); }) {
-      if (embed_tokens_.is_scaled_late()) hidden_states = multiply_scalar(hidden_states);
-    }
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Layer& layer = layers_[i];
-      const std::size_t type = masks_.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
-      const RotaryPositions& own = positions[Family::kRotaryByLayerType ? type : 0];
-      // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
-      constexpr std::size_t kCos = Family::kPositionIdsFirst ? 3 : 2;
-      const KeptTensors keywords = Family::kPositionIdsFirst ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
-                                                             : KeptTensors{masks[type], own.cos, own.sin, position_ids};
-      hidden_states = checkpointed(
-          run_, {hidden_states}, keywords,
-          [&layer, cache](const KeptTensors& kept) {
-            return layer.forward(kept[0], {kept[kCos], kept[kCos + 1]}, kept[1], cache);
-          },
-          cache);
-    }
-    hidden_states = norm_(hidden_states);
-    if (masks_.mapping && !masks_.mapping_has_positions) position_ids.reset();
-    if (masks_.mapping) {
-      drop(masks[0], masks[1], inputs_embeds, position_ids);
-    } else {
-      drop(position_ids, inputs_embeds, masks[0], masks[1]);
-    }
-    for (RotaryPositions& own : positions) drop(own.cos, own.sin);
-    return hidden_states;
-  }
-
-  RunSpec run_;
-  MaskPlan masks_;
-  bool final_softcap_;
-  typename Family::WordEmbedding embed_tokens_;
-  std::vector<Layer> layers_;
-  std::vector<ModelStage> stages_;          // of a pipeline, where only these were kept
-  std::vector<std::int64_t> first_layers_;  // of each: from a layer's number to its place
-  typename Family::Norm norm_;
-  bool has_full_layers_ = false, has_sliding_layers_ = false;
-  std::array<Rotary, 2> rotary_emb_;  // full, sliding; one for both unless kRotaryByLayerType
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
+  Layer layer_;
 };
 
-/// What most families answer to RotaryDecoderForCausalLm.
-template <typename SpecOfFamily, typename LayerOfFamily>
-struct RotaryFamily {
-  using Spec = SpecOfFamily;
-  using Layer = LayerOfFamily;
-  using Norm = RmsNorm;
-  using WordEmbedding = Embedding;
-  using Rotary = RotaryEmbedding;
-  static constexpr bool kTrainedWithoutCacheOnce = false;
-  static constexpr bool kRotaryByLayerType = false;
-  static constexpr bool kFloat32Positions = false;
-  static constexpr bool kPositionIdsFirst = false;
-  [[nodiscard]] static MaskPlan mask_plan(const Spec& spec) { return MaskPlan::single(spec); }
-  [[nodiscard]] static bool final_softcap(const Spec&) { return false; }
-  [[nodiscard]] static std::int64_t rotary_dim(const Spec& spec) { return spec.head_dim; }
+/// The embedding of a family that scales it; `late`: after the masks were made.
+struct WordEmbedding {
+  Tensor weight;
+  std::function<Tensor(const Tensor& input_ids)> look_up;
+  bool is_scaled_late = false;
+};
+
+/// What differs between the families of RotaryDecoder. decoder_plan() is LLaMA's.
+struct DecoderPlan {
+  MaskPlan masks;
+  std::int64_t rotary_dim = 0;              // of head_dim: the part that is rotated
+  bool final_softcap = false;               // tanh before the loss
+  bool trained_without_cache_once = false;  // before 5.0 its training had no key-value cache
+  bool rotary_by_layer_type = false;        // local and global layers have positions of their own
+  bool float32_positions = false;           // cosines and sines are not cast
+  bool position_ids_first = false;          // the layers are called with position_ids before the positions
+  bool head_bias = false;
+  std::int64_t experts_per_token = 0;       // of mixtures: whose router logits a trainer may balance
+  /// RotaryEmbedding::forward, or the family's own.
+  RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
+                            std::optional<DType> dtype) = default_positions;
+  std::function<WordEmbedding(ModuleBuilder&)> embedding;
+  std::function<std::unique_ptr<DecoderLayer>(ModuleBuilder&, std::int64_t index, bool sliding)> layer;
+  std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm;
+
+  [[nodiscard]] static RotaryPositions default_positions(const RotaryEmbedding& rotary, const Tensor& x,
+                                                         const Tensor& position_ids, std::optional<DType> dtype) {
+    return rotary.forward(x, position_ids, dtype);
+  }
+};
+
+/// A plan's embedding of the family's own type.
+template <typename Embedding>
+[[nodiscard]] std::function<WordEmbedding(ModuleBuilder&)> embedding_of(const RotaryDecoderSpec& spec) {
+  return [rows = spec.vocab_size, width = spec.hidden_size](ModuleBuilder& b) {
+    const Embedding embedding(b, "embed_tokens", rows, width);
+    WordEmbedding result{embedding.weight, embedding};
+    if constexpr (requires { embedding.is_scaled_late(); }) result.is_scaled_late = embedding.is_scaled_late();
+    return result;
+  };
+}
+
+/// A plan's last norm of the family's own type.
+template <typename Norm>
+[[nodiscard]] std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm_of(
+    const RotaryDecoderSpec& spec) {
+  return [width = spec.hidden_size](ModuleBuilder& b) -> std::function<Tensor(const Tensor&)> {
+    return Norm(b, "norm", width);
+  };
+}
+
+/// The plan of a family whose layers are `Layer`, as LLaMA's but for that. It refers to `spec` and `run`.
+template <typename Layer, typename Norm = RmsNorm, typename Spec>
+[[nodiscard]] DecoderPlan decoder_plan(const Spec& spec, const RunSpec& run) {
+  DecoderPlan plan;
+  plan.masks = MaskPlan::single(spec);
+  plan.rotary_dim = spec.head_dim;
+  plan.embedding = embedding_of<Embedding>(spec);
+  plan.layer = [&spec, &run](ModuleBuilder& b, [[maybe_unused]] std::int64_t index,
+                             bool sliding) -> std::unique_ptr<DecoderLayer> {
+    if constexpr (std::is_constructible_v<Layer, ModuleBuilder&, const Spec&, const RunSpec&, bool, LayerIndex>) {
+      return std::make_unique<DecoderLayerOf<Layer>>(b, spec, run, sliding, LayerIndex{index});
+    } else {
+      return std::make_unique<DecoderLayerOf<Layer>>(b, spec, run, sliding);
+    }
+  };
+  plan.norm = norm_of<Norm>(spec);
+  if constexpr (requires { spec.experts.per_token; }) plan.experts_per_token = spec.experts.per_token;
+  return plan;
+}
+
+/// …ForCausalLM, or …ForSequenceClassification as the task says, of a family that is described by its plan.
+class RotaryDecoder : public Model, public PipelineStages {
+ public:
+  RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b, const DecoderPlan& plan);
+
+  [[nodiscard]] ModelOutput forward(const Batch& batch) override;
+  [[nodiscard]] std::shared_ptr<void> keep_stages(const std::vector<ModelStage>& stages) override;
+  [[nodiscard]] Tensor forward_stage(const ModelStage& stage, const Tensor& x) override;
+
+ private:
+  using Layers = std::vector<std::unique_ptr<DecoderLayer>>;
+  struct Rest;
+
+  [[nodiscard]] std::size_t index_of(const ModelStage& stage, std::int64_t layer) const;
+  [[nodiscard]] bool has_rotary(bool sliding) const;
+  [[nodiscard]] std::int64_t layers_of(bool sliding) const;
+  [[nodiscard]] bool caches(const Batch& batch) const;
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const;
+
+  RunSpec run_;
+  DecoderPlan plan_;  // its makers are spent
+  WordEmbedding embed_tokens_;
+  Layers layers_;
+  std::vector<ModelStage> stages_;          // of a pipeline, where only these were kept
+  std::vector<std::int64_t> first_layers_;  // of each: from a layer's number to its place
+  std::function<Tensor(const Tensor&)> norm_;
+  bool has_full_layers_ = false, has_sliding_layers_ = false;
+  std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding; one for both unless rotary_by_layer_type
+  std::optional<SequenceClassifier> classifier_;
+  Linear lm_head_;
 };
 
 }  // namespace memcalc

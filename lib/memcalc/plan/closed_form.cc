@@ -7,10 +7,10 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::int64_t, 2> kBatches = {1, 2};
-constexpr std::size_t kSavingCount = 3;  // of Checkpointing
-constexpr double kHidden = 40;           // about the layers of a large model: what is there of one of them at a time
-constexpr double kHostRate = 25e9;       // bytes a second, where the card's is not known: PCIe 4.0 with 16 lanes
+constexpr std::array<std::int64_t, 2> kBatches = {1, 2};  // times the smallest that the rules take
+constexpr std::size_t kSavingCount = 3;                   // of Checkpointing
+constexpr double kHidden = 40;      // about the layers of a large model: what is there of one of them at a time
+constexpr double kHostRate = 25e9;  // bytes a second, where the card's is not known: PCIe 4.0 with 16 lanes
 
 /// What of weights, gradients and states a rank holds that holds most, at least.
 struct Shares {
@@ -37,14 +37,7 @@ Shares shares_of(const PlanQuestion& question, const Choice& c) {
   return {split, split, split};
 }
 
-std::int64_t vocabulary_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.vocab_size; }) return spec.vocab_size;
-        return 0;
-      },
-      model.architecture);
-}
+std::int64_t vocabulary_of(const ModelSpec& model) { return model.architecture.dimensions().vocabulary.value_or(0); }
 
 /// The last stage of torch's pipelines keeps the logits of every micro-batch until the step is over
 /// (torch/distributed/pipelining/stage.py, output_chunks), in 16 bits at least.
@@ -65,10 +58,11 @@ void add_accounting(const Report& report, ClosedForm& form) {
     if (row.name == "gradients") form.gradient_bytes = static_cast<double>(row.total_bytes);
     if (row.name == "optimizer states") form.state_bytes = static_cast<double>(row.total_bytes);
   }
+  const auto sequences = static_cast<double>(report.run.batch_size);
   for (const FlopRow& row : report.flops) {
     if (row.operator_class == OperatorClass::kOptimizer) continue;
-    form.forward_backward_flops += row.forward + row.backward;
-    form.forward_flops += row.forward;
+    form.forward_backward_flops += (row.forward + row.backward) / sequences;
+    form.forward_flops += row.forward / sequences;
   }
 }
 
@@ -101,7 +95,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
         place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
     run.training().checkpoint_every = 1;
     if (run.checkpointing() != Checkpointing::kNone) run.use_cache = false;
-    if (place > 0) run.batch_size = kBatches[(place - 1) % kBatches.size()];
+    if (place > 0) run.batch_size *= kBatches[(place - 1) % kBatches.size()];
     try {
       reports[i] = estimate(question.model, run, question.device);
     } catch (const Error& error) {
@@ -119,7 +113,9 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     for (std::size_t saving = 0; saving < kSavingCount; ++saving) {
       const auto& one = of_way[1 + saving * kBatches.size()];
       const auto& two = of_way[2 + saving * kBatches.size()];
-      if (one && two) form.activation_bytes[saving] = std::max(0.0, forward_peak(*two) - forward_peak(*one));
+      if (!one || !two) continue;
+      const auto more = static_cast<double>(two->run.batch_size - one->run.batch_size);
+      form.activation_bytes[saving] = std::max(0.0, forward_peak(*two) - forward_peak(*one)) / more;
     }
     forms.by_way[way] = form;
   }

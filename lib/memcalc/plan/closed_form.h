@@ -29,7 +29,7 @@ struct ClosedForms {
   }
 };
 
-/// Throws what estimate() throws for the run as it is asked, on one GPU with batch 1.
+/// Throws what estimate() throws for the run as it is asked, on one GPU with the smallest batch.
 [[nodiscard]] ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& control = {});
 
 /// Less than any rank needs that holds most: its share of weights, gradients, states, and activations of a micro-batch.

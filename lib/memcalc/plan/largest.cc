@@ -1,12 +1,17 @@
 #include "memcalc/plan/largest.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
+#include "memcalc/plan/smallest.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
@@ -15,37 +20,64 @@ class Search {
  public:
   Search(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, const LargestOptions& options,
          const SearchControl& control)
-      : model_(model), run_(run.run), device_(device), options_(options), control_(control) {
-    last_ = options.limit / options.multiple_of;
+      : model_(model),
+        run_(run.run),
+        halves_completions_(run.halves_completions),
+        device_(device),
+        options_(options),
+        control_(control) {
+    heed_program();
+    last_ = std::min(last_, options_.limit / options_.multiple_of);
+    first_ = (options_.measure == Measure::kBatch
+                  ? smallest_batch(model, run_, options_.multiple_of)
+                  : shortest_sequence(model, run_, halves_completions_, options_.multiple_of)) /
+             options_.multiple_of;
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
-      if (positions) last_ = std::min(last_, *positions / options.multiple_of);
+      if (positions) last_ = std::min(last_, *positions / options_.multiple_of);
       result_.trained = trained_context(model);
     }
     result_.model = model.name;
     result_.device = device;
-    result_.options = options;
+    result_.options = options_;
     result_.run = run_;
   }
 
   [[nodiscard]] Largest run() {
-    const Report smallest = estimate(model_, run_of(1), device_);  // wrong input is refused here
-    result_.assumptions = smallest.assumptions;
+    const Report smallest = estimate(model_, run_of(first_), device_);  // wrong input is refused here
+    result_.assumptions.insert(result_.assumptions.end(), smallest.assumptions.begin(), smallest.assumptions.end());
     result_.not_modelled = smallest.not_modelled;
-    remember(1, probe_of(smallest));
-    const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, 1);
-    const std::int64_t runs =
-        boundary([](const Probe& probe) { return probe.runs; }, std::max<std::int64_t>(unhurried, 1));
+    remember(first_, probe_of(smallest));
+    const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, first_);
+    const std::int64_t runs = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
     if (runs > 0) ask_neighbours(runs);
     conclude(unhurried, runs);
     return std::move(result_);
   }
 
  private:
+  /// A program may take multiples of a size alone, or the size that it was recorded at and no other.
+  void heed_program() {
+    const auto* spec = model_.architecture.get_if<ProgramSpec>();
+    for (const ProgramSymbol& each : spec == nullptr ? std::vector<ProgramSymbol>() : spec->program->symbols) {
+      if (each.name != (options_.measure == Measure::kBatch ? "batch" : "sequence")) continue;
+      options_.multiple_of = std::lcm(options_.multiple_of, each.multiple);
+      if (each.fixed.empty()) continue;
+      options_.multiple_of = each.recorded;
+      last_ = 1;
+      result_.assumptions.push_back(
+          fmt::format("{} is {} in this program, and no other: {}", each.name, each.recorded, each.fixed));
+    }
+  }
+
   [[nodiscard]] RunSpec run_of(std::int64_t index) const {
     RunSpec run = run_;
     const std::int64_t value = checked_multiply(index, options_.multiple_of);
-    (options_.measure == Measure::kBatch ? run.batch_size : run.sequence_length) = value;
+    if (options_.measure == Measure::kBatch) {
+      run.batch_size = value;
+    } else {
+      set_sequence(run, value, halves_completions_);
+    }
     return run;
   }
 
@@ -104,8 +136,8 @@ class Search {
     std::int64_t low = start;  // known to be good
     std::int64_t high = 0;     // the least that is known not to be; 0: none
     if (!good(ask(low))) {
-      if (low == 1) return 0;
-      high = low, low = 1;
+      if (low == first_) return 0;
+      high = low, low = first_;
     }
     for (std::int64_t step = 1; high == 0 && low < last_ && !control_.stopped();) {
       const std::int64_t next = std::min(last_, probes_.size() < 2 ? low + step : std::max(low + step, guess(low, 0)));
@@ -125,7 +157,7 @@ class Search {
 
   void ask_neighbours(std::int64_t around) {
     std::vector<std::int64_t> wanted;
-    const std::int64_t first = std::max<std::int64_t>(1, around - options_.neighbours);
+    const std::int64_t first = std::max(first_, around - options_.neighbours);
     for (std::int64_t i = first; i <= std::min(last_, around + options_.neighbours); ++i) {
       if (!probes_.contains(i)) wanted.push_back(i);
     }
@@ -142,7 +174,7 @@ class Search {
     result_.unhurried = std::min(unhurried, runs) * options_.multiple_of;
     result_.at_limit = runs == last_;
     result_.complete = !control_.stopped();
-    result_.run = run_of(std::max<std::int64_t>(runs, 1));
+    result_.run = run_of(std::max(runs, first_));
     std::optional<Bytes> before;
     for (const auto& [index, probe] : probes_) {
       if (probe.runs && index > runs) result_.larger_that_run.push_back(probe.value);
@@ -155,10 +187,12 @@ class Search {
 
   const ModelSpec& model_;
   RunSpec run_;
+  bool halves_completions_;
   DeviceSpec device_;
   LargestOptions options_;
   const SearchControl& control_;
-  std::int64_t last_ = 0;  // indices are values in units of multiple_of
+  std::int64_t first_ = 1;  // that the rules take
+  std::int64_t last_ = std::numeric_limits<std::int64_t>::max();  // indices are values in units of multiple_of
   std::map<std::int64_t, Probe> probes_;
   Largest result_;
 };

@@ -46,7 +46,7 @@ Question question_of(const RunRequest& request, const SpecRegistry& registry, co
   Question question{
       .model = configs.has(request.model) ? configs.model(request.model, request.changes) : model_of(request, registry),
       .time = request.time};
-  if (!request.changes.tie) tie_head_as_transformers(question.model);
+  if (!request.changes.tie) take_as_transformers(question.model);
   RunRequest asked = request;
   take_versions(asked, registry);
   question.run = resolve_request(question.model, asked);

@@ -5,6 +5,7 @@
 #include <span>
 #include <variant>
 
+#include "memcalc/plan/smallest.h"
 #include "memcalc/spec/rules.h"
 
 namespace memcalc {
@@ -89,15 +90,7 @@ constexpr Timing kTimings[] = {{PipelineSchedule::kOneForwardOneBackward, 1},
                                {PipelineSchedule::kZeroBubble, 1}};
 
 std::int64_t experts_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.experts.count; }) {
-          return std::max<std::int64_t>(1, spec.experts.count);
-        } else {
-          return 1;
-        }
-      },
-      model.architecture);
+  return std::max<std::int64_t>(1, model.architecture.dimensions().experts.value_or(1));
 }
 
 Way way_of(const PlanQuestion& question, const Sharding& sharding) {
@@ -312,7 +305,6 @@ RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
   RunSpec run = question.run;
   run.parallel = Parallel{};
   run.training().accumulation_steps = 1;
-  run.batch_size = 1;
   if (way == Way::kFsdpMixed) {  // what is gathered and computed is bfloat16, what is held float32
     run.weights_dtype.reset();
     run.precision = activations ? Precision::kBf16 : Precision::kFp32;
@@ -320,6 +312,7 @@ RunSpec run_of(const PlanQuestion& question, Way way, bool activations) {
     set_way(run, way);
     if (way == Way::kDeepSpeed) run.parallel.data_parallel = DataParallel::kDsZero2;
   }
+  run.batch_size = smallest_batch(question.model, run);
   return run;
 }
 

@@ -57,8 +57,8 @@ struct Choice {
 /// With its model made on the meta device.
 [[nodiscard]] Candidate candidate_of(const PlanQuestion& question, const Choice& choice);
 
-/// The run on one GPU with batch 1 that a closed form of this way begins with. `activations`: with the precision in
-/// which activations are kept.
+/// The run on one GPU with the smallest batch that a closed form of this way begins with. `activations`: with the
+/// precision in which activations are kept.
 [[nodiscard]] RunSpec run_of(const PlanQuestion& question, Way way, bool activations);
 
 }  // namespace memcalc

@@ -245,7 +245,8 @@ std::string trainer_settings(const RunSpec& run) {
   }
   out += "    max_grad_norm=" + format_exact(run.training().max_grad_norm.value_or(0.0)) + ",\n";
   if (checkpoints && !fsdp) {
-    out += "    gradient_checkpointing=True,\n    gradient_checkpointing_kwargs={\"use_reentrant\": False},\n";
+    out += "    gradient_checkpointing=True,\n    gradient_checkpointing_kwargs={\"use_reentrant\": " +
+           std::string(run.checkpoints_reentrantly() ? "True" : "False") + "},\n";
   }
   if (fsdp) {
     out += "    fsdp=True,\n    fsdp_config={\"version\": 2, \"reshard_after_forward\": " +

@@ -16,35 +16,22 @@ constexpr Bytes kEndless = Bytes{1} << 60U;  // of a card that no run fills: wha
 
 /// Layers after which the kinds of layers begin again; 0: they do not.
 std::int64_t period_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.dense_layers; }) {
-          const auto& dense = spec.dense_layers;
-          if (std::find(dense.begin(), dense.end(), true) != dense.end()) return 0;
-        }
-        if constexpr (requires { spec.sliding_layers; }) {
-          const std::vector<bool>& sliding = spec.sliding_layers;
-          for (std::size_t period = 1; 2 * period <= sliding.size(); ++period) {
-            if (std::equal(sliding.begin() + static_cast<std::ptrdiff_t>(period), sliding.end(), sliding.begin())) {
-              return static_cast<std::int64_t>(period);
-            }
-          }
-          return sliding.empty() ? 1 : 0;
-        }
-        return 1;
-      },
-      model.architecture);
+  const Dimensions d = model.architecture.dimensions();
+  if (d.dense_layers != nullptr &&
+      std::find(d.dense_layers->begin(), d.dense_layers->end(), true) != d.dense_layers->end())
+    return 0;
+  if (d.sliding_layers == nullptr || d.sliding_layers->empty()) return 1;
+  const std::vector<bool>& sliding = *d.sliding_layers;
+  for (std::size_t period = 1; 2 * period <= sliding.size(); ++period) {
+    if (std::equal(sliding.begin() + static_cast<std::ptrdiff_t>(period), sliding.end(), sliding.begin())) {
+      return static_cast<std::int64_t>(period);
+    }
+  }
+  return 0;
 }
 
 /// First layers that are of another kind.
-std::int64_t first_layers_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.first_k_dense_replace; }) return spec.first_k_dense_replace;
-        return 0;
-      },
-      model.architecture);
-}
+std::int64_t first_layers_of(const ModelSpec& model) { return model.architecture.dimensions().first_dense_layers; }
 
 /// The line through both at `layers`.
 struct Line {

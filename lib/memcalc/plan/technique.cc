@@ -6,6 +6,7 @@
 #include <cmath>
 #include <variant>
 
+#include "memcalc/families/torchvision/spec.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
@@ -37,6 +38,9 @@ bool runs_marlin(const DeviceSpec& device) { return device.compute_capability_ma
 bool has_neighbours(const DeviceSpec& device) {
   return device.name.find("-mig-") == std::string::npos && device.name.find("laptop") == std::string::npos;
 }
+
+/// The loss is the trainer's own: the same model in a plain loop would be another job.
+bool is_own_job(const RunSpec& run) { return run.uses_trl() || run.uses_sentence_transformers(); }
 
 void set_precision(RunSpec& run, Precision precision) {
   run.precision = precision;
@@ -311,11 +315,11 @@ std::string price_of_offloaded_optimizer(const RunSpec& /*run*/, const Q& q) {
 
 bool offload_by_deepspeed(RunSpec& run, const Q& q, int /*grade*/) {
   if (!trains_in_torch(run) || run.parallel.is_parallel() || is_quantized(run)) return false;
-  if (run.generates()) return false;  // a plain loop would be another job
   Training& training = run.training();
   training.optimizer = torch_optimizer(run, q);
-  training.loop = Loop::kBare;  // DeepSpeed inside of the Trainer is not modelled
-  if (is_autocast(run.precision)) {
+  const bool keeps_loop = is_own_job(run);
+  if (!keeps_loop) training.loop = Loop::kBare;  // DeepSpeed's own
+  if (!keeps_loop && is_autocast(run.precision)) {
     set_precision(run, pure(run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16));
     run.weights_dtype.reset();
   }
@@ -378,7 +382,7 @@ bool add_cards(RunSpec& run, const Q& q, int grade) {
   // accelerate makes parameters float32 there, whatever they were loaded in (loaded_dtype.cc).
   if (run.uses_trainer() && is_autocast(run.precision)) run.weights_dtype.reset();
   if (run.uses_trainer() && broken_rule(q.model, run) != nullptr) {
-    if (run.generates()) return false;  // a plain loop would be another job
+    if (is_own_job(run)) return false;
     run.training().loop = Loop::kBare;
     run.weights_dtype = held;
   }
@@ -580,7 +584,7 @@ bool takes_bfloat16(const DeviceSpec& device) {
 }
 
 bool has_batch_norm(const ModelSpec& model) {
-  if (const auto* custom = std::get_if<CustomSpec>(&model.architecture)) {
+  if (const auto* custom = model.architecture.get_if<CustomSpec>()) {
     bool found = false;
     custom::for_each_layer(custom->layers, [&](const custom::Layer& layer) {
       const auto* norm = std::get_if<custom::NormLayer>(&layer.kind);
@@ -588,7 +592,7 @@ bool has_batch_norm(const ModelSpec& model) {
     });
     return found;
   }
-  const auto* vision = std::get_if<TorchvisionSpec>(&model.architecture);
+  const auto* vision = model.architecture.get_if<TorchvisionSpec>();
   if (vision == nullptr) return false;
   const std::string_view name = vision->architecture;
   if (name.starts_with("vgg")) return name.ends_with("_bn");

@@ -127,13 +127,19 @@ void add_tensor_parallel(const Parallel& p, Script& script) {
 void add_checkpointing(const RunSpec& run, Script& script) {
   if (run.checkpointing() == Checkpointing::kNone) return;
   script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper");
+  if (run.checkpoints_reentrantly()) {
+    script.import("from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl");
+  }
   const bool selective = run.checkpointing() == Checkpointing::kSelective;
   const std::string step = run.training().checkpoint_every > 1
                                ? "0, len(layers), " + number(run.training().checkpoint_every)
                                : "len(layers)";
   script.add("    for i in range(" + step + "):");
   script.add("        layers[i] = checkpoint_wrapper(layers[i]" +
-             std::string(selective ? ", context_fn=selective" : "") + ")");
+             std::string(selective                       ? ", context_fn=selective"
+                         : run.checkpoints_reentrantly() ? ", checkpoint_impl=CheckpointImpl.REENTRANT"
+                                                         : "") +
+             ")");
 }
 
 void add_fsdp2(const Parallel& p, Script& script) {

@@ -40,12 +40,12 @@ std::string signed_bytes(Bytes bytes) {
 
 std::string signed_share(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
-/// Columns: what, before, after, allocated, reserved, time, and their changes in numbers.
+/// Columns: what, before, after, allocated, reserved, time, what it was compared by, and the changes in numbers.
 std::vector<Value> row_of(const std::string& name, const std::string& before, const std::string& after,
-                          const VersionFigures& figures, const Report& base) {
+                          const std::string& compared_by, const VersionFigures& figures, const Report& base) {
   std::vector<Value> row = {name, before, after};
   if (!figures.report) {
-    row.insert(row.end(), {std::string("refused"), std::string(), std::string()});
+    row.insert(row.end(), {std::string("refused"), std::string(), std::string(), compared_by});
     return row;
   }
   const Report& now = *figures.report;
@@ -53,6 +53,7 @@ std::vector<Value> row_of(const std::string& name, const std::string& before, co
   row.emplace_back(signed_bytes(reserved(now) - reserved(base)));
   const auto time = seconds(now), first = seconds(base);
   row.emplace_back(time && first && *first > 0 ? signed_share(*time / *first - 1) : std::string("-"));
+  row.emplace_back(compared_by);
   row.insert(row.end(), {Value(allocated(now) - allocated(base)), Value(reserved(now) - reserved(base))});
   if (time && first) {
     row.emplace_back(*time - *first);
@@ -104,6 +105,7 @@ Upgrade compare_versions(const ModelSpec& model, RunRequest request, const Devic
     upgrade.effects.push_back({.behavior = &row,
                                .before = std::string(row.values[row.get(from.behaviors)]),
                                .after = std::string(row.values[row.get(to.behaviors)]),
+                               .evidence = std::max(evidence_of(row, from.behaviors), evidence_of(row, to.behaviors)),
                                .figures = figures_under(model, request, device, alone)});
   }
   return upgrade;
@@ -132,6 +134,7 @@ Answer answer_of(const Upgrade& upgrade) {
                     {"allocated", "allocated", Unit::kText},
                     {"reserved", "reserved", Unit::kText},
                     {"time", "time", Unit::kText},
+                    {"compared_by", "compared by", Unit::kText},
                     {"allocated_change_bytes", "allocated, bytes", Unit::kCount, true},
                     {"reserved_change_bytes", "reserved, bytes", Unit::kCount, true},
                     {"step_change_seconds", "step", Unit::kSeconds, true}};
@@ -147,11 +150,16 @@ Answer answer_of(const Upgrade& upgrade) {
   std::stable_sort(rows.begin(), rows.end(),
                    [&](const auto* a, const auto* b) { return size_of_effect(*a, base) > size_of_effect(*b, base); });
   for (const BehaviorEffect* each : rows) {
-    answer.rows.push_back(row_of(std::string(each->behavior->name), each->before, each->after, each->figures, base));
-    answer.notes.push_back(fmt::format("{}: {}{}", each->behavior->name, each->behavior->meaning,
+    const std::string compared_by(kEvidenceNames[static_cast<std::size_t>(each->evidence)]);
+    answer.rows.push_back(
+        row_of(std::string(each->behavior->name), each->before, each->after, compared_by, each->figures, base));
+    answer.notes.push_back(fmt::format("{}: {}{}{}", each->behavior->name, each->behavior->meaning,
+                                       each->evidence == Evidence::kMeasured
+                                           ? std::string()
+                                           : fmt::format(" (by {} alone: {})", compared_by, each->behavior->source),
                                        each->figures.refusal.empty() ? "" : " (alone: " + each->figures.refusal + ")"));
   }
-  if (upgrade.after.report) answer.rows.push_back(row_of("all together", "", "", upgrade.after, base));
+  if (upgrade.after.report) answer.rows.push_back(row_of("all together", "", "", "", upgrade.after, base));
   for (std::vector<Value>& row : answer.rows) row.resize(answer.columns.size());
   if (!without.empty()) answer.notes.push_back("without effect on this run: " + without);
   answer.notes.emplace_back(
@@ -191,6 +199,36 @@ Answer answer_of(const Profiles& profiles) {
   answer.notes.emplace_back(
       "*: measured runs were compared under it; a release between two takes the older one's "
       "behaviours");
+  answer.notes.emplace_back(
+      "no card ran another torch than 2.11: of profiles 'transformers alone', runs on a card were compared under their "
+      "transformers and torch 2.11. memcalc profiles --behaviors: what each behaviour was compared by");
+  return answer;
+}
+
+Answer behaviors_answer(const Profiles& profiles) {
+  Answer answer;
+  answer.command = "profiles";
+  const std::span<const Behavior> table = behavior_table();
+  answer.headline = fmt::format("{} behaviours differ between releases.", table.size());
+  answer.columns = {{"behavior", "behaviour", Unit::kText},      {"software", "of", Unit::kText},
+                    {"release", "from release", Unit::kText},    {"value", "is", Unit::kText},
+                    {"compared_by", "compared by", Unit::kText}, {"source", "source", Unit::kText, true}};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Behavior& row = table[i];
+    for (const Release& release : profiles.releases(row.software)) {
+      for (const auto& [at, value] : release.changes) {
+        if (at != i) continue;
+        const Version& first = release.from.known() ? release.from : release.version;
+        answer.rows.push_back(
+            {std::string(row.name), std::string(name_of(row.software)), text_of(first), std::string(row.values[value]),
+             std::string(kEvidenceNames[static_cast<std::size_t>(row.evidence[value])]), std::string(row.source)});
+      }
+    }
+  }
+  answer.notes.emplace_back(
+      "measured: runs on a card under a release that has it; recorded streams: storages operator by operator, without "
+      "a "
+      "card; sources: read alone");
   return answer;
 }
 

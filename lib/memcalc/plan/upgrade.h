@@ -22,7 +22,8 @@ struct VersionFigures {
 /// A behaviour that differs between both profiles, alone on top of the first.
 struct BehaviorEffect {
   const Behavior* behavior = nullptr;
-  std::string before, after;  // its values
+  std::string before, after;                // its values
+  Evidence evidence = Evidence::kMeasured;  // the weaker one of both
   VersionFigures figures;
 };
 
@@ -44,5 +45,8 @@ struct Upgrade {
 
 /// The command profiles: named ones with their versions and what was validated.
 [[nodiscard]] Answer answer_of(const Profiles& profiles);
+
+/// profiles --behaviors: a row for each release that changes a behaviour, with what it was compared by.
+[[nodiscard]] Answer behaviors_answer(const Profiles& profiles);
 
 }  // namespace memcalc

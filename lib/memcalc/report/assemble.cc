@@ -326,8 +326,8 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
 Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
                 ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
-  if (symbolic.profile.empty()) report.versions = versions_used(model, run);
-  report.profile = symbolic.profile.empty() ? versions_text(report.versions) : symbolic.profile;
+  report.versions = versions_used(model, run);
+  report.profile = versions_text(report.versions);
   report.assumptions = notes_on_packed_weights(symbolic, model, run, device);
   report.leading_assumptions = static_cast<std::int64_t>(report.assumptions.size());
   report.assumptions.insert(report.assumptions.end(), symbolic.assumptions.begin(), symbolic.assumptions.end());

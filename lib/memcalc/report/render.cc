@@ -48,7 +48,7 @@ std::string verdict_without_card(const Report& report) {
 /// " x 512 tokens", " x 224 px", " x 784 numbers".
 std::string sample_words(const ModelSpec& model, const RunSpec& run) {
   if (run.image_size > 0) return " x " + std::to_string(run.image_size) + " px";
-  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
+  const auto* custom = model.architecture.get_if<CustomSpec>();
   const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
   if (features == nullptr)
     return " x " + std::to_string(run.sequence_length) + " " + plural(run.sequence_length, "token");
@@ -59,7 +59,7 @@ std::string sample_words(const ModelSpec& model, const RunSpec& run) {
 
 /// Only a user's own layers may be without.
 bool attends(const ModelSpec& model) {
-  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
+  const auto* custom = model.architecture.get_if<CustomSpec>();
   return custom == nullptr || custom::has_layer<custom::AttentionLayer>(custom->layers);
 }
 

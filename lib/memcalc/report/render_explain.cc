@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <string_view>
 
+#include "memcalc/models/measured_families.h"
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/nccl_memory.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/spec/model_kind.h"
 
 namespace memcalc {
 namespace {
@@ -17,6 +19,7 @@ class Explanation {
   Explanation(const Report& report, const RenderOptions& options) : report_(report), options_(options) {}
 
   [[nodiscard]] std::string render() {
+    write_model();
     write_categories();
     write_contributors();
     write_accounting("As usually counted", report_.accounting.classic);
@@ -40,6 +43,21 @@ class Explanation {
     for (const std::string& part : wrap(rule, options_.columns - indent)) {
       out_ += lead + part + "\n";
       lead.assign(indent, ' ');
+    }
+  }
+
+  /// What answered, which the rest of a report does not say.
+  void write_model() {
+    const ModelSpec& model = report_.model;
+    const bool says_it = model.source.starts_with("recorded from");
+    const std::string answered = !is_program(model) ? "family " + family_of(model)
+                                                    : "program " + std::string(says_it ? "" : "recorded from ") +
+                                                          model.source;
+    out_ += '\n';
+    std::string lead = "model: ";
+    for (const std::string& part : wrap(answered, options_.columns - lead.size())) {
+      out_ += lead + part + "\n";
+      lead.assign(lead.size(), ' ');
     }
   }
 

@@ -6,33 +6,20 @@
 #include <string_view>
 
 #include "memcalc/spec/model_kind.h"
-#include "memcalc/spec/run_names.h"
+#include "memcalc/spec/software_used.h"
 
 namespace memcalc {
 namespace {
 
 // Of which one version is known.
 constexpr std::string_view kDeepSpeed = "0.19.8", kSentenceTransformers = "6.2.0", kTorchvision = "0.26.0";
+constexpr std::string_view kMegatron = "0.14.0", kTransformerEngine = "2.11.0";
+constexpr std::string_view kLiger = "0.8.0", kTorchao = "0.18.0", kVllm = "0.31.0";
 // What stands in brackets behind torch.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOfTorch = {
     {{"cuda", "CUDA"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}}};
 
 std::string short_text(const Version& version) { return fmt::format("{}.{}", version.major, version.minor); }
-
-bool packs_by_bitsandbytes(const RunSpec& run) {
-  switch (run.fine_tuning.quantization) {
-    case Quantization::kNf4:
-    case Quantization::kNf4Double:
-    case Quantization::kInt8: return true;
-    default: return false;
-  }
-}
-
-bool is_of_bitsandbytes(Optimizer optimizer) {
-  const std::string_view name = name_of(optimizer);
-  return name.ends_with("-bnb") || name.ends_with("-8bit") || name.starts_with("paged-") || name.starts_with("lion") ||
-         name.starts_with("ademamix");
-}
 
 }  // namespace
 
@@ -43,15 +30,21 @@ std::vector<std::pair<std::string, std::string>> versions_used(const ModelSpec& 
   all.emplace_back("cuda", short_text(run.profile.cuda));
   all.emplace_back("cudnn", short_text(run.profile.cudnn));
   if (run.parallel.is_parallel()) all.emplace_back("nccl", text_of(run.profile.nccl));
+  if (run.parallel.framework() == Framework::kMegatron) {
+    all.emplace_back("megatron-core", kMegatron);
+    all.emplace_back("transformer-engine", kTransformerEngine);
+    return all;
+  }
   if (is_of_transformers(model) || run.uses_trainer()) add(Software::kTransformers);
-  if (std::holds_alternative<TorchvisionSpec>(model.architecture)) all.emplace_back("torchvision", kTorchvision);
+  if (is_of_torchvision(model)) all.emplace_back("torchvision", kTorchvision);
   if (run.uses_trainer()) add(Software::kAccelerate);
   if (run.fine_tuning.lora) add(Software::kPeft);
   if (run.uses_trl()) add(Software::kTrl);
   if (run.uses_sentence_transformers()) all.emplace_back("sentence-transformers", kSentenceTransformers);
-  if (packs_by_bitsandbytes(run) || (run.trains() && is_of_bitsandbytes(run.training().optimizer))) {
-    add(Software::kBitsandbytes);
-  }
+  if (uses_bitsandbytes(run)) add(Software::kBitsandbytes);
+  if (uses_torchao(run)) all.emplace_back("torchao", kTorchao);
+  if (run.fine_tuning.liger) all.emplace_back("liger-kernel", kLiger);
+  if (run.uses_vllm()) all.emplace_back("vllm", kVllm);
   if (run.parallel.framework() == Framework::kDeepSpeed) all.emplace_back("deepspeed", kDeepSpeed);
   return all;
 }

@@ -30,42 +30,20 @@ struct DecoderSizes {
   std::int64_t window = 0;    // tokens
 };
 
-/// A decoder of one of the families that transformers generates with.
-struct SizesOf {
-  std::optional<DecoderSizes> operator()(const Gpt2Spec& s) const {
-    return DecoderSizes{s.n_layer, 2 * s.n_embd, s.n_embd, s.n_inner, s.vocab_size};
-  }
-  std::optional<DecoderSizes> operator()(const GptNeoxSpec& s) const {
-    return DecoderSizes{s.num_hidden_layers, 2 * s.hidden_size, s.hidden_size, s.intermediate_size, s.vocab_size};
-  }
-  std::optional<DecoderSizes> operator()(const OptSpec& s) const {
-    return DecoderSizes{s.num_hidden_layers, 2 * s.hidden_size, s.hidden_size, s.ffn_dim, s.vocab_size};
-  }
-  template <typename Spec>
-  std::optional<DecoderSizes> operator()(const Spec& s) const {
-    if constexpr (std::is_base_of_v<RotaryDecoderSpec, Spec>) {
-      DecoderSizes sizes{s.num_hidden_layers, 2 * s.num_key_value_heads * s.head_dim, s.hidden_size,
-                         s.intermediate_size, s.vocab_size};
-      if constexpr (std::is_base_of_v<DeepseekSpec, Spec>) {  // the compressed state and the key's rotary part
-        sizes.kept = s.latent.kv_lora_rank + s.latent.qk_rope_head_dim;
-      }
-      if (s.sliding_window) {
-        sizes.window = *s.sliding_window;
-        sizes.windowed = s.num_hidden_layers;
-        if constexpr (requires { s.sliding_layers; }) {
-          sizes.windowed = std::count(s.sliding_layers.begin(), s.sliding_layers.end(), true);
-        }
-      }
-      return sizes;
-    }
-    return std::nullopt;
-  }
-};
-
+/// Of a decoder of one of the families that transformers generates with.
 DecoderSizes sizes_of(const ModelSpec& model) {
-  const std::optional<DecoderSizes> sizes = std::visit(SizesOf{}, model.architecture);
-  if (!sizes) throw Error(ErrorCode::kUnsupported, "vllm: the KV cache of " + model.name + " in vLLM is not known");
-  return *sizes;
+  const Dimensions d = model.architecture.dimensions();
+  if (!d.cached_numbers || !d.layers) {
+    throw Error(ErrorCode::kUnsupported, "vllm: the KV cache of " + model.name + " in vLLM is not known");
+  }
+  DecoderSizes sizes{*d.layers, *d.cached_numbers, *d.hidden_size, d.intermediate_size.value_or(0),
+                     d.vocabulary.value_or(0)};
+  if (d.sliding_window) {
+    sizes.window = *d.sliding_window;
+    sizes.windowed = d.sliding_layers == nullptr ? sizes.layers
+                                                 : std::count(d.sliding_layers->begin(), d.sliding_layers->end(), true);
+  }
+  return sizes;
 }
 
 /// max_memory_usage_bytes of a sequence of so many tokens, over all layers (v1/kv_cache_interface.py): of layers with a

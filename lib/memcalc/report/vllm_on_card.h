@@ -1,5 +1,8 @@
 // What vLLM takes of the card that it shares with the model that trains (report/vllm_memory.h). Covered by
 // tests/unit/vllm_test.cc.
+// MIRRORS(vllm, "device_allocator/cumem.py", "0.31.0")
+// MIRRORS(vllm, "v1/core/kv_cache_utils.py", "0.31.0")
+// MIRRORS(vllm, "v1/worker/gpu_worker.py", "0.31.0")
 #pragma once
 
 #include <string>

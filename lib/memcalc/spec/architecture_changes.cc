@@ -7,6 +7,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/custom_reader.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/lit_config.h"
@@ -54,7 +55,7 @@ ModelSpec SpecRegistry::model(const std::string& reference, const ArchitectureCh
   const JsonDocument other = document.changed(changed.keys, ours ? "config" : "", path + " with " + changes.text());
   ModelSpec model =
       ours ? read_model_file(other.root()).model : model_from_hf_config(other.root(), config_name(other.root(), path));
-  if (!ours && !changes.tie) tie_head_as_transformers(model);
+  if (!ours && !changes.tie) take_as_transformers(model);
   if (model.source.empty()) model.source = path;
   model.name += " (" + changes.text() + ")";
   model.published_parameters.reset();
@@ -64,8 +65,8 @@ ModelSpec SpecRegistry::model(const std::string& reference, const ArchitectureCh
 
 ModelSpec model_of_family(const std::string& model_type, const ArchitectureChanges& sizes) {
   std::vector<std::string> known;
-  for (const std::string_view type : modelled_types()) {
-    if (has_architecture_keys(type)) known.emplace_back(type);
+  for (const std::string& type : modelled_types()) {
+    if (has_architecture_keys(type)) known.push_back(type);
   }
   if (model_type == "torchvision") {
     refuse_changes("--arch torchvision",
@@ -83,13 +84,13 @@ ModelSpec model_of_family(const std::string& model_type, const ArchitectureChang
   }
   const ConfigChanges changed = config_changes(model_type, sizes, nullptr);
   const std::string name = model_type + (sizes.empty() ? "" : " (" + sizes.text() + ")");
-  const bool needs_experts = model_type == "deepseek_v2";  // transformers has no default, and no option says it
-  const std::string start =
-      R"({"model_type": ")" + model_type + (needs_experts ? R"(", "num_experts_per_tok": 6})" : "\"}");
+  const Family& family = *find_family(model_type);
+  const std::string preset(family.preset);
+  const std::string start = R"({"model_type": ")" + model_type + "\"" + (preset.empty() ? "" : ", " + preset) + "}";
   const JsonDocument config = JsonDocument::parse(start, "--arch " + name).changed(changed.keys, "", "--arch " + name);
   ModelSpec model = model_from_hf_config(config.root(), name);
   tell_as_not_given(model.assumptions);
-  if (needs_experts) model.assumptions.emplace_back("num_experts_per_tok = 6, as in DeepSeek-V2 and V2-Lite");
+  if (!family.told.empty()) model.assumptions.emplace_back(family.told);
   model.source = "options of the command line";
   return model;
 }

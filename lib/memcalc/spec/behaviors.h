@@ -47,6 +47,11 @@ enum class Fsdp2Upcast : std::uint8_t { kAllShards, kNothing, kTrainable };
 /// merged after 2.11 was cut, Blackwell, too: not run on such a card.
 enum class CublasWorkspace : std::uint8_t { kHopper, kHopperAndBlackwell };
 
+/// With what a value of a behaviour was compared. Streams are storages of fake tensors, operator by operator, recorded
+/// under that version without a card (docs/studies/versions.md).
+enum class Evidence : std::uint8_t { kMeasured, kStreams, kSources };
+inline constexpr std::string_view kEvidenceNames[] = {"measured", "recorded streams", "sources"};
+
 struct Behaviors {
   // torch
   CudnnAttention cudnn_attention = CudnnAttention::kHopperAndB200;
@@ -60,6 +65,7 @@ struct Behaviors {
   bool all_by_sum = true;
   bool masks_of_ones = false;
   bool reentrant_checkpoints = false;
+  bool checkpoints_forward = false;
   bool gemma_caches_in_training = true;
   bool gemma_scales_late = false;
   bool gemma2_eager = false;
@@ -76,19 +82,26 @@ struct Behaviors {
   T5Attention t5_attention = T5Attention::kSdpa;
   ExpertForm experts = ExpertForm::kMaskedByCopies;
   bool qwen_routes_in_float32 = false;
+  bool deepseek_caches_latent = true;
   Gpt2Buffers gpt2_buffers = Gpt2Buffers::kNone;
   bool decoding_packs_queries = false;
   bool trainer_keeps_use_cache = false;
   bool loads_in_float32 = false;
   bool counts_shifted_labels = true;
   bool decoders_alone_take_counts = false;
+  bool loads_by_conversion = true;
+  bool compile_is_read = true;
 
   // accelerate
   Fsdp2Upcast fsdp2_upcasts = Fsdp2Upcast::kTrainable;
   bool fsdp2_wraps_ends = true;
 
+  // peft
+  bool kbit_empties_cache = true;
+
   // trl
   bool sft_chunked_loss = true;
+  bool trl_trainers_are_read = true;
 
   // bitsandbytes
   bool keeps_packed_inputs = false;
@@ -102,9 +115,14 @@ struct Behavior {
   Software software = Software::kTorch;
   std::string_view meaning;                  // one line: what holds where the value is the last of `values`
   std::span<const std::string_view> values;  // in the order of the enumeration; "no", "yes" of a flag
+  std::span<const Evidence> evidence;        // of each value
+  std::string_view source;                   // the framework's file and the releases in which it was read
   std::uint8_t (*get)(const Behaviors& behaviors) = nullptr;
   void (*set)(Behaviors& behaviors, std::uint8_t value) = nullptr;
 };
+
+/// With what a behaviour was compared as `behaviors` have it.
+[[nodiscard]] Evidence evidence_of(const Behavior& row, const Behaviors& behaviors);
 
 /// All of them, those of a software together.
 [[nodiscard]] std::span<const Behavior> behavior_table();

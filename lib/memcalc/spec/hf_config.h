@@ -5,13 +5,10 @@
 // ModelSpec::assumptions. Keys that memcalc does not know are ignored: config.json files carry many.
 // Covered by tests/unit/spec_hf_config_test.cc.
 // MIRRORS(transformers, "modeling_utils.py", "5.17.0")
-// MIRRORS(transformers, "models/mt5/configuration_mt5.py", "5.17.0")
-// MIRRORS(transformers, "models/t5/configuration_t5.py", "5.17.0")
 #pragma once
 
-#include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/model_spec.h"
@@ -26,12 +23,11 @@ namespace memcalc {
 /// Error(kInput) on wrong values, Error(kUnsupported) on what is right but not modelled.
 [[nodiscard]] ModelSpec model_from_hf_config(const JsonObject& config, std::string name);
 
-/// What transformers 5.17 makes of a T5 or mT5 whose config.json says that its head is not tied (configuration_t5.py,
-/// configuration_mt5.py: "we tie weights always"): the head shares the embedding's weight, and ModelSpec::assumptions
-/// says so. Only a checkpoint that holds a head of its own keeps it (modeling_utils.py, tie_weights). Others: nothing.
-void tie_head_as_transformers(ModelSpec& model);
+/// What transformers 5.17 makes of a model whatever its config.json says, as one of the assumptions: T5 and mT5 tie
+/// their heads, but where a checkpoint holds a head of its own. Others: nothing.
+void take_as_transformers(ModelSpec& model);
 
 /// The values of model_type that model_from_hf_config takes, in alphabetical order.
-[[nodiscard]] std::span<const std::string_view> modelled_types();
+[[nodiscard]] std::vector<std::string> modelled_types();
 
 }  // namespace memcalc

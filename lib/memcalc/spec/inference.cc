@@ -1,5 +1,6 @@
 #include "memcalc/spec/inference.h"
 
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
 
@@ -8,7 +9,8 @@ namespace {
 
 /// config.use_cache is on, so a forward pass of a decoder keeps keys and values that nobody reads.
 bool keeps_cache(const ModelSpec& model) {
-  return is_decoder(model) || std::holds_alternative<BartSpec>(model.architecture);
+  const Family* const family = family_of(model);
+  return is_decoder(model) || (family != nullptr && family->keeps_cache_in_inference);
 }
 
 }  // namespace

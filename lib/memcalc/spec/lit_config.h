@@ -1,5 +1,6 @@
 // LitGPT's lit_config.json, which its scripts write beside a checkpoint: the fields of lit_gpt/config.py (commit
 // 0cc02afa, October 2023). Covered by tests/unit/litgpt_test.cc.
+// MIRRORS(lit_gpt, "config.py", "0cc02afa")
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // What a Megatron-LM run is told beside sizes and parallelism: --megatron, a list of Megatron's own argument names
 // (megatron/training/arguments.py), as "attention-backend=unfused,no-gradient-accumulation-fusion".
 // Its rows in run_fields_table.cc read them. Covered by tests/unit/run_fields_test.cc.
+// MIRRORS(megatron, "training/arguments.py", "0.14.0")
 #pragma once
 
 #include <cstdint>

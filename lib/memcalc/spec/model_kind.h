@@ -34,6 +34,8 @@ namespace memcalc {
 [[nodiscard]] bool is_program(const ModelSpec& model);
 /// Families for which transformers has no other attention than eager, with these behaviours.
 [[nodiscard]] bool is_eager_in(const ModelSpec& model, const Behaviors& behaviors);
+/// Built of torchvision's modules.
+[[nodiscard]] bool is_of_torchvision(const ModelSpec& model);
 /// A family that follows transformers' modeling files, so that its versions matter.
 [[nodiscard]] bool is_of_transformers(const ModelSpec& model);
 /// Whether its module takes `labels` and returns a loss, as models of transformers do: their Trainer can train it.
@@ -62,6 +64,9 @@ namespace memcalc {
 
 /// The same model with so many layers, of an encoder and a decoder each: what a measured case with "layers" ran.
 void set_layers(ModelSpec& model, std::int64_t layers);
+
+/// Whether all layers of a stack are of one kind; what is no stack of layers has none.
+[[nodiscard]] bool layers_are_alike(const ModelSpec& model);
 
 /// The same model with so many labels, where it is one that may classify.
 void set_labels(ModelSpec& model, std::int64_t labels);

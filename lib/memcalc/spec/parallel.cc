@@ -7,7 +7,9 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_options.h"
 
 namespace memcalc {
@@ -96,21 +98,8 @@ namespace {
 
 /// config.hidden_size, under the name that the family gives it; nothing where the configuration has none.
 std::optional<std::int64_t> hidden_size_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::optional<std::int64_t> {
-        if constexpr (requires { spec.hidden_size; }) {
-          return spec.hidden_size;
-        } else if constexpr (requires { spec.d_model; }) {
-          return spec.d_model;
-        } else if constexpr (requires { spec.n_embd; }) {
-          return spec.n_embd;
-        } else if constexpr (requires { spec.dim; }) {
-          return spec.dim;
-        } else {
-          return std::nullopt;
-        }
-      },
-      model.architecture);
+  if (const auto* recorded = model.architecture.get_if<ProgramSpec>()) return recorded->program->hidden_size;
+  return model.architecture.dimensions().hidden_size;
 }
 
 }  // namespace
@@ -131,6 +120,10 @@ void resolve_zero_sizes(const ModelSpec& model, const DeepSpeedSizes& asked, boo
           "DeepSpeed's bucket sizes are \"auto\", which the Trainer makes of the model's width {} (--deepspeed)",
           *width));
     }
+  } else if (in_trainer && is_program(model)) {
+    assumptions.push_back(
+        "the program does not say the model's width, of which the Trainer makes DeepSpeed's \"auto\" bucket sizes: "
+        "DeepSpeed's own are taken (--deepspeed)");
   }
   zero->reduce_bucket_size = asked.reduce_bucket_size.value_or(zero->reduce_bucket_size);
   zero->prefetch_bucket_size = asked.prefetch_bucket_size.value_or(zero->prefetch_bucket_size);

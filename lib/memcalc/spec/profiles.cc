@@ -8,7 +8,6 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
-#include "memcalc/spec/user_file.h"
 #include "memcalc/spec/version_file.h"
 
 namespace memcalc {
@@ -53,22 +52,38 @@ std::optional<Version> cuda_of(std::string_view torch) {
   return version_of(fmt::format("{}.{}", digits.substr(0, digits.size() - 1), digits.back()));
 }
 
-constexpr std::string_view kAcceptedFile = "requirements.txt, what pip freeze prints, or a uv.lock";
-constexpr std::int64_t kMostBytes = std::int64_t{64} << 20U;
-
-/// What stands in a file; a text that names versions itself stands for itself.
-std::string text_of_file(const std::string& written) {
-  return written.find("==") != std::string::npos ? written : read_user_file(written, kAcceptedFile, kMostBytes);
-}
+Version first_of(const Release& release) { return release.from.known() ? release.from : release.version; }
 
 /// The release whose behaviours a version has; null: it is older than all.
 const Release* release_before(const std::vector<Release>& releases, const Version& version) {
   const Release* found = nullptr;
   for (const Release& each : releases) {
-    if (each.version <= version) found = &each;
+    if (first_of(each) <= version) found = &each;
   }
   return found;
 }
+
+/// "5.5" as an option means the newest patch of 5.5 that is known.
+Version newest_patch(const std::vector<Release>& releases, const Version& version) {
+  Version newest = version;
+  for (const Release& each : releases) {
+    if (each.version.major == version.major && each.version.minor == version.minor) newest = each.version;
+  }
+  return newest;
+}
+
+/// The cuDNN that torch's wheel for a CUDA brings; nothing: it is not known.
+std::optional<Version> cudnn_of(const Release& release, const Version& cuda) {
+  if (cuda == release.cuda) return release.cudnn;
+  for (const auto& [of, cudnn] : release.cudnn_of_cuda) {
+    if (of == cuda) return cudnn;
+  }
+  return std::nullopt;
+}
+
+/// From 2.10 on cuDNN's attention stands first only with a cuDNN after 9.15.0, which is asked when it runs.
+/// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention: cudnn_version > 91500
+constexpr Version kLastCudnnWithout{9, 15, 0};
 
 }  // namespace
 
@@ -81,23 +96,33 @@ Profiles::Profiles(const std::string& directory) {
 
 void Profiles::read_releases(const std::string& path, Software of) {
   constexpr std::array<std::string_view, 3> kKeys = {"description", "source", "releases"};
-  constexpr std::array<std::string_view, 8> kReleaseKeys = {"version",   "date", "behaviors", "source",
-                                                            "validated", "cuda", "cudnn",     "nccl"};
+  constexpr std::array<std::string_view, 10> kReleaseKeys = {"version",   "from", "date",  "behaviors",     "source",
+                                                             "validated", "cuda", "cudnn", "cudnn_of_cuda", "nccl"};
   const JsonDocument document = JsonDocument::read_file(path);
   document.root().refuse_unknown_keys(kKeys);
   std::vector<Release>& releases = releases_[static_cast<std::size_t>(of)];
   for (const JsonObject& row : document.root().optional_objects("releases")) {
     row.refuse_unknown_keys(kReleaseKeys);
     Release release{.version = required_version(row, "version"),
+                    .from = optional_version(row, "from"),
                     .date = row.optional_string("date").value_or(""),
                     .changes = changes_of(row, of),
                     .validated = row.optional_string("validated").value_or(""),
                     .cuda = optional_version(row, "cuda"),
                     .cudnn = optional_version(row, "cudnn"),
                     .nccl = optional_version(row, "nccl")};
-    if (!releases.empty() && release.version <= releases.back().version) {
+    if (row.has("cudnn_of_cuda")) {
+      const JsonObject others = row.required_object("cudnn_of_cuda");
+      for (const auto& [cuda, cudnn] : others.string_members()) {
+        const auto of = version_of(cuda), brings = version_of(cudnn);
+        if (!of || !brings) throw others.error(cuda, "a version of CUDA and the cuDNN of its wheel are expected");
+        release.cudnn_of_cuda.emplace_back(*of, *brings);
+      }
+    }
+    if (!releases.empty() && first_of(release) <= releases.back().version) {
       throw row.error("version", "releases stand in ascending order");
     }
+    if (release.from > release.version) throw row.error("from", "the first version is at most the release's own");
     releases.push_back(std::move(release));
   }
   if (releases.empty()) throw document.root().error("releases", "at least one release is needed");
@@ -129,16 +154,36 @@ void Profiles::read_named(const std::string& path) {
   }
 }
 
+namespace {
+
+/// What the wheel's CUDA decides: torch's own where none is named.
+void take_cuda(Profile& profile, const Release& release, const std::string& text, std::vector<std::string>& notes) {
+  const Version cuda = cuda_of(text).value_or(profile.cuda);
+  profile.other_cuda = cuda != profile.cuda;
+  profile.cuda = cuda;
+  if (const auto cudnn = cudnn_of(release, cuda)) {
+    profile.cudnn = *cudnn;
+  } else {
+    notes.push_back(fmt::format("torch {}: which cuDNN this wheel brings is not known; answered as with {}.{}",
+                                one_line(text), profile.cudnn.major, profile.cudnn.minor));
+  }
+  if (profile.cudnn <= kLastCudnnWithout) profile.behaviors.cudnn_attention = CudnnAttention::kNowhere;
+}
+
+}  // namespace
+
 void Profiles::set_version(Profile& profile, Software of, const std::string& text, std::vector<std::string>& notes,
                            bool lenient) const {
   const std::string option = fmt::format("--{}", name_of(of));
   const std::vector<Release>& known = releases(of);
-  const auto version = version_of(text);
+  auto version = version_of(text);
   const std::string accepted =
       fmt::format("a version from {}, such as {}", text_of(known.front().version), text_of(known.back().version));
   if (!version) {
     throw Error(ErrorCode::kUsage, fmt::format("{}: expected {}, found {}", option, accepted, one_line(text)), option);
   }
+  // A file says what is installed, so that "==5.5" there is 5.5.0.
+  if (!lenient && !names_patch(text)) version = newest_patch(known, *version);
   const Release* release = release_before(known, *version);
   if (release == nullptr && lenient) {
     release = &known.front();
@@ -148,7 +193,7 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
   if (release == nullptr) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} {}: what releases before {} do is not known; accepted: {}", option, one_line(text),
-                            text_of(known.front().version), accepted),
+                            text_of(first_of(known.front())), accepted),
                 option, "version-not-known");
   }
   profile.version(of) = *version;
@@ -159,11 +204,7 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
     if (each.cudnn.known()) profile.cudnn = each.cudnn;
     if (each.nccl.known()) profile.nccl = each.nccl;
   }
-  if (of == Software::kTorch) {
-    const Version cuda = cuda_of(text).value_or(profile.cuda);
-    profile.other_cuda = cuda != profile.cuda;
-    profile.cuda = cuda;
-  }
+  if (of == Software::kTorch) take_cuda(profile, *release, text, notes);
   const bool is_patch = version->major == release->version.major && version->minor == release->version.minor;
   if (!is_patch && release->version < *version) {
     notes.push_back(fmt::format("{} {} behaves as {} does: its own sources were not read", name_of(of),
@@ -186,7 +227,7 @@ Profile Profiles::choose(const VersionOptions& asked, const std::string& file, s
     profile = found->profile;
   }
   if (!file.empty()) {
-    const WrittenVersions written = versions_in(text_of_file(file));
+    const WrittenVersions written = versions_in(version_text(file));
     for (const WrittenVersion& each : written.found) {
       if (!asked.asked[static_cast<std::size_t>(each.of)]) set_version(profile, each.of, each.version, notes, true);
     }
@@ -196,6 +237,10 @@ Profile Profiles::choose(const VersionOptions& asked, const std::string& file, s
     }
     if (!taken.empty()) notes.push_back("versions as they are written down or installed: " + taken);
     notes.insert(notes.end(), written.notes.begin(), written.notes.end());
+    if (written.found.empty() && !written.notes.empty()) {
+      throw Error(ErrorCode::kInput, fmt::format("--versions {}: {}", one_line(file), written.notes.front()),
+                  "--versions");
+    }
     if (written.found.empty()) {
       throw Error(ErrorCode::kInput,
                   fmt::format("--versions {}: found none of torch, transformers, accelerate, peft, trl, bitsandbytes; "

@@ -14,10 +14,12 @@ namespace memcalc {
 /// A release as its file gives it.
 struct Release {
   Version version;
-  std::string date;                                           // "2026-09-09"; empty: not looked up
+  Version from;      // the first one with the same source in the files that rules mirror; unknown: not looked for
+  std::string date;  // "2026-09-09"; empty: not looked up
   std::vector<std::pair<std::size_t, std::uint8_t>> changes;  // rows of behavior_table() and their values from here on
   std::string validated;                                      // runs that were compared under it; empty: none
-  Version cuda, cudnn, nccl;                                  // of torch
+  Version cuda, cudnn, nccl;                                  // of torch's wheel on PyPI
+  std::vector<std::pair<Version, Version>> cudnn_of_cuda;     // of its wheels for other CUDAs: {12.6, 9.10}
 };
 
 /// A combination that many people have.

@@ -14,11 +14,15 @@ namespace memcalc {
 struct PlacedModule {
   std::int32_t module = -1;  // -1: it holds no parameters, and the program does not name it
   std::int32_t called = -1;  // whose weight it uses, where it is called as a whole: of a shared embedding another's
+  /// Parameters of other modules that its own calls use, not those of modules inside (Mamba's conv1d.weight).
+  std::vector<std::int32_t> used;
 };
 
 /// A function as the function of one module, with the functions that it calls.
 struct PlacedFunction {
   std::int32_t function = 0;
+  std::int32_t module = -1;        // as PlacedModule has them, where the function is a module's: a layer's, the whole
+  std::vector<std::int32_t> used;  // and of other functions those of its outermost calls
   /// Of ProgramFunction::parameters, by their places among parameters, then buffers, then constants.
   std::vector<std::int32_t> tensors;
   std::vector<std::vector<PlacedFunction>> layers;  // of each ProgramLayers, as they stand in the body and its loops

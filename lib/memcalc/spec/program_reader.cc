@@ -621,6 +621,7 @@ Program read_program(const JsonObject& json) {
   if (const auto source = root.find("source")) program.source = source_of(*source);
   if (const auto task = root.find("task")) program.task = task->text();
   if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->node().boolean;
+  if (const auto width = root.find("hidden_size")) program.hidden_size = width->integer(1);
   if (const auto caches = root.find("caches_in_trainer")) program.caches_in_trainer = caches->node().boolean;
   if (const auto symbols = root.find("symbols")) {
     for (std::size_t i = 0; i < symbols->size(); ++i) {

@@ -77,7 +77,7 @@ std::vector<fs::path> files_of(const std::vector<std::string>& directories, std:
 // The names that the registry knows a file's model or card by, but for the name of the file.
 std::vector<std::string> other_names(const JsonObject& json) {
   std::vector<std::string> names = json.optional_strings("aliases");
-  for (const char* key : {"stands_for", "text_of"}) {
+  for (const char* key : {"stands_for", "text_of", "part_of"}) {
     for (std::string& name : json.optional_strings(key)) names.push_back(std::move(name));
   }
   return names;
@@ -92,6 +92,12 @@ bool is_among(const std::vector<std::string>& names, const std::string& referenc
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return spelled(name) == wanted || spelled(without_owner(name)) == wanted;
   });
+}
+
+// ".a1_in1k" of "timm/resnet50.a1_in1k": timm's name of one of a module's weights. Empty: there is none.
+std::string_view timm_tag(std::string_view reference) {
+  const std::size_t dot = reference.rfind('.');
+  return reference.starts_with("timm/") && dot != std::string_view::npos ? reference.substr(dot) : std::string_view();
 }
 
 // The registry file that carries `reference` as its name or, failing that, as another, or as one that parts its words
@@ -221,7 +227,7 @@ ModelSpec model_from_document(const JsonDocument& document, const std::string& n
 
 ModelSpec model_without_weights(const JsonDocument& document, const std::string& name) {
   ModelSpec model = model_from_document(document, name);
-  if (!is_model_file(document.root())) tie_head_as_transformers(model);
+  if (!is_model_file(document.root())) take_as_transformers(model);
   return model;
 }
 
@@ -319,9 +325,24 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
     }
     if (is_among(file.text_of, reference)) {
       file.model.assumptions.push_back(one_line(reference) + " sees images too: this is its text model " +
-                                       file.model.name + " alone, without the vision tower (not modelled)");
+                                       file.model.name + " alone, without the vision tower (" +
+                                       (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) +
+                                       ")");
+    }
+    if (is_among(file.part_of, reference)) {
+      file.model.assumptions.push_back(one_line(reference) + " is a pipeline: this is its network that is trained, " +
+                                       file.model.name + ", without text encoders and autoencoder (not modelled)");
     }
     return std::move(file.model);
+  }
+  if (const std::string_view tag = timm_tag(reference); !tag.empty()) {
+    const std::string module = reference.substr(0, reference.size() - tag.size());
+    if (find_entry(directories_, kModelFolder, module)) {
+      ModelSpec model = find_model(module);
+      model.assumptions.push_back(one_line(tag.substr(1)) + " are weights of timm's " + one_line(module.substr(5)) +
+                                  ", taken with 1000 classes and its own image size");
+      return model;
+    }
   }
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
@@ -479,7 +500,7 @@ std::vector<ModelListing> SpecRegistry::models() const {
     ModelFile file = read_model_file(document.root(), Programs::kLeave);
     listings.push_back({.name = std::move(file.model.name),
                         .model_type = std::move(file.model.model_type),
-                        .is_program = std::holds_alternative<ProgramSpec>(file.model.architecture),
+                        .is_program = file.model.architecture.is<ProgramSpec>(),
                         .published_parameters = file.model.published_parameters,
                         .aliases = std::move(file.aliases),
                         .stands_for = std::move(file.stands_for),

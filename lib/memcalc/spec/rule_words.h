@@ -2,12 +2,10 @@
 // for each candidate of the planner.
 #pragma once
 
-#include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
-#include <variant>
 
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
@@ -15,14 +13,15 @@
 namespace memcalc {
 
 // --- the model
-template <typename Family>
+template <typename Spec>
 [[nodiscard]] bool is_family(const RuleQuestion& q) {
-  return std::holds_alternative<Family>(q.model.architecture);
+  return q.model.architecture.is<Spec>();
 }
 
-/// By model_type, which tells LLaMA from Mistral.
-[[nodiscard]] inline bool has_type(const RuleQuestion& q, std::initializer_list<std::string_view> types) {
-  return std::find(types.begin(), types.end(), q.model.model_type) != types.end();
+/// What its family's record says; false where the model has no family.
+[[nodiscard]] inline bool has(const RuleQuestion& q, bool Family::*capability) {
+  const Family* const family = family_of(q.model);
+  return family != nullptr && family->*capability;
 }
 
 // --- the run

@@ -5,6 +5,7 @@
 #include <array>
 #include <variant>
 
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/run_fields.h"
 
@@ -66,24 +67,11 @@ std::string message_of(const Rule& rule, const RuleQuestion& question) {
 }
 
 SharedSizes shared_sizes(const ModelSpec& model) {
-  return std::visit(
-      [&](const auto& spec) {
-        SharedSizes sizes;
-        if constexpr (requires { spec.num_attention_heads; }) {
-          sizes.heads = sizes.key_value_heads = spec.num_attention_heads;
-        } else if constexpr (requires { spec.n_head; }) {
-          sizes.heads = sizes.key_value_heads = spec.n_head;
-        }
-        if constexpr (requires { spec.num_key_value_heads; }) sizes.key_value_heads = spec.num_key_value_heads;
-        if constexpr (requires { spec.num_key_value_heads; }) {
-          sizes.layers = spec.num_hidden_layers;
-        } else if constexpr (requires { spec.n_layer; }) {
-          sizes.layers = spec.n_layer;
-        }
-        if constexpr (requires { spec.experts.count; }) sizes.experts = spec.experts.count;
-        return sizes;
-      },
-      model.architecture);
+  const Dimensions d = model.architecture.dimensions();
+  return {.layers = is_decoder(model) ? d.layers : std::nullopt,
+          .heads = d.heads,
+          .key_value_heads = d.key_value_heads,
+          .experts = d.experts};
 }
 
 namespace {

@@ -64,16 +64,21 @@ constexpr Rule kCompile[] = {
          [](const RuleQuestion& q) {
            // A program knows its layers itself (models/program_compile.cc).
            const bool has_layers =
-               is_program(q.model) || (q.run.task != Task::kCustom && !has_type(q, {"torchvision"}));
+               is_program(q.model) || (q.run.task != Task::kCustom && !has(q, &Family::compiled_whole_alone));
            return training_of(q).compiled_parts != CompiledParts::kModel && !has_layers;
          }},
+    {.id = "compile-reentrant",
+     .options = "--compile --reentrant",
+     .message = "compile: torch.compile traces checkpoints without use_reentrant alone",
+     .accepted = "--no-reentrant",
+     .broken = [](const RuleQuestion& q) { return q.run.checkpoints_reentrantly(); }},
     {.id = "compile-t5-checkpointing",
      .options = "--checkpointing --compile --model",
      .message = "compile: under checkpointing T5's cross attention sets requires_grad, which breaks the graph",
      .accepted = "--checkpointing none, selective",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.checkpointing() == Checkpointing::kFull && has_type(q, {"t5", "mt5"});
+           return q.run.checkpointing() == Checkpointing::kFull && has(q, &Family::shares_position_bias);
          }},
     {.id = "compile-parallel",
      .options = "--compile --parallel --tp --cp --pp --ep",
@@ -136,10 +141,7 @@ constexpr Rule kFloat8[] = {
      .options = "--float8 --model",
      .message = "float8: it is not known which products of {family} torchao converts",
      .accepted = "a model of the families llama, mistral, qwen3",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !has_type(q, {"llama", "mistral", "qwen3"});
-         }},
+     .broken = [](const RuleQuestion& q) { return !has(q, &Family::float8); }},
     {.id = "float8-compiled-layers",
      .options = "--float8 --compile --compile-parts",
      .message = "float8: casts are only modelled where the compiler fuses them, and the head stays outside",

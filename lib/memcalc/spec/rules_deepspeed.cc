@@ -107,10 +107,7 @@ constexpr Rule kUlysses[] = {
      .message = "Ulysses is modelled for causal models of the families llama, mistral, qwen2 and qwen3, and this is "
                 "{family} with task {--task}",
      .accepted = "one of these, or no --cp",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !is_causal(q) || !has_type(q, {"llama", "mistral", "qwen2", "qwen3"});
-         }},
+     .broken = [](const RuleQuestion& q) { return !is_causal(q) || !has(q, &Family::ulysses); }},
     {.id = "ulysses-splits-heads",
      .options = "--cp --model",
      .message = "the {heads} attention heads of {model} cannot be split evenly over {--cp} ranks of Ulysses",

@@ -19,7 +19,7 @@ constexpr Rule kLora[] = {
      .options = "--lora --model",
      .message = "LoRA: adapters are modelled for transformers' models, and {model} is one of torchvision's",
      .accepted = "no --lora",
-     .broken = is_family<TorchvisionSpec>},
+     .broken = [](const RuleQuestion& q) { return has(q, &Family::is_torchvision); }},
     {.id = "freeze-beside-lora",
      .options = "--freeze --lora",
      .message = "freeze: LoRA freezes the whole base by itself",
@@ -34,10 +34,7 @@ bool is_prequantized(const RuleQuestion& q) { return is_prequantized(packing_of(
 bool is_marlin(const RuleQuestion& q) { return is_marlin(packing_of(q)); }
 
 /// Decoders whose layers are nn.Linear: GPT-2's are Conv1D, which replace_with_fp8_linear leaves.
-bool has_fp8_layers(const RuleQuestion& q) {
-  return is_decoder(q.model) && !is_family<Gpt2Spec>(q) && !is_family<GptOssSpec>(q) && !is_custom(q.model) &&
-         q.model.model_type != kLitGptType;
-}
+bool has_fp8_layers(const RuleQuestion& q) { return has(q, &Family::fp8_layers); }
 
 constexpr Rule kQuantized[] = {
     {.id = "quantize-of-transformers",
@@ -45,7 +42,7 @@ constexpr Rule kQuantized[] = {
      .message = "quantize {--quantize}: packed weights are modelled for transformers' models, and {model} is one of "
                 "torchvision's",
      .accepted = "--quantize none",
-     .broken = is_family<TorchvisionSpec>},
+     .broken = [](const RuleQuestion& q) { return has(q, &Family::is_torchvision); }},
     {.id = "quantize-native-to-infer",
      .options = "--quantize --infer",
      .message = "quantize {--quantize}: transformers does not train weights in this format",
@@ -61,7 +58,9 @@ constexpr Rule kQuantized[] = {
      .message = "quantize mxfp4: transformers has it for the experts of gpt-oss, and {model} is one of {family}",
      .accepted = "--quantize nf4, nf4-double, int8, none",
      .broken =
-         [](const RuleQuestion& q) { return packing_of(q) == Quantization::kMxfp4 && !is_family<GptOssSpec>(q); }},
+         [](const RuleQuestion& q) {
+           return packing_of(q) == Quantization::kMxfp4 && q.model.model_type != "gpt_oss";
+         }},
     {.id = "quantize-fp8-layers",
      .options = "--quantize --model",
      .message = "quantize fp8: transformers' FP8Linear and FP8Experts (which have no biases) are modelled for decoders "
@@ -104,7 +103,11 @@ constexpr Rule kKbit[] = {
      .message = "prepare_model_for_kbit_training: T5's layers share a position bias, and reentrant checkpoints of such "
                 "layers in a plain loop are not modelled",
      .accepted = "--no-prepare-kbit, --checkpointing none, --loop trainer",
-     .broken = [](const RuleQuestion& q) { return is_family<T5Spec>(q) && checkpoints(q) && !q.run.uses_trainer(); }},
+     .broken =
+         [](const RuleQuestion& q) {
+           return has(q, &Family::shares_position_bias) && checkpoints(q) && !q.run.uses_trainer() &&
+                  training_of(q).reentrant.value_or(true);
+         }},
     {.id = "prepare-kbit-of-quantized",
      .options = "--prepare-kbit --quantize",
      .message = "prepare_model_for_kbit_training: the base is not quantised",
@@ -119,10 +122,7 @@ constexpr Rule kLiger[] = {
      .options = "--liger --model",
      .message = "liger: its kernels are modelled for llama, mistral, qwen2 and qwen3, not for {family}",
      .accepted = "no --liger",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !is_family<LlamaSpec>(q) && !is_family<Qwen2Spec>(q) && !is_family<Qwen3Spec>(q);
-         }},
+     .broken = [](const RuleQuestion& q) { return !has(q, &Family::liger); }},
 };
 
 // --- LitGPT

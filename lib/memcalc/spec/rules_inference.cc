@@ -30,7 +30,9 @@ constexpr Rule kInference[] = {
      .message = "infer: a forward pass of {model} needs ids for its decoder beside those of its encoder",
      .accepted = "--new-tokens N",
      .broken =
-         [](const RuleQuestion& q) { return !generates(q) && is_encoder_decoder(q.model) && !is_family<BartSpec>(q); }},
+         [](const RuleQuestion& q) {
+           return !generates(q) && is_encoder_decoder(q.model) && !has(q, &Family::keeps_cache_in_inference);
+         }},
     {.id = "infer-one-gpu",
      .options = "--gpus --parallel --framework --infer",
      .message = "infer: inference is modelled on one GPU under torch",

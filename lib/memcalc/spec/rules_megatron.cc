@@ -1,6 +1,9 @@
 // What Megatron-LM refuses (megatron/core/model_parallel_config.py, transformer_config.py, dot_product_attention.py,
 // core_r0.14.0), and what of it is modelled.
 // Covered by tests/unit/rules_megatron_test.cc.
+// MIRRORS(megatron, "core/model_parallel_config.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/dot_product_attention.py", "0.14.0")
+// MIRRORS(megatron, "core/transformer/transformer_config.py", "0.14.0")
 #include <fmt/core.h>
 
 #include "memcalc/spec/parallel.h"
@@ -12,11 +15,10 @@ namespace {
 
 const MegatronLayout& options_of(const RuleQuestion& q) { return q.parallel.megatron(); }
 
-/// models/megatron_config.cc has the shape of each.
+/// The family says what its shape is there.
 bool is_built(const RuleQuestion& q) {
-  return is_family<Gpt2Spec>(q) || is_family<LlamaSpec>(q) || is_family<Qwen2Spec>(q) || is_family<Qwen3Spec>(q) ||
-         is_family<MixtralSpec>(q) || is_family<Qwen3MoeSpec>(q) || is_family<DeepseekV2Spec>(q) ||
-         is_family<DeepseekV3Spec>(q);
+  const Family* const family = family_of(q.model);
+  return family != nullptr && family->to_megatron != nullptr;
 }
 
 constexpr Rule kTraining[] = {
@@ -314,7 +316,7 @@ std::int64_t pieces(const RuleQuestion& q) {
 }
 
 std::int64_t key_value_heads_of_rank(const RuleQuestion& q) {
-  const bool latent = is_family<DeepseekV2Spec>(q) || is_family<DeepseekV3Spec>(q);
+  const bool latent = has(q, &Family::has_latent_attention);
   const std::int64_t heads = (latent ? q.sizes.heads : q.sizes.key_value_heads).value_or(0);
   return q.parallel.tensor > 0 ? heads / q.parallel.tensor : 0;
 }

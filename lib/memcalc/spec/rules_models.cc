@@ -240,7 +240,7 @@ constexpr Rule kAttention[] = {
      .accepted = "--attn sdpa, eager",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.attention == Attention::kFlash && std::holds_alternative<T5Spec>(q.model.architecture);
+           return q.run.attention == Attention::kFlash && has(q, &Family::shares_position_bias);
          }},
     // flash-attn has kernels for float16 and bfloat16 only; under autocast its inputs are 16-bit, and so they are where
     // FSDP gathers parameters in 16 bits.
@@ -329,7 +329,7 @@ constexpr Rule kLayers[] = {
      .broken =
          [](const RuleQuestion& q) {
            return checkpoints(q) &&
-                  !custom::has_layer<custom::RepeatLayer>(std::get<CustomSpec>(q.model.architecture).layers);
+                  !custom::has_layer<custom::RepeatLayer>(q.model.architecture.as<CustomSpec>().layers);
          }},
 };
 
@@ -345,18 +345,25 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return is_program(q.model); },
      .rules = kPrograms},
     {.title = "Images in patches",
-     .concerns = [](const RuleQuestion& q) { return is_family<VitSpec>(q) || is_contrastive(q.model); },
+     .concerns =
+         [](const RuleQuestion& q) {
+           return (is_vision(q.model) && !is_of_torchvision(q.model)) || is_contrastive(q.model);
+         },
      .rules = kImages},
     {.title = "Contrastive models",
      .concerns = [](const RuleQuestion& q) { return is_contrastive(q.model); },
      .rules = kContrastive},
-    {.title = "torchvision's models", .concerns = is_family<TorchvisionSpec>, .rules = kTorchvision},
+    {.title = "torchvision's models",
+     .concerns = [](const RuleQuestion& q) { return is_of_torchvision(q.model); },
+     .rules = kTorchvision},
     {.title = "Padding", .concerns = [](const RuleQuestion& q) { return q.run.padding; }, .rules = kPadding},
     {.title = "Key/value cache", .concerns = [](const RuleQuestion& q) { return q.run.use_cache; }, .rules = kCache},
     {.title = "Attention",
      .concerns = [](const RuleQuestion& q) { return q.run.attention != Attention::kEager; },
      .rules = kAttention},
-    {.title = "T5's position bias", .concerns = is_family<T5Spec>, .rules = kPositionBias},
+    {.title = "T5's position bias",
+     .concerns = [](const RuleQuestion& q) { return has(q, &Family::shares_position_bias); },
+     .rules = kPositionBias},
     {.title = "Precision", .concerns = nullptr, .rules = kPrecision},
 };
 

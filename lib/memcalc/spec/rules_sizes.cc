@@ -68,7 +68,7 @@ constexpr Rule kGpus[] = {
 
 /// DeepSeek's latent attention makes keys and values of every attention head, and Megatron-core counts them so.
 std::int64_t key_value_heads(const RuleQuestion& q) {
-  const bool latent = is_megatron(q) && (is_family<DeepseekV2Spec>(q) || is_family<DeepseekV3Spec>(q));
+  const bool latent = is_megatron(q) && has(q, &Family::has_latent_attention);
   return (latent ? q.sizes.heads : q.sizes.key_value_heads).value_or(0);
 }
 

@@ -8,10 +8,7 @@ namespace {
 
 bool is_asked_to_load(const RuleQuestion& q) { return trains(q) && training_of(q).loading != ModelLoading::kConfig; }
 /// Neither from_pretrained nor save_pretrained is there.
-bool is_outside_transformers(const RuleQuestion& q) {
-  return is_custom(q.model) || is_program(q.model) || is_family<TorchvisionSpec>(q) ||
-         q.model.model_type == kLitGptType;
-}
+bool is_outside_transformers(const RuleQuestion& q) { return !is_of_transformers(q.model); }
 bool is_sharded(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kFsdp2; }
 bool saves_shards(const RuleQuestion& q) {
   return training_of(q).saving == ModelSaving::kFull || training_of(q).saving == ModelSaving::kSharded;

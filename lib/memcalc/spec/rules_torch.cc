@@ -319,10 +319,7 @@ constexpr Rule kSequenceParallel[] = {
      .options = "--sp --model",
      .message = "--sp is not modelled for {model}, of the family {family}",
      .accepted = "a model of the family llama, mistral or qwen2, or no --sp",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !has_type(q, {"llama", "mistral", "qwen2"});
-         }},
+     .broken = [](const RuleQuestion& q) { return !has(q, &Family::sequence_parallel); }},
     {.id = "sp-task",
      .options = "--task --sp",
      .message = "--sp is modelled for causal models, not for task {--task}",
@@ -444,7 +441,7 @@ constexpr Rule kTensorParallel[] = {
 constexpr std::int64_t kMostMicroBatches = 256;  // a step's trace holds each
 
 /// Decoders on rotary_decoder.h (models/pipeline_stages.h).
-bool has_stages(const RuleQuestion& q) { return q.sizes.layers && !is_family<Gpt2Spec>(q) && !is_family<PhiSpec>(q); }
+bool has_stages(const RuleQuestion& q) { return has(q, &Family::has_stages); }
 
 std::int64_t stages_of(const RuleQuestion& q) { return q.parallel.pipeline * q.parallel.virtual_stages; }
 

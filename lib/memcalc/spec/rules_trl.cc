@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -22,6 +23,7 @@ bool generates_itself(const RuleQuestion& q) {
 }
 /// Of what changes Trainer.model: under ZeRO-3 generation gathers all of it.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
+  if (is_megatron(q)) return false;
   switch (q.parallel.data_parallel) {
     case DataParallel::kDdp:
     case DataParallel::kDsZero1:
@@ -57,11 +59,15 @@ constexpr Rule kTrl[] = {
      .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
-     .message = "{--loop}: under {--parallel} it is not modelled",
+     .message = "{--loop}: under {} it is not modelled",
      .accepted =
          "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
          "and trl-rloo without vLLM fsdp2",
-     .broken = [](const RuleQuestion& q) { return is_parallel(q) && !is_modelled_in_parallel(q); }},
+     .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
+     .detail =
+         [](const RuleQuestion& q) {
+           return std::string(is_megatron(q) ? "Megatron-LM" : name_of(q.parallel.data_parallel));
+         }},
     {.id = "trl-reference-of-an-engine",
      .options = "--ref-model --parallel",
      .message = "reference: a copy of the model, which {--loop} makes, in DeepSpeed's engine is not modelled",
@@ -76,15 +82,36 @@ constexpr Rule kTrl[] = {
      .message = "{--loop}: batches whose sequences differ in length are not modelled",
      .accepted = "no --padding: every sequence of --seq tokens",
      .broken = [](const RuleQuestion& q) { return q.run.padding; }},
-};
-
-constexpr Rule kAnswers[] = {
     {.id = "trl-completion",
      .options = "--completion --seq",
      .message = "completion: {} tokens of a sequence cannot be the answer, which leaves no prompt",
      .accepted = "--completion less than --seq",
      .broken = [](const RuleQuestion& q) { return training_of(q).completion_length >= q.run.sequence_length; },
      .detail = [](const RuleQuestion& q) { return fmt::format("{}", training_of(q).completion_length); }},
+};
+
+bool trains_by_sft(const RuleQuestion& q) { return trains(q) && training_of(q).loop == Loop::kTrlSft; }
+
+constexpr Rule kSft[] = {
+    {.id = "sft-completion-lengths",
+     .options = "--completion --lengths",
+     .message = "completion: of batches of different lengths it is not known how much of each sample is the answer",
+     .accepted = "one of --completion and --lengths",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).completion_length > 0 && training_of(q).lengths.has_value();
+         }},
+    {.id = "sft-loss-version",
+     .options = "--sft-loss --profile",
+     .message = "sft loss: DFT of a TRL that holds the logits is not modelled",
+     .accepted = "--sft-loss nll, or a profile with TRL 1.7 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).sft_loss == SftLoss::kDft && !q.run.profile.behaviors.sft_chunked_loss;
+         }},
+};
+
+constexpr Rule kAnswers[] = {
     {.id = "trl-reference-of-adapters",
      .options = "--ref-model --lora",
      .message = "reference: without adapters there is no model to go back to",
@@ -122,8 +149,12 @@ constexpr Rule kPairs[] = {
     {.id = "trl-kto-batch",
      .options = "--bs --loop",
      .message = "{--loop}: one sample has no other whose answer it could take",
-     .accepted = "--bs 2 or more",
-     .broken = [](const RuleQuestion& q) { return !q.run.trains_on_pairs() && q.run.batch_size < 2; }},
+     .accepted = "--bs 2 or more, or --kto-loss apo_zero_unpaired",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool estimates_kl = training_of(q).kto_loss == KtoLoss::kKto;
+           return !q.run.trains_on_pairs() && estimates_kl && q.run.batch_size < 2;
+         }},
 };
 
 constexpr Rule kGenerates[] = {
@@ -277,7 +308,8 @@ constexpr Rule kSentences[] = {
      .accepted = "--loop {--loop} without them",
      .broken =
          [](const RuleQuestion& q) {
-           return is_parallel(q) || q.run.compiles() || q.run.padding || has_adapters(q) || quantizes(q);
+           return is_parallel(q) || is_megatron(q) || q.run.compiles() || q.run.padding || has_adapters(q) ||
+                  quantizes(q);
          }},
 };
 
@@ -326,6 +358,7 @@ std::span<const RuleGroup> rules_of_trl() {
   };
   static constexpr RuleGroup kGroups[] = {
       {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
+      {.title = "TRL's SFTTrainer", .concerns = trains_by_sft, .rules = kSft},
       {.title = "TRL's trainers on answers",
        .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers(); },
        .rules = kAnswers},

@@ -12,13 +12,10 @@ const Behaviors& behaviors(const RuleQuestion& q) { return q.run.profile.behavio
 
 /// transformers before 5.0.
 bool loops_over_experts(const RuleQuestion& q) { return behaviors(q).experts == ExpertForm::kLoop; }
-bool is_deepseek(const RuleQuestion& q) { return is_family<DeepseekV2Spec>(q) || is_family<DeepseekV3Spec>(q); }
 
 std::string asked_transformers(const RuleQuestion& q) {
   return text_of(q.run.profile.version(Software::kTransformers));
 }
-
-bool differs_in(const RuleQuestion& q, Software of) { return q.run.profile.version(of) != Profile{}.version(of); }
 
 constexpr Rule kModels[] = {
     {.id = "attention-of-version",
@@ -35,7 +32,19 @@ constexpr Rule kModels[] = {
      .message = "transformers {}: its loop over the experts of {family} is not modelled",
      .accepted = "--transformers 5.0.0 or later",
      .broken =
-         [](const RuleQuestion& q) { return loops_over_experts(q) && (is_deepseek(q) || is_family<GptOssSpec>(q)); },
+         [](const RuleQuestion& q) {
+           return loops_over_experts(q) && has_experts(q.model) && !has(q, &Family::loops_over_experts);
+         },
+     .detail = asked_transformers,
+     .code = ErrorCode::kUnsupported},
+    {.id = "deepseek-of-version",
+     .options = "--transformers --model",
+     .message = "transformers {}: {family}'s attention rotates and caches otherwise before 5.15, which is not modelled",
+     .accepted = "--transformers 5.15 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           return has(q, &Family::has_latent_attention) && !loops_over_experts(q) && !behaviors(q).deepseek_caches_latent;
+         },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "expert-parallel-of-version",
@@ -44,19 +53,20 @@ constexpr Rule kModels[] = {
      .accepted = "--transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           const bool is_mixture = is_family<MixtralSpec>(q) || is_family<Qwen3MoeSpec>(q);
-           return loops_over_experts(q) && is_mixture && (q.parallel.expert > 1 || q.parallel.tensor > 1);
+           return loops_over_experts(q) && has(q, &Family::loops_over_experts) &&
+                  (q.parallel.expert > 1 || q.parallel.tensor > 1);
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "reentrant-position-bias",
-     .options = "--checkpointing --transformers --model",
+     .options = "--checkpointing --reentrant --transformers --model",
      .message = "transformers {}: T5's layers share a position bias, and reentrant checkpoints of such layers are not "
                 "modelled",
-     .accepted = "--checkpointing none, or --transformers 5.0.0 or later",
+     .accepted = "--checkpointing none, --no-reentrant, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return is_family<T5Spec>(q) && checkpoints(q) && behaviors(q).reentrant_checkpoints;
+           const bool by_itself = !q.run.fine_tuning.prepares_for_kbit && q.run.checkpoints_reentrantly();
+           return has(q, &Family::shares_position_bias) && by_itself;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -64,7 +74,7 @@ constexpr Rule kModels[] = {
      .options = "--compile --transformers",
      .message = "--compile: what torch.compile traces under transformers {} is not modelled",
      .accepted = "--transformers 5.0.0 or later",
-     .broken = [](const RuleQuestion& q) { return q.run.compiles() && behaviors(q).masks_by_vmap; },
+     .broken = [](const RuleQuestion& q) { return q.run.compiles() && !behaviors(q).compile_is_read; },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
     {.id = "loading-of-version",
@@ -73,7 +83,7 @@ constexpr Rule kModels[] = {
      .accepted = "--load config, --stages train, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           if (!trains(q) || !behaviors(q).loads_in_float32) return false;
+           if (!trains(q) || behaviors(q).loads_by_conversion) return false;
            const bool packs = q.run.fine_tuning.quantization != Quantization::kNone;  // which has no other way
            if (packs) return training_of(q).stages == Stages::kAll;
            return training_of(q).loading != ModelLoading::kConfig;
@@ -106,7 +116,7 @@ constexpr Rule kTrainers[] = {
      .accepted = "--trl 1.16.0, or --loop trl-sft",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && differs_in(q, Software::kTrl);
+           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && !behaviors(q).trl_trainers_are_read;
          },
      .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); },
      .code = ErrorCode::kUnsupported},

@@ -23,6 +23,8 @@ using Names = std::span<const std::string_view>;
 constexpr Names names_of(std::type_identity<Task> /*of*/) { return kTaskNames; }
 constexpr Names names_of(std::type_identity<Precision> /*of*/) { return kPrecisionNames; }
 constexpr Names names_of(std::type_identity<Loop> /*of*/) { return kLoopNames; }
+constexpr Names names_of(std::type_identity<SftLoss> /*of*/) { return kSftLossNames; }
+constexpr Names names_of(std::type_identity<KtoLoss> /*of*/) { return kKtoLossNames; }
 constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferenceNames; }
 constexpr Names names_of(std::type_identity<VllmMode> /*of*/) { return kVllmModeNames; }
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }

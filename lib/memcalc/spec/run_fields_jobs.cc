@@ -1,4 +1,5 @@
 // The rows of what a job is beside its steps: the data of trainers, their models, evaluation, loading and saving.
+#include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_field_access.h"
 
 namespace memcalc {
@@ -15,6 +16,10 @@ bool has_lengths(const RunRecord& r) { return r.run.trains() && r.run.training()
 bool in_trainer(const RunRecord& r) { return r.run.uses_trainer(); }
 bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().evaluation.has_value(); }
 bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
+bool of_sft(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlSft; }
+bool of_kto(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlKto; }
+bool has_answers(const RunRecord& r) { return on_answers(r) || of_sft(r); }
+bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool generates(const RunRecord& r) { return r.run.generates(); }
 bool has_vllm(const RunRecord& r) { return r.run.shares_card_with_vllm(); }
 bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
@@ -62,12 +67,36 @@ constexpr std::string_view kBiEncoder = "bi-encoders (--loop sentence-transforme
 constexpr std::string_view kEvaluation = "evaluation (--eval-bs N)";
 
 const Field kFields[] = {
-    row("--completion", "completion_length", G::kJob, K::kWhole, "N", "TRL: tokens of --seq that are the answer [half]",
+    row("--completion", "completion_length", G::kJob, K::kWhole, "N",
+        "TRL: tokens of --seq that answer [half; trl-sft: all]",
         {.unit = "tokens",
          .set = put<&R::completion_length>,
-         .get = take<&N::completion_length>,
-         .exists = on_answers,
-         .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           return of_sft(r) ? take_but<&N::completion_length, std::int64_t{0}>(r) : take<&N::completion_length>(r);
+         },
+         .exists = has_answers,
+         .belongs_to = "TRL's trainers on answers (--loop trl-sft, trl-dpo, trl-grpo)"}),
+    row("--sft-loss", "sft_loss", G::kJob, K::kName, "L", "SFTConfig.loss_type: nll or dft [nll]",
+        {.names = kSftLossNames,
+         .set = put<&R::sft_loss>,
+         .get = take_but<&N::sft_loss, SftLoss::kNll>,
+         .exists = of_sft,
+         .belongs_to = "TRL's SFTTrainer (--loop trl-sft)"}),
+    row("--kto-loss", "kto_loss", G::kJob, K::kName, "L", "KTOConfig.loss_type: kto or apo_zero_unpaired [kto]",
+        {.names = kKtoLossNames,
+         .set = put<&R::kto_loss>,
+         .get = take_but<&N::kto_loss, KtoLoss::kKto>,
+         .exists = of_kto,
+         .belongs_to = "TRL's KTOTrainer (--loop trl-kto)"}),
+    row("--no-router-loss", "no_router_loss", G::kJob, K::kFlag, "",
+        "TRL on mixtures of experts: router_aux_loss_coef is 0",
+        {.set = put<&R::no_router_loss>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!in_trl(r) || !returns_router_logits(r.model)) return std::nullopt;
+           return !r.run.training().balances_experts;
+         },
+         .exists = in_trl,
+         .belongs_to = "TRL's trainers (--loop trl-sft, trl-dpo, trl-grpo)"}),
     row("--ref-model", "ref_model", G::kJob, K::kName, "R", "TRL: none, own, adapters or precomputed [TRL's own]",
         {.names = kReferenceNames,
          .set = put<&R::reference>,

@@ -2,6 +2,8 @@
 // MIRRORS(deepspeed, "runtime/zero/config.py", "0.19.8")
 #include <string>
 
+#include "memcalc/spec/family.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_field_access.h"
 
 namespace memcalc {
@@ -23,14 +25,7 @@ constexpr std::string_view kRecomputeMethods[] = {"uniform", "block"};
 constexpr double kMostMegatron = 1 << 20;
 constexpr double kMostElements = 1e15;  // of DeepSpeed's buckets
 
-bool has_experts(const RunRecord& r) {
-  return std::visit(
-      [](const auto& spec) {
-        if constexpr (requires { spec.experts.count; }) return spec.experts.count > 0;
-        return false;
-      },
-      r.model.architecture);
-}
+bool has_mixtures(const RunRecord& r) { return has_experts(r.model); }
 bool has_megatron_stages(const RunRecord& r) { return is_megatron(r) && has_stages(r); }
 bool has_even_megatron_stages(const RunRecord& r) {
   return has_megatron_stages(r) && r.run.parallel.virtual_stages == 1;
@@ -39,15 +34,15 @@ bool has_megatron_chunks(const RunRecord& r) { return is_megatron(r) && r.run.pa
 bool defers_head_gradient(const RunRecord& r) {
   return is_megatron(r) && r.run.parallel.megatron().defers_head_gradient;
 }
-bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_experts(r); }
+bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_mixtures(r); }
 bool has_uneven_experts(const RunRecord& r) {
   return has_megatron_experts(r) && !r.run.parallel.megatron().expert_capacity;
 }
-bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_experts(r); }
+bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_mixtures(r); }
 bool has_megatron_rotary(const RunRecord& r) {
-  const bool latent = std::holds_alternative<DeepseekV2Spec>(r.model.architecture) ||
-                      std::holds_alternative<DeepseekV3Spec>(r.model.architecture);
-  const bool by_itself = !std::holds_alternative<Gpt2Spec>(r.model.architecture);
+  const Family* const family = family_of(r.model);
+  const bool latent = family != nullptr && family->has_latent_attention;
+  const bool by_itself = !position_limit(r.model);  // no table of positions
   return is_megatron(r) && !latent && r.run.parallel.megatron().rotary.value_or(by_itself);
 }
 bool shards_megatron_states(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kMegatronDist; }

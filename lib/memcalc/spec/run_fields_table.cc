@@ -38,21 +38,21 @@ bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
 bool takes_tokens(const RunRecord& r) {
-  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+  if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::TokensInput>(custom->input);
   }
   return !is_vision(r.model);
 }
 bool takes_images(const RunRecord& r) {
-  if (const auto* custom = std::get_if<CustomSpec>(&r.model.architecture)) {
+  if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }
   return is_vision(r.model) || is_contrastive(r.model);
 }
 bool attends(const RunRecord& r) {
-  const auto* custom = std::get_if<CustomSpec>(&r.model.architecture);
+  const auto* custom = r.model.architecture.get_if<CustomSpec>();
   if (custom != nullptr) return custom::has_layer<custom::AttentionLayer>(custom->layers);
-  return !std::holds_alternative<TorchvisionSpec>(r.model.architecture);
+  return !is_of_torchvision(r.model);
 }
 bool has_targets(const RunRecord& r) { return r.run.task == Task::kSeq2Seq && trains(r); }
 bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }
@@ -117,6 +117,12 @@ bool put_checkpointing(RunRequest& request, const FieldValue& value) {
   return true;
 }
 std::optional<FieldValue> take_checkpointing(const RunRecord& r) { return checkpointing_of(r.run); }
+
+// A program stays what its recording saw; Megatron-core has one form alone.
+bool chooses_reentrant(const RunRecord& r) {
+  return r.run.checkpointing() == Checkpointing::kFull && !is_program(r.model) && !is_custom(r.model) &&
+         r.run.parallel.framework() != Framework::kMegatron;
+}
 
 std::optional<FieldValue> take_clipping(const RunRecord& r) {
   if (!trains(r)) return std::nullopt;
@@ -287,6 +293,13 @@ const Field kFields[] = {
          .get = take_checkpointing,
          .exists = trains,
          .belongs_to = kTraining}),
+    row("--reentrant", "reentrant", G::kTraining, K::kFlag, "", "checkpoints with use_reentrant=True [as the versions]",
+        {.negative = "--no-reentrant",
+         .negative_help = "with use_reentrant=False",
+         .set = put<&R::reentrant>,
+         .get = take<&N::reentrant>,
+         .exists = chooses_reentrant,
+         .belongs_to = "checkpoints of a family's whole layers under torch (--checkpointing full or every-N)"}),
     row("--compile", "compile", G::kTraining, K::kFlag, "", "torch.compile, the default mode",
         {.set = put<&R::compile>, .get = take<&N::compile>, .exists = trains, .belongs_to = kTraining}),
     row("--float8", "float8", G::kTraining, K::kName, "F", "tensorwise, tensorwise-gather or rowwise [none]",
@@ -413,7 +426,10 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--expandable", "expandable", G::kSaving, K::kFlag, "", "the allocator's expandable_segments:True",
-        {.set = put<&R::expandable_segments>, .get = take<&S::expandable_segments>}),
+        {.negative = "--no-expandable",
+         .negative_help = "without it",
+         .set = put<&R::expandable_segments>,
+         .get = take<&S::expandable_segments>}),
     row("--loader-workers", "loader_workers", G::kSaving, K::kWhole, "N", "processes that load batches [0]",
         {.unit = "processes",
          .least = 0,

@@ -1,6 +1,7 @@
 // The rows of versions: which releases of the frameworks a run is answered for (profiles.h).
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_field_access.h"
+#include "memcalc/spec/software_used.h"
 
 namespace memcalc {
 namespace {
@@ -45,15 +46,13 @@ bool asks_transformers(const RunRecord& r) {
   return r.run.uses_trainer() || (!is_megatron(r) && is_of_transformers(r.model));
 }
 bool asks_trl(const RunRecord& r) { return r.run.uses_trl(); }
-bool packs_nf4(const RunRecord& r) {
-  const Quantization kind = r.run.fine_tuning.quantization;
-  return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
-}
+bool asks_peft(const RunRecord& r) { return r.run.fine_tuning.lora.has_value() && !is_megatron(r); }
+bool asks_bitsandbytes(const RunRecord& r) { return uses_bitsandbytes(r.run); }
 
 const Field kFields[] = {
     row("--profile", "profile", G::kVersions, K::kText, "NAME", "versions that go together: memcalc profiles [p1]",
         {.set = put_profile, .get = nothing}),
-    row("--versions", "versions", G::kVersions, K::kText, "FILE", "requirements.txt, pip freeze or uv.lock",
+    row("--versions", "versions", G::kVersions, K::kText, "FILE", "requirements.txt, pip freeze, uv.lock, environment",
         {.set = put_written, .get = nothing}),
     row("--torch", "torch", G::kVersions, K::kText, "V", "PyTorch, as 2.10.0 or 2.11.0+cu128 [2.11.0]",
         {.accepted = kVersion,
@@ -79,13 +78,19 @@ const Field kFields[] = {
          .get = take_version<Software::kTrl>,
          .exists = asks_trl,
          .belongs_to = "TRL's trainers (--loop trl-sft and others)"}),
+    row("--peft", "peft", G::kVersions, K::kText, "V", "peft, as 0.19.1 [0.21.2]",
+        {.accepted = kVersion,
+         .set = put_version<Software::kPeft>,
+         .get = take_version<Software::kPeft>,
+         .exists = asks_peft,
+         .belongs_to = "adapters (--lora R)"}),
     row("--bitsandbytes", "bitsandbytes", G::kVersions, K::kText, "V",
         "its version; inputs kept before 0.43.2 [0.50.2]",
         {.accepted = "a version from 0.39.0, which brought NF4, such as 0.43.2",
          .set = put_bitsandbytes,
          .get = take_version<Software::kBitsandbytes>,
-         .exists = packs_nf4,
-         .belongs_to = "4-bit bases, in which its versions differ (--quantize nf4 or nf4-double)"}),
+         .exists = asks_bitsandbytes,
+         .belongs_to = "what bitsandbytes packs or steps (--quantize nf4, nf4-double or int8, its 8-bit optimizers)"}),
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {
     "TRL RLOOTrainer",     "TRL RewardTrainer", "SentenceTransformerTrainer",
     "CrossEncoderTrainer", "TRL ORPOTrainer",   "TRL OnlineDPOTrainer"};
 inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own", "adapters", "precomputed"};
+inline constexpr std::array<std::string_view, 2> kSftLossNames = {"nll", "dft"};
+inline constexpr std::array<std::string_view, 2> kKtoLossNames = {"kto", "apo_zero_unpaired"};
 inline constexpr std::array<std::string_view, 3> kVllmModeNames = {"none", "colocate", "server"};
 inline constexpr std::array<std::string_view, 3> kPackingNames = {"bfd", "bfd_split", "wrapped"};
 inline constexpr std::array<std::string_view, 2> kContrastiveLossNames = {"mnrl", "cached-mnrl"};
@@ -114,6 +116,8 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 [[nodiscard]] constexpr std::string_view name_of(Precision v) { return kPrecisionNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Loop v) { return kLoopNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view title_of(Loop v) { return kLoopTitles[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(SftLoss v) { return kSftLossNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(KtoLoss v) { return kKtoLossNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Reference v) { return kReferenceNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(VllmMode v) { return kVllmModeNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(PackingStrategy v) {

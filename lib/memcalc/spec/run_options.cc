@@ -15,12 +15,14 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/loaded_dtype.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 
@@ -39,14 +41,17 @@ Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector
 std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.batch_size) return *options.batch_size;
   if (model.model_type == kProgramType) {  // a user's own, not one that is known by name
-    for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+    for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
       if (symbol.name != "batch") continue;
       assumptions.push_back(fmt::format("batch size {}: as the program was recorded (--bs)", symbol.recorded));
       return symbol.recorded;
     }
   }
-  assumptions.emplace_back("batch size 1: none was given (--bs)");
-  return 1;
+  // kto_trainer.py refuses less: one sample has no other whose answer it could take.
+  const bool takes_others = options.loop == Loop::kTrlKto && options.kto_loss.value_or(KtoLoss::kKto) == KtoLoss::kKto;
+  const std::int64_t least = takes_others ? 2 : 1;
+  assumptions.push_back(fmt::format("batch size {}: none was given (--bs)", least));
+  return least;
 }
 
 std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
@@ -85,7 +90,7 @@ std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, st
 /// What a file of layers says about its input, unless --seq or --image say otherwise.
 void resolve_custom_input(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions) {
-  const CustomSpec& spec = std::get<CustomSpec>(model.architecture);
+  const CustomSpec& spec = model.architecture.as<CustomSpec>();
   run.sequence_length = 1;  // one sample, unless it is a sequence of tokens
   if (const auto* tokens = std::get_if<custom::TokensInput>(&spec.input)) {
     run.sequence_length = options.sequence_length.value_or(tokens->length);
@@ -112,7 +117,7 @@ void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, Ru
     }
     return asked.value_or(symbol.recorded);
   };
-  for (const ProgramSymbol& symbol : std::get<ProgramSpec>(model.architecture).program->symbols) {
+  for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
     if (symbol.name == "sequence") run.sequence_length = size(symbol, options.sequence_length, "--seq");
     if (symbol.name == "target")
       run.target_sequence_length = size(symbol, options.target_sequence_length, "--target-seq");
@@ -122,7 +127,7 @@ void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, Ru
 
 Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.loop) return *options.loop;
-  if (task == Task::kImageClassification && std::holds_alternative<TorchvisionSpec>(model.architecture)) {
+  if (task == Task::kImageClassification && is_of_torchvision(model)) {
     assumptions.emplace_back(
         "the loop is a plain one, as torchvision's own (--loop trainer: in a module that returns loss and logits)");
     return Loop::kBare;
@@ -136,7 +141,8 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
     assumptions.emplace_back("the loop is a plain one: contrastive training is not modelled in the Trainer");
     return Loop::kBare;
   }
-  const bool caches = std::holds_alternative<T5Spec>(model.architecture) &&
+  const Family* const family = family_of(model);
+  const bool caches = family != nullptr && family->decoder_config_is_copy &&
                       options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   assumptions.push_back("the loop is transformers' Trainer with its defaults: " +
                         std::string(caches
@@ -341,6 +347,23 @@ Vllm resolve_vllm(const RunOptions& options, std::vector<std::string>& assumptio
   return vllm;
 }
 
+/// SFTTrainer and the others: the coefficient that nobody gave is the model's own, and above 0.
+bool resolve_router_loss(const ModelSpec& model, const RunOptions& options, Loop loop,
+                         std::vector<std::string>& assumptions) {
+  // Of experimental/orpo and online_dpo the first asks the config alone, whose output_router_logits is false.
+  const bool asks = is_trl(loop) && loop != Loop::kTrlOrpo && loop != Loop::kTrlOnlineDpo && loop != Loop::kTrlReward;
+  if (!asks || options.no_router_loss || !returns_router_logits(model)) return false;
+  if (!options.profile.behaviors.sft_chunked_loss) return false;  // TRL before 1.7 asks the config, too
+  if (options.profile.behaviors.experts == ExpertForm::kLoop) {
+    assumptions.emplace_back("the routers' auxiliary loss is not counted: of a transformers before 5.0");
+    return false;
+  }
+  assumptions.emplace_back(
+      "the routers' auxiliary loss is added, TRL's default for mixtures of experts (--no-router-loss); it follows its "
+      "source and was not validated on a card");
+  return true;
+}
+
 void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                       std::vector<std::string>& assumptions) {
   Training& training = run.purpose.emplace<Training>();
@@ -348,6 +371,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.optimizer = resolve_optimizer(training.loop, options, assumptions);
   training.checkpointing = options.checkpointing.value_or(Checkpointing::kNone);
   training.checkpoint_every = options.checkpoint_every.value_or(1);
+  training.reentrant = options.reentrant;
   training.offload_activations = options.offload_activations;
   training.offload_optimizer = options.offload_optimizer;
   training.offload_gradients = options.offload_gradients;
@@ -356,6 +380,10 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.float8 = options.float8.value_or(Float8::kNone);
   training.accumulation_steps = options.accumulation_steps.value_or(1);
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
+  training.sft_loss = options.sft_loss.value_or(SftLoss::kNll);
+  training.kto_loss = options.kto_loss.value_or(KtoLoss::kKto);
+  training.balances_experts = resolve_router_loss(model, options, training.loop, assumptions);
+  if (training.loop == Loop::kTrlSft) training.completion_length = options.completion_length.value_or(0);
   if (run.trains_on_answers()) {
     training.completion_length = options.completion_length.value_or(run.sequence_length / 2);
     if (!options.completion_length) {
@@ -404,9 +432,9 @@ void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector
 }
 
 void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
-  const auto* custom = std::get_if<CustomSpec>(&model.architecture);
-  const bool convolves = std::holds_alternative<TorchvisionSpec>(model.architecture) ||
-                         (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
+  const auto* custom = model.architecture.get_if<CustomSpec>();
+  const bool convolves =
+      is_of_torchvision(model) || (custom != nullptr && custom::has_layer<custom::ConvolutionLayer>(custom->layers));
   if (convolves && run.precision == Precision::kFp32 && !run.uses_trainer()) {
     assumptions.emplace_back(
         "convolutions run in float32 (torch.backends.cudnn.allow_tf32 = False); torch's default lets them use TF32 "
@@ -427,10 +455,11 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
 }
 
-/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions.
+/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions. A trainer
+/// that is another job stays what was asked for, and the rules refuse it.
 RunOptions with_megatron_defaults(RunOptions options) {
   if (framework_asked(options) != Framework::kMegatron) return options;
-  options.loop = Loop::kBare;
+  if (!options.loop || !(is_trl(*options.loop) || is_sentence_transformers(*options.loop))) options.loop = Loop::kBare;
   options.task = options.task.value_or(Task::kCausalLm);
   options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
   options.attention = options.attention.value_or(Attention::kSdpa);
@@ -441,15 +470,13 @@ RunOptions with_megatron_defaults(RunOptions options) {
 /// Whether the model's dropout is of nn.Dropout, which TRL's disable_dropout_in_model (trainer/utils.py) looks for.
 /// OPT, and the attention of decoders with rotary positions, call F.dropout with a number of the config: it stays.
 bool has_dropout_modules(const ModelSpec& model) {
-  const auto& architecture = model.architecture;
-  return is_encoder(model) || std::holds_alternative<Gpt2Spec>(architecture) ||
-         std::holds_alternative<GptNeoxSpec>(architecture) || std::holds_alternative<PhiSpec>(architecture) ||
-         std::holds_alternative<Phi3Spec>(architecture);
+  const Family* const family = family_of(model);
+  return family != nullptr && family->dropout_is_module;
 }
 
 /// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
 RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
-  if (!options.loop || !is_trl(*options.loop)) return options;
+  if (!options.loop || !is_trl(*options.loop) || framework_asked(options) == Framework::kMegatron) return options;
   const bool scores = *options.loop == Loop::kTrlReward;
   options.task = options.task.value_or(scores ? Task::kSequenceClassification : Task::kCausalLm);
   if (!options.checkpointing) {
@@ -523,6 +550,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   resolve_data_loader(options, run);
   run.padding = options.padding;
   run.dropout = options.dropout;
+  resolved.halves_completions = run.trains_on_answers() && !options.completion_length;
   if (run.trains()) run.training().skipped_steps = resolve_skipped_steps(run, options, assumptions);
   run.fine_tuning = resolve_fine_tuning(model, options, run, assumptions);
   run.parallel = resolve_parallel(options, assumptions);

@@ -28,6 +28,7 @@ struct RunOptions {
   std::optional<Attention> attention;              // default sdpa, where the model has it
   std::optional<Checkpointing> checkpointing;      // default none
   std::optional<std::int64_t> checkpoint_every;    // default 1
+  std::optional<bool> reentrant;                   // default: as the versions do where nothing is said
   std::optional<std::int64_t> accumulation_steps;  // default 1
   std::optional<double> max_grad_norm;             // 0 switches clipping off; default: trainer 1.0, bare off
   bool offload_activations = false;
@@ -45,6 +46,9 @@ struct RunOptions {
   bool padding = false;
   std::optional<double> dropout;                  // default: the model's own
   std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
+  std::optional<SftLoss> sft_loss;                // default nll
+  std::optional<KtoLoss> kto_loss;                // default kto
+  bool no_router_loss = false;                    // default: mixtures of experts under TRL balance their experts
   std::optional<Reference> reference;             // default: TRL's
   std::optional<VllmMode> vllm;                   // of trainers that generate; default: transformers generates
   std::optional<double> vllm_utilization;         // colocated; default 0.3
@@ -103,6 +107,7 @@ inline constexpr std::int64_t kDefaultSequenceLimit = 2048;
 struct ResolvedRun {
   RunSpec run;
   std::vector<std::string> assumptions;  // one sentence for each default that shapes the answer
+  bool halves_completions = false;       // nobody said how much of a sequence is the answer: half, however long it is
 };
 
 /// Fills the defaults and validates (spec/validate.h). Throws Error(kUsage) as validate() does.

@@ -69,6 +69,15 @@ struct RunSpec {
   [[nodiscard]] Checkpointing checkpointing() const {
     return trains() ? training().checkpointing : Checkpointing::kNone;
   }
+  /// Whether checkpoints of whole layers are reentrant. prepare_model_for_kbit_training passes
+  /// gradient_checkpointing_kwargs={}, which leaves torch's own default. What transformers passes by itself is a
+  /// behaviour; TRL always says False.
+  [[nodiscard]] bool checkpoints_reentrantly() const {
+    if (checkpointing() != Checkpointing::kFull) return false;
+    if (training().reentrant) return *training().reentrant;
+    if (uses_trainer()) return profile.behaviors.reentrant_checkpoints && !uses_trl();
+    return profile.behaviors.reentrant_checkpoints || fine_tuning.prepares_for_kbit;
+  }
   [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
   [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }

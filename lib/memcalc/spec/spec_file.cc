@@ -18,11 +18,13 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 14> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 16> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
                                                          "text_of",
+                                                         "with_images",
+                                                         "part_of",
                                                          "stored_otherwise",
                                                          "config",
                                                          "published_parameters",
@@ -139,6 +141,8 @@ ModelFile read_model_file(const JsonObject& json, Programs programs) {
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
   file.text_of = json.optional_strings("text_of");
+  file.with_images = json.optional_string("with_images").value_or("");
+  file.part_of = json.optional_strings("part_of");
   if (const std::optional<JsonObject> others = json.nullable_object("stored_otherwise")) {
     constexpr std::array<std::string_view, 3> kStored = {"float32", "bfloat16", "float16"};
     others->refuse_unknown_keys(kStored);

@@ -118,6 +118,13 @@ struct Vllm {
   std::int64_t max_length = 0;  // vllm_max_model_length; 0: the model's whole context; --vllm-max-length
 };
 
+/// --sft-loss, SFTConfig.loss_type: the mean of the tokens' negative log-probabilities, or DFT, which weighs each by
+/// its probability.
+enum class SftLoss : std::uint8_t { kNll, kDft };
+
+/// --kto-loss, KTOConfig.loss_type. kApoZeroUnpaired estimates no KL divergence: no second answer goes through a model.
+enum class KtoLoss : std::uint8_t { kKto, kApoZeroUnpaired };
+
 /// --stages: what of a job counts for its peak: its steps (and evaluations), or all that it does: loading the model,
 /// preparing it, training, evaluating, merging and saving.
 enum class Stages : std::uint8_t { kTrain, kAll };
@@ -184,6 +191,7 @@ struct Training {
   Optimizer optimizer = Optimizer::kAdamWFused;
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  std::optional<bool> reentrant;        // kFull: use_reentrant; absent: the version's default; --reentrant
   bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
   std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
@@ -194,6 +202,9 @@ struct Training {
   bool offload_optimizer = false;                // optimizer states and step on the host (torchao); --offload-optimizer
   bool offload_gradients = false;                // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;            // of a sequence's tokens those that answer; which --completion says
+  SftLoss sft_loss = SftLoss::kNll;              // of TRL's SFTTrainer; --sft-loss
+  KtoLoss kto_loss = KtoLoss::kKto;              // of TRL's KTOTrainer; --kto-loss
+  bool balances_experts = false;                 // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
   Reference reference = Reference::kNone;        // of TRL's trainers on preferences and rewards; --ref-model
   Vllm vllm;                                     // of trainers that generate
   SentencePairs sentences;                       // of SentenceTransformerTrainer

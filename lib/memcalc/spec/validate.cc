@@ -11,7 +11,7 @@ namespace memcalc {
 void validate(const ModelSpec& model, const RunSpec& run) {
   check_bounds(RunRecord{model, run});
   check_rules(model, run);
-  if (const auto* layers = std::get_if<CustomSpec>(&model.architecture)) {
+  if (const auto* layers = model.architecture.get_if<CustomSpec>()) {
     check_shapes(*layers, input_shape(*layers, run), run.batch_size);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
@@ -25,6 +26,11 @@ std::optional<Version> version_of(std::string_view text) {
   const bool is_whole = at == end || *at == '+' || (*at >= 'a' && *at <= 'z') || parts == 3;
   if (parts < 2 || !is_whole) return std::nullopt;
   return version;
+}
+
+bool names_patch(std::string_view text) {
+  text = text.substr(0, text.find('+'));
+  return std::count(text.begin(), text.end(), '.') >= 2;
 }
 
 std::string text_of(const Version& version) {

@@ -20,6 +20,9 @@ struct Version {
 /// "5.17", "5.17.0", "2.11.0+cu130", "5.18.0.dev0"; nothing for a text that is no version.
 [[nodiscard]] std::optional<Version> version_of(std::string_view text);
 
+/// Whether a version is said to its last number: "5.17.0", not "5.17".
+[[nodiscard]] bool names_patch(std::string_view text);
+
 /// "5.17.0"
 [[nodiscard]] std::string text_of(const Version& version);
 

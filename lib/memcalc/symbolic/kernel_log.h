@@ -51,6 +51,8 @@ class KernelLog {
   /// The host has begun to evaluate an autograd node.
   void pass_node() { ++nodes_; }
 
+  /// What the host called before a record begins does not count for its first kernel.
+  void forget_host_calls() { views_ = nodes_ = 0; }
   /// Kernels that were recorded before run once more.
   void replay(const KernelList& kernels);
 

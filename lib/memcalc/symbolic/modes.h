@@ -6,6 +6,7 @@
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "memcalc/spec/float8.h"
 #include "memcalc/symbolic/autocast.h"
@@ -59,9 +60,10 @@ struct Modes {
   bool on_dtensors = false;  // nodes that are recorded are of DTensors (Node::sums_anew)
 
   // --- of the pass or the process
-  std::int64_t checkpointable_layers = 0;  // that have run in this forward pass
-  bool has_dynamic_map = false;            // bitsandbytes has put its map of 8-bit codes on the card
-  bool has_dropout_state = false;          // cuDNN's recurrent layers have made their random numbers' state
+  std::vector<Tensor>* router_logits = nullptr;  // where routers' logits are kept: output_router_logits=True
+  std::int64_t checkpointable_layers = 0;        // that have run in this forward pass
+  bool has_dynamic_map = false;                  // bitsandbytes has put its map of 8-bit codes on the card
+  bool has_dropout_state = false;                // cuDNN's recurrent layers have made their random numbers' state
 };
 
 /// Gives a mode another value until the scope ends.

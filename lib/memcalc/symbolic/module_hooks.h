@@ -12,13 +12,16 @@ namespace memcalc {
 class ModuleHooks {
  public:
   virtual ~ModuleHooks() = default;
-  /// `module`: its identity. May replace the input, as a forward pre-hook can.
+  /// `module`: its identity. May replace the input, as a forward pre-hook can; one that is given no tensor has none.
   [[nodiscard]] virtual Tensor before_module(const void* module, std::span<const Tensor* const> parameters,
                                              const Tensor& input) = 0;
   virtual void after_module(const void* module, const Tensor& output) = 0;
   /// Whether the modules of an adapter have hooks, too: peft's layer around the original one, lora_dropout, lora_A and
   /// lora_B. Of the first two, which hold no parameters, before_module() gets none.
   [[nodiscard]] virtual bool hooks_adapters() const { return false; }
+  /// Whether parameters that a module uses of others are its own, too, to the hooks around it (DeepSpeed's external
+  /// parameters).
+  [[nodiscard]] virtual bool hooks_used_parameters() const { return false; }
   /// What stands in the place of torch.nn.functional.linear.
   [[nodiscard]] virtual Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) = 0;
   /// Around code that reads a parameter without a call of its module, so that the hooks above do not run: TRL's fused

@@ -10,16 +10,6 @@
 
 namespace memcalc {
 
-SpecialTokens special_tokens_of(std::string_view model_type) {
-  constexpr std::string_view kNone[] = {"qwen2", "qwen3", "qwen3_moe", "gpt_oss"};
-  if (std::find(std::begin(kNone), std::end(kNone), model_type) != std::end(kNone)) {
-    return {.begins = false, .ends = false};
-  }
-  if (model_type == "olmo2") return {.begins = false};
-  if (model_type == "t5" || model_type == "mt5") return {.begins = false, .has_decoder_start = true};
-  return {.has_decoder_start = model_type == "bart" || model_type == "whisper", .forces_end = model_type == "bart"};
-}
-
 std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t layers,
                                            std::int64_t most_layer_tokens) {
   constexpr std::int64_t kFirst = 16, kLast = 16;

@@ -10,20 +10,10 @@
 #include <vector>
 
 #include "memcalc/models/model.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
-
-/// The ids that generation_config holds as tensors on the card; the tokenizer's pad token always is one.
-struct SpecialTokens {
-  bool begins = true;              // bos_token_id
-  bool ends = true;                // eos_token_id: one
-  bool has_decoder_start = false;  // decoder_start_token_id
-  bool forces_end = false;         // forced_eos_token_id: the last token is the end
-};
-
-/// What the configuration class of a model type gives where config.json says nothing (configuration_*.py).
-[[nodiscard]] SpecialTokens special_tokens_of(std::string_view model_type);
 
 /// A token that is executed, and how many before it are not: their blocks would be smaller than its own.
 struct ExecutedToken {

@@ -48,10 +48,20 @@ struct ComparedModel {
   ParallelWrapper* wrapper = nullptr;
 };
 
+/// The same model with few layers, on a tape of its own.
+struct FewLayers {
+  Tape& tape;
+  Model& model;
+  ComparedModel reference;
+};
+
 /// transformers' Trainer with accelerate (transformers 5.17, accelerate 1.15). `tokens`: with which an evaluation
-/// generates. Returns the steps of --lengths, else none.
+/// generates. `few_layers`: not null where most steps of --lengths may be told by it (step_patterns.h). Returns the
+/// steps of --lengths, else none.
+/// Throws LayersDiffer.
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper = nullptr,
-                           ComparedModel reference = {}, const SpecialTokens& tokens = {});
+                           ComparedModel reference = {}, const SpecialTokens& tokens = {},
+                           const FewLayers* few_layers = nullptr);
 
 /// What inference leaves.
 struct InferenceCalls {

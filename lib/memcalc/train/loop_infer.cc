@@ -1,5 +1,7 @@
 // Inference: model(**batch) or model.generate(**batch), in model.eval() and under torch.no_grad(). Two calls, because
 // the blocks that the first leaves behind decide where the second one's go; peaks are those of the second.
+#include <algorithm>
+
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/loop.h"
@@ -39,7 +41,10 @@ InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::
   tape.memory.empty_cache();
   tape.moment.phase = Phase::kForward;
   tape.moment.step = 0;
-  batch.labels.reset();
+  // Of a program whose decoder begins with the labels they stay: it was recorded with them.
+  const bool takes_labels = std::any_of(model.inputs.begin(), model.inputs.end(),
+                                        [](const ModelInput& each) { return each.member == &Batch::labels; });
+  if (!takes_labels) batch.labels.reset();
   const NoGrad no_grad(tape.modes);
   const Scoped eval(tape.modes.training, false);
   // Around both calls: copies of the weights stay between them.

@@ -1,5 +1,6 @@
 // megatron/training/training.py, train_step, and core/pipeline_parallel/schedules.py (core_r0.14.0).
-// MIRRORS(torch, "distributed/pipelining/schedules.py", "2.11.0")
+// MIRRORS(megatron, "core/pipeline_parallel/schedules.py", "0.14.0")
+// MIRRORS(megatron, "training/training.py", "0.14.0")
 #include "memcalc/train/loop_megatron.h"
 
 #include <memory>
@@ -162,7 +163,6 @@ std::vector<ParameterInfo> parameters_of(const std::vector<std::vector<Parameter
 }
 
 void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t stage, SymbolicRun& result) {
-  result.profile = "megatron-core-0.14 / transformer-engine-2.11";
   std::vector<std::string>& assumptions = result.assumptions;
   if (pipeline.stages > 1) {
     assumptions.push_back("stage " + std::to_string(stage) + " of " + std::to_string(pipeline.stages) +

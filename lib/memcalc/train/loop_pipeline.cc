@@ -29,15 +29,6 @@ namespace memcalc {
 
 namespace {
 
-std::int64_t hidden_size_of(const ModelSpec& model) {
-  return std::visit(
-      [](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.hidden_size; }) return spec.hidden_size;
-        return 0;
-      },
-      model.architecture);
-}
-
 std::string holds(const std::vector<ModelStage>& stages, std::int64_t in_flight) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -105,20 +96,13 @@ bool alike(const std::vector<ModelStage>& a, const std::vector<ModelStage>& b) {
 }  // namespace
 
 std::int64_t layers_of(const ModelSpec& model) {
-  return std::visit(
-      [&](const auto& spec) -> std::int64_t {
-        if constexpr (requires { spec.num_hidden_layers; }) return spec.num_hidden_layers;
-        throw refusal(rules::kStages, {model.name});
-      },
-      model.architecture);
+  const std::optional<std::int64_t> layers = model.architecture.dimensions().layers;
+  if (!layers) throw refusal(rules::kStages, {model.name});
+  return *layers;
 }
 
 ModelSpec untied(ModelSpec model) {
-  std::visit(
-      [](auto& spec) {
-        if constexpr (requires { spec.tie_word_embeddings; }) spec.tie_word_embeddings = false;
-      },
-      model.architecture);
+  model.architecture.untie();
   return model;
 }
 
@@ -218,8 +202,8 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
   for (const ModelStage& each : own) {
     std::unique_ptr<ParallelWrapper> wrapper =
         make_stage_wrapper(tape, run, rank, static_cast<std::int64_t>(stages.size()));
-    const PipelineStageRun& stage =
-        stages.emplace_back(tape, model, run, std::move(wrapper), each, hidden_size_of(spec));
+    const PipelineStageRun& stage = stages.emplace_back(tape, model, run, std::move(wrapper), each,
+                                                        spec.architecture.dimensions().hidden_size.value_or(0));
     parameters.insert(parameters.end(), stage.parameters().begin(), stage.parameters().end());
     if (stage.wrapper() == nullptr) continue;
     const std::vector<Shape>& shapes = stage.wrapper()->whole_shapes;

@@ -28,6 +28,7 @@
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/saving.h"
 #include "memcalc/train/sentence_transformers.h"
+#include "memcalc/train/step_patterns.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/online_dpo.h"
@@ -235,7 +236,7 @@ Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
   if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
-  return sft_loss(tape_, inputs, models);
+  return sft_loss(tape_, run_, inputs, models);
 }
 
 void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
@@ -471,18 +472,88 @@ void TrainerLoop::evaluate() {
 }
 
 /// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the median step.
-void run_data_steps(Tape& tape, TrainerLoop& loop, const DataSteps& steps) {
-  for (std::size_t step = 0; step < steps.simulated.size(); ++step) {
-    tape.moment.step = static_cast<int>(step);
-    tape.kernels.recording = step == steps.median;
-    loop.step(true, steps.simulated[step].micro_batches);
+class DataLoop {
+ public:
+  DataLoop(Tape& tape, TrainerLoop& loop, const DataSteps& steps) : tape_(tape), loop_(loop), steps_(steps) {}
+
+  StepSpan step(std::size_t number) {
+    const Trace& trace = tape_.memory.trace;
+    StepSpan span{.first_event = trace.events.size(), .first_block = trace.blocks.size()};
+    tape_.moment.step = static_cast<int>(number);
+    tape_.kernels.recording = records && number == steps_.median;
+    if (tape_.kernels.recording) tape_.kernels.forget_host_calls();
+    loop_.step(true, steps_.simulated[number].micro_batches);
+    span.last_event = trace.events.size();
+    span.last_block = trace.blocks.size();
+    return span;
   }
+
+  bool records = true;
+
+ private:
+  Tape& tape_;
+  TrainerLoop& loop_;
+  const DataSteps& steps_;
+};
+
+/// The first steps take what stays, the shortest and the longest test what is told, the median's kernels are listed,
+/// and what comes after the last one needs its variables.
+std::vector<bool> executed_steps(const DataSteps& steps) {
+  std::vector<bool> executed(steps.simulated.size());
+  std::fill_n(executed.begin(), std::min<std::size_t>(kSteps, executed.size()), true);
+  const auto shorter = [](const DataStep& a, const DataStep& b) {
+    return a.largest().rows * a.largest().columns < b.largest().rows * b.largest().columns;
+  };
+  const auto [shortest, longest] = std::minmax_element(steps.simulated.begin(), steps.simulated.end(), shorter);
+  executed[static_cast<std::size_t>(shortest - steps.simulated.begin())] = true;
+  executed[static_cast<std::size_t>(longest - steps.simulated.begin())] = true;
+  executed[steps.median] = executed.back() = true;
+  return executed;
 }
+
+/// So few steps are all executed.
+constexpr std::size_t kFewestTold = 48;
+
+/// The loop of a model with few layers, which tells most steps of the whole model's.
+class TellingLoop {
+ public:
+  TellingLoop(const FewLayers& few, const RunSpec& run, const SpecialTokens& tokens, const DataSteps& steps)
+      : tape_(few.tape),
+        loop_((prepare_model(few.tape, few.model, run), few.tape), few.model, run, nullptr, few.reference, tokens),
+        data_loop_(few.tape, loop_, steps),
+        steps_(steps) {
+    data_loop_.records = tape_.kernels.recording = false;
+  }
+  ~TellingLoop() { tape_.memory.stop(); }
+  TellingLoop(const TellingLoop&) = delete;
+  TellingLoop& operator=(const TellingLoop&) = delete;
+
+  void run(const Trace& trace, DataLoop& whole) {
+    patterns_.emplace(trace, tape_.memory.trace, kSteps);
+    const std::vector<bool> executed = executed_steps(steps_);
+    for (std::size_t i = 0; i < executed.size(); ++i) {
+      const StepSpan told = data_loop_.step(i);
+      if (!executed[i] && patterns_->knows(told)) {
+        patterns_->tell(told);
+      } else {
+        patterns_->learn(whole.step(i), told);
+      }
+    }
+  }
+  [[nodiscard]] Trace composed() const { return patterns_->composed(); }
+
+ private:
+  Tape& tape_;
+  TrainerLoop loop_;
+  DataLoop data_loop_;
+  const DataSteps& steps_;
+  std::optional<StepPatterns> patterns_;
+};
 
 }  // namespace
 
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
-                           ComparedModel reference, const SpecialTokens& tokens) {
+                           ComparedModel reference, const SpecialTokens& tokens, const FewLayers* few_layers) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
   begin_stage(tape, run, Phase::kForward);
@@ -497,9 +568,17 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   const int without_padding = steps_without_padding(run);
   if (run.training().lengths) {
     DataSteps steps = data_steps(run, tape.processes, tape.process_index);
-    run_data_steps(tape, loop, steps);
+    DataLoop whole(tape, loop, steps);
+    std::optional<TellingLoop> few;
+    if (few_layers != nullptr && steps.simulated.size() >= kFewestTold) few.emplace(*few_layers, run, tokens, steps);
+    if (few) {
+      few->run(tape.memory.trace, whole);
+    } else {
+      for (std::size_t i = 0; i < steps.simulated.size(); ++i) (void)whole.step(i);
+    }
     save_trained(tape, model, run, wrapper, [&] { loop.end(); });
     tape.memory.stop();
+    if (few) tape.memory.trace = few->composed();
     return steps;
   }
   const bool evaluates = run.training().evaluation.has_value();

@@ -1,5 +1,6 @@
 #include "memcalc/train/offloaded_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -30,28 +31,30 @@ OffloadedWeights::OffloadedWeights(Tape& tape, const Model& model) : tape_(tape)
 OffloadedWeights::~OffloadedWeights() { tape_.modes.module_hooks = nullptr; }
 
 // pre_forward. set_module_tensor_to_device empties the allocator's cache after each tensor (clear_cache).
-Tensor OffloadedWeights::before_module(const void* /*module*/, std::span<const Tensor* const> parameters,
+Tensor OffloadedWeights::before_module(const void* module, std::span<const Tensor* const> parameters,
                                        const Tensor& input) {
   for (const Tensor* each : parameters) {
     if (!each->defined()) continue;
     Tensor storage = tape_.empty(each->shape(), each->dtype(), aten::kToCopy, Category::kWeights);
     tape_.take_storage(*each, storage);
     tape_.memory.empty_cache();
-    loaded_.push_back(*each);
+    loaded_.emplace_back(module, *each);
     seen_.insert(each->impl());
   }
   return input;
 }
 
-void OffloadedWeights::after_module(const void* /*module*/, const Tensor& /*output*/) {
-  for (const Tensor& each : loaded_) {
+void OffloadedWeights::after_module(const void* module, const Tensor& /*output*/) {
+  const auto first = std::find_if(loaded_.begin(), loaded_.end(), [&](const auto& each) { return each.first == module; });
+  for (auto at = first; at != loaded_.end(); ++at) {
+    const Tensor& each = at->second;
     if (each.impl()->cached_cast >= 0) {
       kept_by_autocast_.push_back(tape_.alias(each, each.shape(), each.strides(), false));
       each.impl()->cached_cast = -1;  // to autocast the next one on the card is another parameter
     }
     drop_storage(each);
   }
-  loaded_.clear();
+  loaded_.erase(first, loaded_.end());
 }
 
 Tensor OffloadedWeights::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {

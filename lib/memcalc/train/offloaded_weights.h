@@ -6,6 +6,7 @@
 
 #include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "memcalc/models/model.h"
@@ -38,7 +39,7 @@ class OffloadedWeights : public ModuleHooks {
  private:
   Tape& tape_;
   const Model& model_;
-  std::vector<Tensor> loaded_;  // of the module that runs
+  std::vector<std::pair<const void*, Tensor>> loaded_;  // of the modules that run, one inside another
   // A 16-bit copy in autocast's cache refers to the parameter that it was made of, so both stay until the region ends,
   // and every call adds its own.
   std::vector<Tensor> kept_by_autocast_;

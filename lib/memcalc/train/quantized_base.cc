@@ -212,7 +212,7 @@ void prepare_for_kbit_training(Tape& tape, Model& model) {
   for (const Parameter& parameter : model.parameters) {
     if (is_half(parameter.tensor.dtype())) tape.convert(parameter.tensor, DType::kFloat32, aten::kToCopy);
   }
-  tape.memory.empty_cache();
+  if (tape.behaviors.kbit_empties_cache) tape.memory.empty_cache();
 }
 
 }  // namespace memcalc

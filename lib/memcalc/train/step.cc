@@ -2,6 +2,7 @@
 #include "memcalc/train/step.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,8 +14,10 @@
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/native_format.h"
+#include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/every_step.h"
 #include "memcalc/train/fine_tuning.h"
 #include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
@@ -24,6 +27,8 @@
 #include "memcalc/train/offloaded_weights.h"
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/step_patterns.h"
+#include "memcalc/train/version_notes.h"
 
 namespace memcalc {
 
@@ -126,28 +131,6 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
                                (device.validated ? "" : " by its rules (not validated on this card)"));
 }
 
-/// What rests on sources alone.
-void tell_about_versions(const ModelSpec& spec, const RunSpec& run, SymbolicRun& result) {
-  const Profile today;
-  const auto differs = [&](Software of) { return run.profile.version(of) != today.version(of); };
-  const auto say = [&](Software of, std::string_view what) {
-    result.assumptions.push_back(std::string(name_of(of)) + " " + wheel_of(run.profile, of) +
-                                 " follows its sources: " + std::string(what) + " (not validated on a card)");
-  };
-  if (differs(Software::kTorch))
-    say(Software::kTorch,
-        "its choice of an attention kernel, of cuBLAS's workspace and of slices; all else is as in 2.11");
-  if (is_program(spec) && differs(Software::kTransformers)) {
-    result.assumptions.emplace_back(
-        "a recorded program stays what its recording saw, whatever the version of transformers");
-  }
-  const bool shards = run.uses_trainer() && run.parallel.data_parallel == DataParallel::kFsdp2;
-  if (shards && differs(Software::kAccelerate)) say(Software::kAccelerate, "what FSDP2's units are");
-  if (run.uses_trl() && !run.profile.behaviors.sft_chunked_loss) {
-    say(Software::kTrl, "its loss and metrics hold the logits of the whole batch");
-  }
-}
-
 void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
   const Training& training = run.training();
   const OptimizerRule& rule = rule_of(training.optimizer);
@@ -237,9 +220,57 @@ void keep_products_in_float32(KernelList& kernels) {
 
 namespace {
 
-SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
+void load(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run) {
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    load_quantized(tape, model, run, spec.model_type);
+  } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
+    (void)load_on_card(tape, model, spec.model_type);
+  }
+}
+
+/// A model of few layers that may tell the steps of a whole one.
+class TellingModel {
+ public:
+  TellingModel(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device)
+      : tape_(device, run.profile.behaviors), model_(build_model(spec, run, tape_, weights_dtype(run))) {
+    tape_.kernels.allow_tf32 = true;  // the Trainer's
+    load(tape_, *model_, spec, run);
+    reference_ = make_reference(tape_, spec, run, /*rank=*/0);
+  }
+  ~TellingModel() { tape_.memory.stop(); }
+  TellingModel(const TellingModel&) = delete;
+  TellingModel& operator=(const TellingModel&) = delete;
+
+  [[nodiscard]] FewLayers layers() { return {tape_, *model_, {reference_.model.get(), nullptr}}; }
+
+ private:
+  Tape tape_;
+  std::unique_ptr<Model> model_;
+  ReferenceModel reference_;
+};
+
+/// The first layer, the last one, and two between them that are each other's neighbours.
+constexpr std::int64_t kFewLayers = 4;
+
+/// With so few layers as tell it; nothing where they do not, or would be too many to be worth it.
+std::optional<ModelSpec> with_few_layers(const ModelSpec& spec, const RunSpec& run) {
+  if (!run.trains() || !run.uses_trainer() || !run.training().lengths || !layers_are_alike(spec)) return std::nullopt;
+  const Training& training = run.training();
+  if (run.parallel.is_parallel() || run.compiles() || run.generates() || training.skipped_steps > 0) {
+    return std::nullopt;
+  }
+  const std::int64_t layers = kFewLayers * training.checkpoint_every;
+  const std::optional<std::int64_t> all = shared_sizes(spec).layers;
+  if (!all || *all < 3 * layers || *all % training.checkpoint_every != 0) return std::nullopt;
+  ModelSpec few = spec;
+  set_layers(few, layers);
+  return few;
+}
+
+SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank,
+                     bool tells_steps) {
   if (!keeps_packed(run.fine_tuning.quantization, device)) {
-    return executed(spec, dequantized(run), device, rank);
+    return executed(spec, dequantized(run), device, rank, tells_steps);
   }
   if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device, run.profile.behaviors);
@@ -261,15 +292,13 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     // The model waits on the host, so that what is made of the reference beside it lies where it will.
     if (has_reference_model(run) && prepares_on_host(run)) built.training().loading = ModelLoading::kHost;
     const std::unique_ptr<Model> model = build_model(unties ? untied(spec) : spec, built, tape, weights_dtype(run));
-    if (run.fine_tuning.quantization != Quantization::kNone) {
-      load_quantized(tape, *model, run, spec.model_type);
-    } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
-      (void)load_on_card(tape, *model, spec.model_type);
-      if (has_merged_experts(*model)) {
-        result.assumptions.emplace_back(
-            "the experts of a layer are put together as soon as they are read (not validated): reading ahead of that "
-            "changes what loading reserves");
-      }
+    load(tape, *model, spec, run);
+    const bool is_packed = run.fine_tuning.quantization != Quantization::kNone;
+    const bool is_read = loads_later(run) && run.training().loading == ModelLoading::kDeviceMap;
+    if (is_read && !is_packed && has_merged_experts(*model)) {
+      result.assumptions.emplace_back(
+          "the experts of a layer are put together as soon as they are read (not validated): reading ahead of that "
+          "changes what loading reserves");
     }
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     if (wrapper && run.trains() && reads_on_host(run.training().loading)) (void)wrapper->load(*model);
@@ -295,9 +324,13 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.measured_from = calls.second_call;
       result.kv_cache = calls.cache;
     } else if (run.uses_trainer()) {
+      std::optional<TellingModel> telling;
+      if (const auto few = with_few_layers(spec, run); few && tells_steps) telling.emplace(*few, run, device);
+      std::optional<FewLayers> few_layers;
+      if (telling) few_layers.emplace(telling->layers());
       result.data_steps =
           run_trainer_loop(tape, *model, run, wrapper.get(), {reference.model.get(), reference.wrapper.get()},
-                           special_tokens_of(spec.model_type));
+                           special_tokens_of(spec.model_type), few_layers ? &*few_layers : nullptr);
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }
@@ -326,11 +359,9 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   }
   if (uses_sdpa) tell_attention_kernel(run, device, result);
   if (is_program(spec)) {
-    const bool says_it = spec.source.starts_with("recorded from");
-    result.assumptions.push_back((says_it ? "a program, " : "a program, recorded from ") + spec.source +
-                                 "; no run of it was compared (not validated)");
+    result.assumptions.push_back(spec.name + ": no run of it was compared (not validated)");
   } else if (!is_measured(spec, run.task)) {
-    result.assumptions.push_back(family_of(spec) + " with task " + std::string(name_of(run.task)) +
+    result.assumptions.push_back(measured_as(spec) + " with task " + std::string(name_of(run.task)) +
                                  " follows its source; no run of it was compared (not validated)");
   }
   if (run.trains() && run.parallel.is_parallel() && reads_on_host(run.training().loading)) {
@@ -349,7 +380,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   }
   tell_skipped_tokens(run, result);
   if (run.trains()) tell_about_optimizer(run, result);
-  tell_about_versions(spec, run, result);
+  tell_about_versions(spec, run, device, result);
   if (run.compiles()) {
     result.assumptions.emplace_back(
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
@@ -365,9 +396,17 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
 
 }  // namespace
 
+SymbolicRun run_every_step(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+  return executed(spec, run, device, 0, false);
+}
+
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   try {
-    return executed(spec, run, device, rank);
+    try {
+      return executed(spec, run, device, rank, true);
+    } catch (const LayersDiffer&) {
+      return executed(spec, run, device, rank, false);
+    }
   } catch (const Error& error) {
     if (!is_program(spec) || error.code() != ErrorCode::kInternal) throw;
     throw Error(ErrorCode::kInput, spec.name + ": the program's calls do not go together: " + error.what());

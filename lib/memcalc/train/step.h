@@ -58,7 +58,6 @@ struct SymbolicRun {
   std::vector<std::string> assumptions;  // what the step decided for itself: attention kernel, labels, …
   std::vector<std::string> not_modelled;
   // Where the parameters above are a part of the model's, in the framework's own buffers (Megatron-core).
-  std::string profile;                   // whose versions; empty: PyTorch's and transformers'
   std::vector<HeldRow> held;             // empty: what follows from the parameters
   std::vector<HeldRow> held_on_host;     // of the same, sharded, what is in host memory
   std::int64_t parameters_of_model = 0;  // on all ranks together; 0: those above

@@ -30,8 +30,8 @@ _OPTIMIZERS = {
 }
 # Of a run record: what a case keeps, and the only value of other keys with which a run is possible here.
 _KEPT = {"batch_size", "sequence_length", "target_sequence_length", "image_size", "task", "precision", "weights_dtype",
-         "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "attention", "dropout", "use_cache",
-         "lora", "lora_targets", "lora_dropout", "lora_dtype"}
+         "loop", "optimizer", "accumulation_steps", "max_grad_norm", "checkpointing", "reentrant", "attention", "dropout",
+         "use_cache", "lora", "lora_targets", "lora_dropout", "lora_dtype"}
 _ONLY = {"gpus": 1, "nodes": 1, "tp": 1, "cp": 1, "ep": 1, "pp": 1, "parallel": "none", "framework": "torch",
          "quantize": "none", "float8": "none", "lora_dtype": "fp32", "stages": "train"}
 _ELSEWHERE = {"model", "gpu"}  # the config stands for the model; the row names the card that it ran on
@@ -99,7 +99,8 @@ def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, 
     if run["loop"] == "trainer" and run["task"] not in ("seqcls", "causal", "mlm"):
         raise _refuse("loop", f"measure runs the Trainer for seqcls, mlm and causal, not for {run['task']}")
     if model.config is None: raise _refuse("model", "measure builds models of transformers and torchvision")
-    kept = {key: value for key, value in run.items() if key in _KEPT and value is not False and value != "none"}
+    kept = {key: value for key, value in run.items()
+            if key in _KEPT and (value is not False or key == "reentrant") and value != "none"}
     kept["max_grad_norm"] = float(run["max_grad_norm"])
     return {"id": name or f"{Path(model.name).stem}-b{run['batch_size']}-{run['precision']}",
             "run": {"model": model.name, **kept}, "harness": {"config": model.config}}

@@ -100,8 +100,13 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
         side = run.get("image_size", 224)
         batch = {"pixel_values": torch.randn(count, 3, side, side, device="cuda", dtype=dtype),
                  "labels": integers(6, count) * 0}
-    if run.get("checkpointing") == "full": model.gradient_checkpointing_enable()
+    if run.get("checkpointing") == "full": model.gradient_checkpointing_enable(**_checkpointing_arguments(run))
     return model, batch, built
+
+
+def _checkpointing_arguments(run: Run) -> dict[str, Any]:
+    """Where the run says it; else the version's own default."""
+    return {"gradient_checkpointing_kwargs": {"use_reentrant": run["reentrant"]}} if "reentrant" in run else {}
 
 
 def with_adapters(model: Any, run: Run) -> Any:
@@ -301,7 +306,7 @@ def run_trainer(case: Case) -> Row:
         "max_steps": TRAINER_STEPS, "gradient_accumulation_steps": run["accumulation_steps"],
         "gradient_checkpointing": run.get("checkpointing") == "full", "fp16": run["precision"] == "amp-fp16",
         "bf16": run["precision"] == "amp-bf16", "report_to": "none", "logging_strategy": "no", "save_strategy": "no",
-        "disable_tqdm": True, "dataloader_num_workers": 0, "remove_unused_columns": False}
+        "disable_tqdm": True, "dataloader_num_workers": 0, "remove_unused_columns": False, **_checkpointing_arguments(run)}
     names = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused"}
     options["optim"] = names.get(run["optimizer"], run["optimizer"])
     options["max_grad_norm"] = run["max_grad_norm"]

@@ -12,6 +12,7 @@ import torch.utils.checkpoint
 
 from ._names import KNOWN
 from ._recorder import Recorder, tensors_in, without_check
+from ._values import refused
 
 
 class _Properties:
@@ -132,6 +133,13 @@ def patched(recorder: Recorder) -> Iterator[None]:
         if not recorder.recording: return apply.__func__(kind, *args, **kwargs)
         return recorder.custom(kind, args)
 
+    def no_backward(original: Any, name: str) -> Any:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if not recorder.recording: return original(*args, **kwargs)
+            raise refused(f"calls {name} within its forward pass, or in a custom function's backward: a backward pass inside of "
+                          "the recorded one is not recorded")
+        return called
+
     def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
                    determinism_check: str = "", debug: bool = False, **kwargs: Any) -> Any:
         if not recorder.recording: return function(*args, **kwargs)
@@ -149,6 +157,8 @@ def patched(recorder: Recorder) -> Iterator[None]:
                *((module, "checkpoint", checkpoint) for module in holders),
                *((torch.nn.Module, name, registered(getattr(torch.nn.Module, name)))
                  for name in ("register_parameter", "register_buffer")),
+               (torch.autograd, "grad", no_backward(torch.autograd.grad, "torch.autograd.grad")),
+               (torch.autograd, "backward", no_backward(torch.autograd.backward, "backward()")),
                (torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),
                (autocast, "__enter__", autocast_enter),
                (autocast, "__exit__", autocast_exit), (torch, "is_autocast_enabled", autocast_is_enabled),

@@ -330,6 +330,8 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
         **description,
     }
+    width = hidden_size(getattr(first, "config", None))
+    if width is not None: content["hidden_size"] = width
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
@@ -338,6 +340,15 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
                               for (policy, where), count in sorted(assumptions.items())]
     content["opaque"] = sorted({call[1] for f in functions.list for call in f["body"] if call[0] == "opaque"})
     return Program(content)
+
+
+def hidden_size(config: Any) -> int | None:
+    """The width of which the Trainer makes DeepSpeed's "auto" bucket sizes (HfTrainerDeepSpeedConfig.trainer_config_finalize,
+    transformers 5.17); None where it finds none, and stops."""
+    for owner in (config, getattr(config, "text_config", None)):
+        if isinstance(width := getattr(owner, "hidden_size", None), int): return width
+        if widths := getattr(owner, "hidden_sizes", None): return int(max(widths))
+    return None
 
 
 def _loss_shifts_labels(module: Any) -> bool:
@@ -616,11 +627,21 @@ def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str,
     described["buffers"] = _folded(described["buffers"])
     if tied: described["tied"] = tied
     layers = recordings.built(precisions[0]).recorder.layers or _layers(some)
-    leaves = [{"name": path, "class": type(m).__name__, **({"layer": True} if id(m) in layers else {})}
+    leaves = [{"name": path, "class": _class_of(m), **({"layer": True} if id(m) in layers else {})}
               for path, m in some.named_modules() if path and (id(m) in layers or (
                   not any(True for _ in m.children()) and any(True for _ in m.parameters(recurse=False))))]
     described["modules"] = _folded(leaves)
     return described
+
+
+def _class_of(module: torch.nn.Module) -> str:
+    """Its class; of a class that a model's code derives from nn.Linear or nn.LayerNorm that one, because peft, bitsandbytes
+    and the Trainer ask isinstance. Not those of torch: they have a reason (NonDynamicallyQuantizableLinear)."""
+    kind = type(module)
+    if kind.__module__.split(".")[0] != "torch":
+        for base in (torch.nn.Linear, torch.nn.LayerNorm):
+            if isinstance(module, base): return base.__name__
+    return kind.__name__
 
 
 def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:

@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from ._names import MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
-from ._values import LARGEST, Known, module_frame, needed
+from ._values import LARGEST, Known, module_frame, needed, refused
 
 Json = Any
 _DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException,
@@ -36,6 +36,7 @@ _PICKS = frozenset("topk argmax argmin sort argsort multinomial".split())
 _WITHOUT_GRADIENT = frozenset("""detach detach_ data zeros_like ones_like empty_like full_like rand_like randn_like
     randint_like new_zeros new_ones new_empty new_full new_tensor bernoulli floor ceil round sign one_hot""".split())
 _OF_NUMBERS = frozenset("torch.div torch.true_divide torch.floor_divide torch.remainder torch.add torch.sub torch.mul".split())
+_CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn_relu_cell".split())
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
@@ -205,8 +206,11 @@ class Recorder(TorchFunctionMode):
         if isinstance(thing, complex): return {"complex": [thing.real, thing.imag]}
         if isinstance(thing, torch.memory_format): return {"memory_format": str(thing)[len("torch."):]}
         if isinstance(thing, torch.layout): return {"layout": str(thing)[len("torch."):]}
-        if thing in (int, float, bool): return {"d": {"int": "int64", "float": "float64", "bool": "bool"}[thing.__name__]}
-        if isinstance(thing, type): return {"type": thing.__name__}
+        if isinstance(thing, type):
+            numbers = {int: "int64", float: "float64", bool: "bool"}
+            return {"d": numbers[thing]} if thing in numbers else {"type": thing.__name__}
+        if hasattr(thing, "__array__"):  # numpy's: a number as Python's, an array as what stands in the call
+            return self.encode(thing.item()) if getattr(thing, "ndim", 1) == 0 else {"object": type(thing).__name__}
         if hasattr(thing, "__index__"): return int(thing)
         if isinstance(thing, torch.Generator): return None
         return {"object": type(thing).__name__}
@@ -258,6 +262,7 @@ class Recorder(TorchFunctionMode):
     def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
         """(result, whether its shape depends on values)"""
         if name in _RECURRENT: return self._recurrent(name, args), False
+        if name in _CELLS: return self._cell(args), False
         last = name.rsplit(".", 1)[-1]
         if last in ("grouped_mm", "_grouped_mm"): return self._grouped(args, kwargs), False
         if last == "ctc_loss":
@@ -265,7 +270,11 @@ class Recorder(TorchFunctionMode):
             shape = args[2].shape if given.arguments.get("reduction", "mean") == "none" else ()
             return args[0].new_empty(shape, dtype=torch.float32 if torch.is_autocast_enabled("cuda") else None), False
         if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
+        if name == "torch._pack_padded_sequence":
+            raise refused("packs sequences (pack_padded_sequence): recurrent layers over packed sequences are not recorded; "
+                          "pass padded ones")
         if name == "torch.nn.functional.scaled_dot_product_attention":
+            self._check_backends()
             query = args[0] if args else kwargs["query"]
             value = args[2] if len(args) > 2 else kwargs["value"]
             if query.dim() == 4:
@@ -278,7 +287,7 @@ class Recorder(TorchFunctionMode):
             device = kwargs.get("device")
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
             real = self._compute(function, name, args, kwargs, must=True)
-            return torch.empty(real.shape, dtype=real.dtype, device=device), False
+            return torch.empty(real.shape, dtype=real.dtype, device=device), hasattr(args[0], "__array__")
         if last == "new_tensor" and not isinstance(args[1], torch.Tensor):
             with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
             return args[0].new_empty(shape, **{key: value for key, value in kwargs.items() if key != "requires_grad"}), False
@@ -346,6 +355,24 @@ class Recorder(TorchFunctionMode):
         kept = _cast(data)
         output = data.new_empty((*data.shape[:-1], width), dtype=kept)
         return (output, *(state.new_empty(state.shape, dtype=kept) for state in states))
+
+    @staticmethod
+    def _cell(args: Any) -> Any:
+        """One step of nn.GRUCell and its like, whose fused kernels torch's fake tensors do not have."""
+        made = [state.new_empty(state.shape, dtype=_cast(args[0])) for state in tensors_in(args[1])]
+        return tuple(made) if isinstance(args[1], (list, tuple)) else made[0]
+
+    def _check_backends(self) -> None:
+        """memcalc takes the kernel of attention that torch takes with all of them enabled."""
+        if not self.recording or self.policies.get("all_sdpa_backends", False): return
+        cuda = torch.backends.cuda
+        ways = {"flash": cuda.flash_sdp_enabled, "memory-efficient": cuda.mem_efficient_sdp_enabled, "math": cuda.math_sdp_enabled,
+                "cuDNN": cuda.cudnn_sdp_enabled}
+        off = [way for way, enabled in ways.items() if not enabled()]
+        if off:
+            raise refused(f"calls scaled_dot_product_attention with {', '.join(off)} switched off (sdpa_kernel, enable_…_sdp), and "
+                          "memcalc takes the kernel that torch takes with all of them; policies={\"all_sdpa_backends\": True} "
+                          "records it as that")
 
     def _call(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
         given = tensors_in((args, kwargs))

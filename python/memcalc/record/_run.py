@@ -58,6 +58,8 @@ def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str
             with torch.device("cuda"):
                 module = make(dtype) if _takes_one(make) else make()
         if not _takes_one(make) and dtype != torch.float32: module = module.to(dtype)
+        # torch.FloatTensor(…) heeds no `with torch.device` (XLNet's parameters): a user moves the module.
+        if any(p.device.type == "cpu" for p in module.parameters()): module = module.to("cuda")
     return Build(module, fake, recorder, precision)
 
 
@@ -227,17 +229,23 @@ def _fake_inputs(recorder: Recorder, example: Mapping[str, Any], precision: str,
         recorder.recording = True
         number = recorder.number(made)
         recorder.recording = False
-        if not dtype.is_floating_point and value.device.type != "meta":
-            with unset_fake_temporarily(), torch._C.DisableTorchFunction():
-                is_full = bool((value != 0).all())
-            origin = "all_tokens_valid" if "mask" in name and is_full else "example_values"
-            if recorder.policies.get(origin, True):
-                with unset_fake_temporarily():
-                    recorder.values[id(made)].known = Known(value.clone(), frozenset([origin]))
+        if not dtype.is_floating_point:
+            given, origin = _values_of(name, value)
+            if recorder.policies.get(origin, True): recorder.values[id(made)].known = Known(given, frozenset([origin]))
         described.append({"name": name, "shape": list(value.shape), "dtype": {"d": _dtype(dtype)}, "number": number})
         batch[name] = made
         del made
     return batch
+
+
+def _values_of(name: str, value: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """Integers of an input and the policy that they follow. A tensor of the meta device has none."""
+    with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        if value.device.type != "meta":
+            is_full = "mask" in name and bool((value != 0).all())
+            return value.clone(), "all_tokens_valid" if is_full else "example_values"
+        if "mask" in name: return torch.ones(value.shape, dtype=value.dtype), "all_tokens_valid"
+        return torch.zeros(value.shape, dtype=value.dtype), "zeros_without_data"
 
 
 def _named_outputs(recorder: Recorder, output: Any) -> dict[str, Json]:

@@ -15,7 +15,9 @@ LARGEST = 1 << 24  # elements: values of larger tensors are not computed
 POLICIES = {
     "all_tokens_valid": "attention masks are all ones: no token is padding",
     "example_values": "integers in the inputs are those of the example",
+    "zeros_without_data": "integers of inputs without data, on the meta device, are zero",
     "balanced_routing": "tokens go to experts evenly: topk, argmax and sort of computed scores pick in turn",
+    "all_sdpa_backends": "attention takes the kernel that it takes with all backends enabled, though some are off (off by itself)",
     "finite_values": "isnan, isinf and isfinite find finite numbers",
     "random_draws": "a random number is just under one: a layer is not skipped by layer drop",
 }
@@ -35,6 +37,12 @@ def module_frame() -> tuple[str, int, str]:
             return name, frame.f_lineno, frame.f_code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return "?", 0, "?"
+
+
+def refused(what: str) -> ValueNeeded:
+    """What no policy answers, with its place in the module's code."""
+    file, line, function = module_frame()
+    return ValueNeeded(f"{file}:{line}: {function} {what}")
 
 
 def needed(name: str, hint: str) -> ValueNeeded:

@@ -21,7 +21,7 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
-FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep")
+FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -68,7 +68,7 @@ class Job:
         known = ("--loop --task --model --bs --seq --target-seq --precision --weights-dtype --checkpointing --accum "
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
-                 "--gpus --parallel --max-grad-norm --vllm").split()
+                 "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -230,6 +230,7 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     if own_reference: more["ref_model"] = make_model(job, task)
     if job.eval_samples:
         more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(job.eval_samples)])
+    if "--no-router-loss" in job.options: keywords = {**(keywords or {}), "router_aux_loss_coef": 0.0}
     args = Config(**{**arguments_of(job), **(keywords or {})})
     return Trainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data),
                    processing_class=tokenizer(), **more)
@@ -241,8 +242,12 @@ def sft(job):
     keywords = dict(max_length=job.seq or max(lengths))
     if "--packing" in job.options: keywords.update(packing=True, packing_strategy=job.options["--packing"])
     if "--padding-free" in job.options: keywords["padding_free"] = True
-    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, keywords=keywords,
-                       sample=lambda r, i: dict(input_ids=ids(r, lengths[i] if lengths else job.seq)))
+    if "--sft-loss" in job.options: keywords["loss_type"] = job.options["--sft-loss"]
+    sample = lambda r, i: dict(input_ids=ids(r, lengths[i] if lengths else job.seq))  # noqa: E731
+    if job.completion:  # answers alone are trained on where the data has prompts and completions
+        sample = lambda r, i: dict(prompt=words(r, job.seq - job.completion),  # noqa: E731
+                                   completion=" " + words(r, job.completion - 1))
+    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, sample, keywords=keywords)
 
 
 def pair(job, added=0):
@@ -266,6 +271,7 @@ def dpo(job):
 def kto(job):
     import trl
     keywords, own = referenced(job)
+    if "--kto-loss" in job.options: keywords["loss_type"] = job.options["--kto-loss"]
     sample = lambda r, i: dict(prompt=words(r, job.seq - job.completion),  # noqa: E731
                                completion=" " + words(r, job.completion - 1), label=i % 2 == 0)
     return trl_trainer(job, trl.KTOConfig, trl.KTOTrainer, sample, keywords=keywords, own_reference=own)

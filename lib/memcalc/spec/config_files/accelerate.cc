@@ -23,7 +23,9 @@ constexpr KeyRow kRows[] = {
      "deepspeed_config/deepspeed_config_file deepspeed_config/gradient_accumulation_steps "
      "deepspeed_config/gradient_clipping",
      U::kUsed},
-    {"deepspeed_config/zero3_init_flag deepspeed_config/zero3_save_16bit_model", U::kIrrelevant, "loading and saving"},
+    {"deepspeed_config/zero3_init_flag", U::kIrrelevant, "loading, before the peak of the training"},
+    {"deepspeed_config/zero3_save_16bit_model", U::kApproximated,
+     "the whole weights that are gathered to be saved are left out of the peak"},
     {"deepspeed_config/deepspeed_multinode_launcher deepspeed_config/deepspeed_hostfile "
      "deepspeed_config/deepspeed_exclusion_filter deepspeed_config/deepspeed_inclusion_filter "
      "deepspeed_config/offload_optimizer_nvme_path deepspeed_config/offload_param_nvme_path "

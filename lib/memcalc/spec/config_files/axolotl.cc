@@ -1,5 +1,10 @@
 // axolotl 0.19.0: utils/schemas/*.py (the keys), core/builders/base.py and causal.py (what becomes of them),
 // loaders/model.py and adapter.py, utils/config/__init__.py (types of the weights).
+// MIRRORS(axolotl, "core/builders/base.py", "0.19.0")
+// MIRRORS(axolotl, "core/builders/causal.py", "0.19.0")
+// MIRRORS(axolotl, "loaders/adapter.py", "0.19.0")
+// MIRRORS(axolotl, "loaders/model.py", "0.19.0")
+// MIRRORS(axolotl, "utils/config/__init__.py", "0.19.0")
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -149,7 +154,38 @@ constexpr KeyRow kRows[] = {
      U::kIrrelevant, "numbers of the loss"},
     {"precompute_ref_log_probs", U::kUsed},
     {"dpo_use_liger_kernel dpo_padding_free dpo_generate_during_eval", U::kRefused, "this form of DPO is not modelled"},
-    {"trl vllm ebft diffusion", U::kRefused, "this trainer is not modelled"},
+    {"ebft diffusion", U::kRefused, "this trainer is not modelled"},
+    // trl/ and vllm/: of rl: grpo
+    {"trl/beta trl/max_completion_length trl/use_vllm trl/vllm_mode trl/vllm_enable_sleep_mode "
+     "vllm/gpu_memory_utilization",
+     U::kUsed},
+    {"trl/generation_batch_size", U::kRefused, "completions of more or less than a step at once are not modelled"},
+    {"trl/sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
+    {"trl/num_iterations", U::kRefused, "several passes over the same completions are not modelled", "", "1"},
+    {"trl/use_liger_loss trl/use_data_producer trl/async_prefetch trl/streaming_partial_batch "
+     "trl/off_policy_mask_threshold trl/vllm_lora_sync",
+     U::kRefused, "this form of GRPO is not modelled"},
+    {"trl/replay_buffer_size", U::kRefused, "a buffer of earlier completions is not modelled", "", "0"},
+    {"vllm/tensor_parallel_size vllm/data_parallel_size", U::kRefused, "vLLM over several cards is not modelled", "",
+     "1"},
+    {"trl/num_generations trl/temperature trl/top_p trl/top_k trl/min_p trl/repetition_penalty trl/generation_kwargs "
+     "trl/chat_template_kwargs trl/vllm_guided_decoding_regex trl/rollout_func",
+     U::kIrrelevant, "which tokens are generated"},
+    {"trl/reward_funcs trl/reward_weights trl/importance_sampling_level trl/ref_model_mixup_alpha "
+     "trl/ref_model_sync_steps trl/scale_rewards trl/epsilon trl/epsilon_high trl/loss_type "
+     "trl/mask_truncated_completions trl/entropy_coef trl/use_adaptive_entropy trl/entropy_target "
+     "trl/entropy_coef_delta trl/entropy_coef_min trl/entropy_coef_max trl/vllm_importance_sampling_clip_min "
+     "trl/vllm_importance_sampling_clip_max trl/multi_objective_aggregation trl/vllm_importance_sampling_correction "
+     "trl/vllm_importance_sampling_mode trl/vllm_importance_sampling_cap trl/use_bias_correction_kl "
+     "trl/replay_recompute_logps trl/reroll_start_fraction trl/reroll_max_groups trl/skip_zero_advantage_batches "
+     "trl/reward_num_workers trl/prefetch_depth trl/vllm_sync_interval trl/streaming_min_groups",
+     U::kIrrelevant, "numbers of the loss and the rewards"},
+    {"trl/log_completions trl/num_completions_to_print trl/log_multimodal", U::kIrrelevant, "logs"},
+    {"trl/vllm_server_host trl/vllm_server_port trl/vllm_server_timeout vllm/max_model_len vllm/host vllm/port "
+     "vllm/device vllm/dtype "
+     "vllm/enable_prefix_caching vllm/enable_reasoning vllm/reasoning_parser vllm/enforce_eager vllm/serve_module "
+     "vllm/worker_extension_cls",
+     U::kIrrelevant, "where vLLM is, and how it is started"},
     // evaluation, saving, logs
     {"do_causal_lm_eval do_bench_eval generate_samples", U::kRefused, "evaluation that generates text is not modelled"},
     {"eval_causal_lm_metrics bench_dataset bench_split num_generation_samples generation_max_new_tokens "
@@ -259,15 +295,21 @@ void read_checkpoints(Section& section) {
     return section.refuse("activation_offloading", "activation offload of the kind " + offload + " is not modelled");
   }
   section.set("gradient_checkpointing", "--checkpointing", value == "true" ? "full" : "none");
-  const JsonNode* arguments = section.mapping("gradient_checkpointing_kwargs");
-  bool reentrant = arguments == nullptr;  // normalize_config(): {"use_reentrant": True} where nothing is said
-  if (arguments != nullptr) {
-    for (const JsonNode& each : arguments->children) reentrant |= each.key == "use_reentrant" && !is_off(each);
+  if (value != "true") return;
+  // normalize_config(): {"use_reentrant": True} where nothing is said.
+  if (section.mapping("gradient_checkpointing_kwargs") == nullptr) {
+    section.set("gradient_checkpointing", "--reentrant");
+  } else {
+    read_checkpointing_arguments(section, "gradient_checkpointing", "gradient_checkpointing_kwargs");
   }
-  if (value == "true" && reentrant) {
-    const std::string_view key = arguments == nullptr ? "" : "gradient_checkpointing_kwargs";
-    section.approximate(key, "reentrant checkpoints are predicted as the others, which keep the same inputs");
-  }
+}
+
+/// utils/__init__.py, set_pytorch_cuda_alloc_conf(), called by every command.
+void read_allocator(Section& section) {
+  section.account().set("--expandable");
+  section.account().note(
+      "axolotl sets PYTORCH_ALLOC_CONF=expandable_segments:True where the environment says nothing; with torch before "
+      "2.9 also roundup_power2_divisions:16, which is not modelled (--no-expandable: neither)");
 }
 
 void read_liger(Section& section) {
@@ -393,6 +435,28 @@ void read_gpus(Section& section) {
   read_deepspeed_key(section, "deepspeed");
 }
 
+/// core/trainers/grpo: the keys of trl: and vllm:.
+void read_generation(Section& section) {
+  const std::int64_t completion = section.whole("trl/max_completion_length").value_or(0);
+  const std::int64_t sequence = section.whole("sequence_len").value_or(512);
+  if (completion < 1) section.wrong("trl/max_completion_length", "how many tokens are generated, beside rl: grpo");
+  if (sequence <= completion) {
+    section.wrong("sequence_len", "more tokens than trl/max_completion_length: a prompt and what is generated");
+  }
+  section.set("trl/max_completion_length", "--completion", std::to_string(completion));
+  section.account().note("prompts are as long as sequence_len leaves room for beside max_completion_length (--seq)");
+  const double beta = section.number("trl/beta").value_or(0);
+  section.set("trl/beta", "--ref-model", beta == 0 ? "none" : section.has("adapter") ? "adapters" : "own");
+  if (!section.on("trl/use_vllm")) return;
+  const std::string mode = section.text("trl/vllm_mode").value_or("server");
+  if (mode != "colocate" && mode != "server") section.wrong("trl/vllm_mode", "colocate or server");
+  section.set("trl/use_vllm", "--vllm", mode);
+  if (mode == "server") return;
+  section.set("vllm/gpu_memory_utilization", "--vllm-utilization",
+              section.text("vllm/gpu_memory_utilization").value_or("0.9"));
+  if (section.on("trl/vllm_enable_sleep_mode")) section.set("trl/vllm_enable_sleep_mode", "--vllm-sleep");
+}
+
 void read_trainer_of(Section& section) {
   const std::string rl = section.text("rl").value_or("");
   if (section.on("process_reward_model")) {
@@ -408,9 +472,10 @@ void read_trainer_of(Section& section) {
   section.set("num_labels", "--task", classifies ? "seqcls" : "causal");
   if (rl.empty()) {
     section.account().set("--loop", "trainer");
-  } else if (rl == "dpo" || rl == "kto") {
-    section.set("rl", "--loop", "trl-" + rl);
+  } else if (rl == "dpo" || rl == "ipo" || rl == "kto" || rl == "orpo" || rl == "grpo" || rl == "gdpo") {
+    section.set("rl", "--loop", rl == "ipo" ? "trl-dpo" : rl == "gdpo" ? "trl-grpo" : "trl-" + rl);
     section.account().note("axolotl 0.19.0 takes the trainer of TRL 1.9; that of TRL 1.16 is predicted");
+    if (rl == "grpo" || rl == "gdpo") read_generation(section);
     if (section.on("precompute_ref_log_probs")) section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
   } else {
     section.refuse("rl", "the trainer " + one_line(rl) + " is not modelled");
@@ -423,6 +488,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   Section section(account, root, account.file(), {kRows, fsdp_keys()});
   if (!account.is_set("--optimizer")) account.set("--optimizer", "adamw_torch_fused");
   read_trainer_of(section);
+  read_allocator(section);
   read_batch(section);
   read_types(section);
   read_evaluation_of(section);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/config_files/trainer.h"
@@ -101,6 +102,7 @@ bool is_trl(std::string_view trainer) {
 std::string_view trl_script_of(std::string_view program) {
   constexpr std::string_view kModule = "trl.scripts.";
   if (program.starts_with(kModule)) return program.substr(kModule.size());
+  if (program == "dpo_online.py") return "online-dpo";  // TRL's examples/scripts
   return program.ends_with(".py") ? program.substr(0, program.size() - 3) : "";
 }
 
@@ -109,10 +111,11 @@ class CommandReader {
   explicit CommandReader(std::span<const std::string> words) : words_(words) { command_.arguments = mapping(); }
 
   Command read() {
-    skip_environment();
-    while (read_launcher()) {
-    }
+    do {
+      read_environment();
+    } while (read_launcher());
     read_program();
+    take_visible_gpus();
     return std::move(command_);
   }
 
@@ -128,17 +131,73 @@ class CommandReader {
     return all.substr(all.rfind('/') + 1);
   }
 
-  void skip_environment() {
-    while (!done() && !is_option(word()) && word().find('=') != std::string::npos) {
-      const std::string variable = word().substr(0, word().find('='));
-      const std::string value = word().substr(word().find('=') + 1);
-      if (variable == "NPROC_PER_NODE" || variable == "NGPU") {
-        command_.gpus = count_of(variable, value);
-        command_.gpus_key = variable;
-      } else {
-        command_.irrelevant.push_back(variable);
+  // Assignments in front of a program, also behind `env`.
+  void read_environment() {
+    while (!done()) {
+      if (name() == "env") {
+        ++at_;
+        while (!done() && is_option(word())) {
+          const bool takes_name = word() == "-u" || word() == "--unset";
+          at_ += takes_name && at_ + 1 < words_.size() ? 2 : 1;
+        }
+        continue;
       }
+      if (is_option(word()) || word().find('=') == std::string::npos) return;
+      read_variable(word().substr(0, word().find('=')), word().substr(word().find('=') + 1));
       ++at_;
+    }
+  }
+
+  void read_variable(const std::string& variable, const std::string& value) {
+    if (variable == "NPROC_PER_NODE" || variable == "NGPU") {
+      command_.gpus = count_of(variable, value);
+      command_.gpus_key = variable;
+    } else if (variable == "CUDA_VISIBLE_DEVICES") {
+      visible_gpus_ = visible_of(value);
+      if (*visible_gpus_ == 0) refuse("CUDA_VISIBLE_DEVICES: a training without a GPU is not modelled");
+    } else if (variable == "PYTORCH_CUDA_ALLOC_CONF" || variable == "PYTORCH_ALLOC_CONF") {
+      read_allocator(variable, value);
+    } else {
+      command_.irrelevant.push_back(variable);
+    }
+  }
+
+  // CUDA takes the cards up to the first number that is none: "-1", "".
+  static std::int64_t visible_of(std::string_view value) {
+    std::int64_t count = 0;
+    for (; !value.empty() && value.front() != '-'; ++count) {
+      const std::size_t comma = value.find(',');
+      value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+    }
+    return count;
+  }
+
+  // c10/core/AllocatorConfig.cpp: "expandable_segments:True,max_split_size_mb:128".
+  void read_allocator(const std::string& variable, std::string_view value) {
+    command_.allocator_key = variable;
+    while (!value.empty()) {
+      const std::size_t comma = value.find(',');
+      const std::string_view option = value.substr(0, comma);
+      value = comma == std::string_view::npos ? "" : value.substr(comma + 1);
+      if (option == "expandable_segments:True") {
+        command_.expandable_segments = true;
+      } else if (option == "expandable_segments:False") {
+        command_.expandable_segments = false;
+      } else if (!option.empty()) {
+        command_.other_allocator_options += (command_.other_allocator_options.empty() ? "" : ", ") + one_line(option);
+      }
+    }
+  }
+
+  // A launcher that was not told how many processes starts one for each GPU that it sees, and plain python has one for
+  // all.
+  void take_visible_gpus() {
+    if (!visible_gpus_) return;
+    if (*visible_gpus_ > 1 && !command_.gpus && !counts_processes_) {
+      command_.gpus = visible_gpus_;
+      command_.gpus_key = "CUDA_VISIBLE_DEVICES";
+    } else {
+      command_.irrelevant.emplace_back("CUDA_VISIBLE_DEVICES");
     }
   }
 
@@ -146,6 +205,7 @@ class CommandReader {
   bool read_launcher() {
     if (done()) refuse("it has no script");
     const std::string_view program = name();
+    command_.is_launched = !program.starts_with("python") && !program.ends_with(".py");
     if (program == "uv" || program == "nohup" || program == "time" || program == "poetry") {
       ++at_;
       if (!done() && word() == "run") ++at_;
@@ -157,9 +217,11 @@ class CommandReader {
       if (word() == "-m" && at_ + 1 < words_.size() &&
           (words_[at_ + 1] == "torch.distributed.run" || words_[at_ + 1] == "torch.distributed.launch")) {
         at_ += 2;
+        command_.is_launched = true;
         read_torchrun();
       } else if (word() == "-m" && at_ + 1 < words_.size() && words_[at_ + 1] == "accelerate.commands.launch") {
         at_ += 2;
+        command_.is_launched = true;
         read_accelerate_launch();
       } else {
         while (!done() && is_option(word()) && word() != "-m") ++at_;  // -u
@@ -203,12 +265,14 @@ class CommandReader {
       if (key == "nproc_per_node" || key == "nproc") {
         command_.gpus_key = key;
         if (value != "gpu" && value != "auto") each = count_of(key, value);
+        if (!each && visible_gpus_) each = visible_gpus_;
       } else if (key == "nnodes") {
         command_.nodes = count_of(key, value.substr(value.find(':') + 1));  // MIN:MAX
       } else {
         command_.irrelevant.push_back(key);
       }
     }
+    counts_processes_ = true;  // one, where it was told nothing
     if (each) command_.gpus = *each * command_.nodes;
   }
 
@@ -239,8 +303,10 @@ class CommandReader {
       if (key == "config_file") {
         const std::string path = find_named_file(value, "./");
         command_.launchers.push_back({read_config_tree(path), path, "config_file/"});
+        counts_processes_ = true;
         continue;
       }
+      if (key == "num_processes") counts_processes_ = true;
       JsonNode node = value == "true" ? truth(true) : text_of(value);
       const bool deepspeed = key == "zero_stage" || key.starts_with("offload_") || key.starts_with("zero3_") ||
                              key == "gradient_clipping" || key == "gradient_accumulation_steps" ||
@@ -282,16 +348,31 @@ class CommandReader {
     } else if (program == "torchtitan.train") {
       command_.format = "torchtitan";
     } else if (program == "tune") {
-      refuse("torchtune's recipes are not modelled");
-    } else if (is_trl(trl_script_of(program))) {
+      read_tune();
+    } else if (is_trl(trl_script_of(program)) || trl_script_of(program) == "online-dpo" || program == "orpo.py") {
       command_.format = "trl-" + std::string(trl_script_of(program));
     } else if (!module && !program.ends_with(".py")) {
       refuse(
           fmt::format("'{}' is no program that is known; accepted: python, torchrun, accelerate launch, deepspeed, "
-                      "trl, llamafactory-cli, axolotl",
+                      "trl, llamafactory-cli, axolotl, tune",
                       one_line(program)));
     }  // else by its arguments
+    if (program.ends_with(".py")) command_.script = program;
     read_arguments();
+  }
+
+  // tune run [torchrun's options] RECIPE --config FILE key=value …
+  void read_tune() {
+    constexpr std::array<std::string_view, 4> kRecipes = {"full_finetune_single_device", "full_finetune_distributed",
+                                                          "lora_finetune_single_device", "lora_finetune_distributed"};
+    if (done() || next() != "run") refuse("of torchtune 'tune run' is modelled");
+    read_torchrun();
+    const std::string recipe = next();
+    if (std::find(kRecipes.begin(), kRecipes.end(), recipe) == kRecipes.end()) {
+      refuse(fmt::format("torchtune's recipe '{}' is not modelled; accepted: {}", one_line(recipe),
+                         join(std::vector<std::string>(kRecipes.begin(), kRecipes.end()))));
+    }
+    command_.format = "torchtune";
   }
 
   // A file first, so that what stands on the line wins over it.
@@ -313,8 +394,9 @@ class CommandReader {
           continue;
         }
         std::vector<std::string> values;
-        while (!done() && !is_option(this->word())) values.push_back(next());
         const bool is_config = key == "config" || key == "job.config_file";
+        // What follows a file are words of their own: tune run … --config x.yaml batch_size=4
+        while (!done() && !is_option(this->word()) && !(is_config && values.size() == 1)) values.push_back(next());
         if (is_config && values.size() == 1) {
           take_file(values.front());
           continue;
@@ -332,7 +414,9 @@ class CommandReader {
         continue;
       }
       if (word.find('=') != std::string::npos) {  // llamafactory-cli train x.yaml learning_rate=1e-5
-        put(said, word.substr(0, word.find('=')), text_of(word.substr(word.find('=') + 1)));
+        const std::string key = word.substr(0, word.find('='));
+        JsonNode value = text_of(word.substr(key.size() + 1));
+        command_.format == "torchtune" ? put_path(said, key, std::move(value)) : put(said, key, std::move(value));
       } else if (ends_in(word, {".yaml", ".yml", ".json", ".toml"})) {
         take_file(word);
       } else {
@@ -359,6 +443,8 @@ class CommandReader {
 
   std::span<const std::string> words_;
   std::size_t at_ = 0;
+  std::optional<std::int64_t> visible_gpus_;  // of CUDA_VISIBLE_DEVICES
+  bool counts_processes_ = false;             // the launcher was told how many
   Command command_;
 };
 

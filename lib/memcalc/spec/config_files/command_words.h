@@ -26,6 +26,11 @@ struct Command {
   std::optional<std::int64_t> gpus;
   std::int64_t nodes = 1;
   std::string gpus_key;                 // the argument that says so
+  std::string script;                   // "run_glue.py"; empty: a tool's own program
+  bool is_launched = false;             // a process for each GPU: torchrun, accelerate launch, deepspeed, a tool's own
+  bool expandable_segments = false;     // the allocator's configuration in the environment
+  std::string allocator_key;            // the variable that has it; empty: none
+  std::string other_allocator_options;  // of it
   std::vector<std::string> irrelevant;  // other arguments of the launcher
 };
 

@@ -34,6 +34,8 @@ void read_kto(Account& account, const JsonNode& root) { config::read_trl(account
 void read_reward(Account& account, const JsonNode& root) { config::read_trl(account, root, "reward"); }
 void read_grpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "grpo"); }
 void read_rloo(Account& account, const JsonNode& root) { config::read_trl(account, root, "rloo"); }
+void read_orpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "orpo"); }
+void read_online_dpo(Account& account, const JsonNode& root) { config::read_trl(account, root, "online-dpo"); }
 void read_launch(Account& account, const JsonNode& root) { config::read_accelerate(account, root, account.file(), ""); }
 
 // The first whose sign is there is taken.
@@ -47,6 +49,8 @@ constexpr Format kFormats[] = {
     {"torchtitan", "torchtitan 0.2.2", config::read_torchtitan, "training parallelism job activation_checkpoint"},
     {"torchtune", "torchtune 0.6.1", config::read_torchtune, "checkpointer metric_logger tokenizer"},
     {"trl-rloo", "TRL 1.16", read_rloo, "normalize_advantages reward_clip_range"},
+    {"trl-online-dpo", "TRL 1.16", read_online_dpo, "missing_eos_penalty reward_model_path"},
+    {"trl-orpo", "TRL 1.16", read_orpo, "is_encoder_decoder padding_value"},
     {"trl-grpo", "TRL 1.16", read_grpo,
      "num_generations use_vllm vllm_mode reward_funcs reward_weights scale_rewards steps_per_generation "
      "generation_batch_size"},
@@ -156,16 +160,28 @@ std::int64_t gpus_of(std::span<const ConfigOption> typed, const std::vector<Conf
   return gpus > 0 ? gpus : product;
 }
 
-void drop(ConfigFile& file, std::string_view flag, std::string_view why) {
+/// Leaves out an option, and says so of its key. `use`: what becomes of the key.
+void drop(ConfigFile& file, std::string_view flag, std::string_view why, KeyUse use = KeyUse::kApproximated) {
   const auto found = std::find_if(file.options.begin(), file.options.end(),
                                   [&](const ConfigOption& each) { return each.flag == flag; });
   if (found == file.options.end()) return;
   for (ConfigKey& key : file.keys) {
     if (key.key != found->key) continue;
-    key.use = KeyUse::kApproximated;
+    key.use = use;
     key.why = std::string(why);
   }
   file.options.erase(found);
+}
+
+/// Evaluation with all that belongs to it.
+void drop_evaluation(ConfigFile& file, std::string_view why) {
+  for (const std::string_view flag : {"--eval-bs", "--eval-logits", "--eval-accum"}) drop(file, flag, why);
+  for (ConfigKey& key : file.keys) {
+    const bool asks = key.key == "eval_strategy" || key.key == "evaluation_strategy" || key.key == "do_eval";
+    if (!asks || key.use != KeyUse::kUsed) continue;
+    key.use = KeyUse::kApproximated;
+    key.why = std::string(why);
+  }
 }
 
 /// Whether the file's double quantisation became the single one.
@@ -194,6 +210,31 @@ void leave_gathering_out(ConfigFile& file) {
   std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--deepspeed" && each.text.empty(); });
 }
 
+/// PYTORCH_CUDA_ALLOC_CONF: --expandable.
+void tell_environment(Account& account, const config::Command& command) {
+  if (command.allocator_key.empty()) return;
+  account.key(command.allocator_key, KeyUse::kUsed);
+  if (command.expandable_segments) account.set("--expandable", {}, command.allocator_key);
+  if (command.other_allocator_options.empty()) return;
+  account.key(command.allocator_key, KeyUse::kApproximated,
+              "of its options expandable_segments is modelled, not " + command.other_allocator_options);
+}
+
+/// Plain python with several GPUs: the Trainer makes one process use all of them.
+bool is_data_parallel(const config::Command& command) {
+  return !command.is_launched && command.gpus && command.gpus_key == "CUDA_VISIBLE_DEVICES";
+}
+
+bool takes_data_parallel(const Account& account) {
+  return account.text_of("--loop") == "trainer" && !account.is_set("--eval-bs") && !account.is_set("--parallel");
+}
+
+ConfigFile finished(Account& account, const config::Command& command, const Format& format) {
+  for (const std::string& word : command.irrelevant)
+    account.key(word, KeyUse::kIrrelevant, "how processes are started");
+  return account.finish("command", format.program);
+}
+
 }  // namespace
 
 std::span<const std::string_view> config_formats() {
@@ -220,18 +261,26 @@ ConfigFile read_config_text(std::string_view text, const ConfigRequest& request)
 ConfigFile read_command_line(std::span<const std::string> words, const std::vector<std::string>& left_out) {
   const config::Command command = config::read_command(words);
   Account account("command line", left_out);
+  account.script = command.script;
   const Format& format = command.format.empty() ? format_of(command.arguments, "command line", "training-arguments")
                                                 : *format_named(command.format);
   format.read(account, command.arguments);
   for (const config::Launcher& launcher : command.launchers) {
     config::read_accelerate(account, launcher.arguments, launcher.file, launcher.prefix);
   }
+  tell_environment(account, command);
+  if (is_data_parallel(command) && !takes_data_parallel(account)) {
+    account.key(command.gpus_key, KeyUse::kApproximated,
+                fmt::format("one process sees {} GPUs, so that the Trainer wraps the model in nn.DataParallel, which "
+                            "is not modelled here: one GPU is predicted, and the first of them holds more",
+                            *command.gpus));
+    return finished(account, command, format);
+  }
+  if (is_data_parallel(command)) account.set("--parallel", "dp", command.gpus_key);
   if (command.gpus) account.set("--gpus", std::to_string(*command.gpus), command.gpus_key);
   if (command.nodes > 1) account.set("--nodes", std::to_string(command.nodes), command.gpus_key);
   if (!command.gpus_key.empty()) account.key(command.gpus_key, KeyUse::kUsed);
-  for (const std::string& word : command.irrelevant)
-    account.key(word, KeyUse::kIrrelevant, "how processes are started");
-  return account.finish("command", format.program);
+  return finished(account, command, format);
 }
 
 ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
@@ -250,6 +299,11 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
                 "--model");
   }
   const std::int64_t gpus = gpus_of(typed, file.options);
+  const bool is_torchtune = file.program.starts_with("torchtune");
+  if (is_torchtune && gpus > 1 && !value_of(typed, file.options, "--parallel")) {
+    file.options.push_back({"--parallel", "fsdp2", ""});
+    file.notes.emplace_back("FSDP2: torchtune's recipes for several GPUs shard so (--parallel)");
+  }
   const std::string mode = value_of(typed, file.options, "--parallel").value_or("");
   const bool said = value_of(typed, file.options, "--gpus").has_value();
   const bool shards = mode.starts_with("fsdp") || mode.starts_with("zero") || mode.starts_with("ds-");
@@ -268,9 +322,15 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   const std::string loop = value_of(typed, file.options, "--loop").value_or("trainer");
   const bool typed_evaluation =
       std::any_of(typed.begin(), typed.end(), [](const ConfigOption& each) { return each.flag == "--eval-bs"; });
-  const bool never = loop == "trl-kto" || loop == "trl-grpo" || loop == "trl-rloo";
+  const bool never = loop == "trl-grpo" || loop == "trl-rloo" || loop == "trl-online-dpo";
   if (!typed_evaluation && never) {
-    drop(file, "--eval-bs", "evaluation of this trainer is not modelled: the peak is that of the training steps");
+    drop_evaluation(file, "evaluation of this trainer is not modelled: the peak is that of the training steps");
+  }
+  if (value_of(typed, file.options, "--completion")) {
+    for (ConfigKey& key : file.keys) {
+      const bool says_which = key.key == "completion_only_loss" || key.key == "assistant_only_loss";
+      if (says_which && key.use == KeyUse::kApproximated) key = {key.key, KeyUse::kUsed, ""};
+    }
   }
   // Rows are packed of samples whose lengths are known.
   if (!value_of(typed, file.options, "--lengths")) {
@@ -278,6 +338,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
          "each row is packed full: as sequences of max_length tokens that attend as one each (--lengths)");
     drop(file, "--padding-free", "rows are taken to be full: nothing is padded (--lengths)");
     drop(file, "--group-by-length", "every sequence is as long as the others (--lengths)");
+    drop(file, "--seed", "the order of samples, which are equally long (--lengths)", KeyUse::kIrrelevant);
   }
   if (gpus == 1 || mode != "fsdp2") {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--quant-storage"; });

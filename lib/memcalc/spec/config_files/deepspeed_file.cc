@@ -55,7 +55,7 @@ constexpr KeyRow kRows[] = {
     {"zero_optimization/round_robin_gradients", U::kIrrelevant, "the order of the host's copies"},
     {"zero_optimization/gather_16bit_weights_on_model_save zero_optimization/stage3_gather_16bit_weights_on_model_save "
      "zero_optimization/stage3_gather_fp16_weights_on_model_save",
-     U::kIrrelevant, "saving"},
+     U::kApproximated, "the whole weights that are gathered to be saved are left out of the peak"},
     {"zero_optimization/ignore_unused_parameters zero_optimization/elastic_checkpoint "
      "zero_optimization/load_from_fp32_weights zero_optimization/legacy_stage1 "
      "zero_optimization/memory_efficient_linear",

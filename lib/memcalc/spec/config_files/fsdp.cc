@@ -35,9 +35,10 @@ constexpr KeyRow kRows[] = {
     {"fsdp_config/state_dict_type fsdp_config/fsdp_state_dict_type fsdp_config/final_state_dict_type "
      "fsdp_config/fsdp_final_state_dict_type",
      U::kIrrelevant, "saving"},
-    {"fsdp_config/sync_module_states fsdp_config/fsdp_sync_module_states fsdp_config/cpu_ram_efficient_loading "
-     "fsdp_config/fsdp_cpu_ram_efficient_loading",
-     U::kIrrelevant, "loading, before the peak of the training"},
+    {"fsdp_config/cpu_ram_efficient_loading fsdp_config/fsdp_cpu_ram_efficient_loading", U::kApproximated,
+     "the peak of loading is left out, on the card and on the host (--stages all --load host)"},
+    {"fsdp_config/sync_module_states fsdp_config/fsdp_sync_module_states", U::kIrrelevant,
+     "loading, before the peak of the training"},
     {"fsdp_config/use_orig_params fsdp_config/fsdp_use_orig_params", U::kIrrelevant,
      "views of the same flat parameters"},
     {"fsdp_config/limit_all_gathers fsdp_config/fsdp_limit_all_gathers", U::kIrrelevant, "its default"},

@@ -1,5 +1,11 @@
 // LLaMA-Factory 0.9.5: hparams/*.py (the keys), hparams/parser.py, model/patcher.py, model/adapter.py,
 // model/model_utils/{quantization,checkpointing,attention}.py, train/sft (what becomes of them).
+// MIRRORS(llamafactory, "hparams/parser.py", "0.9.5")
+// MIRRORS(llamafactory, "model/adapter.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/attention.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/checkpointing.py", "0.9.5")
+// MIRRORS(llamafactory, "model/model_utils/quantization.py", "0.9.5")
+// MIRRORS(llamafactory, "model/patcher.py", "0.9.5")
 #include <fmt/core.h>
 
 #include <array>
@@ -46,7 +52,8 @@ constexpr KeyRow kRows[] = {
      "badam_mask_mode badam_verbose asft_alpha eaft_alpha hyper_parallel_args fp8_backend kt_weight_path "
      "kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size",
      U::kIrrelevant, "of a method not in use"},
-    {"pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing kto_chosen_weight kto_rejected_weight "
+    {"pref_loss pref_ftx", U::kUsed},
+    {"pref_beta pref_bco_weight dpo_label_smoothing kto_chosen_weight kto_rejected_weight "
      "simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards ref_model "
      "ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit "
      "reward_model_type ld_alpha",
@@ -136,25 +143,55 @@ void read_method(Section& section) {
   all ? section.set("lora_target", "--lora-targets", "all-linear") : set_targets(section, "lora_target", targets);
 }
 
+/// train/dpo, train/kto, train/rm: trainers of LLaMA-Factory's own.
+void read_stage(Section& section) {
+  const std::string stage = section.text("stage").value_or("sft");
+  section.account().set("--loop", "trainer");
+  if (stage == "sft" || stage == "pt") return;
+  if (stage == "kto") {
+    return section.refuse("stage",
+                          "LLaMA-Factory's kto holds the float32 logits of the policy and of the reference, where TRL "
+                          "multiplies by the head in pieces: not modelled");
+  }
+  if (stage == "rm") {
+    return section.refuse("stage",
+                          "LLaMA-Factory's rm puts a value head beside the language model's, whose logits it makes, "
+                          "too: not modelled");
+  }
+  if (stage != "dpo") {
+    return section.refuse("stage", "LLaMA-Factory's trainer of the stage " + one_line(stage) + " is not modelled");
+  }
+  const std::string loss = section.text("pref_loss").value_or("sigmoid");
+  if (loss != "orpo" && loss != "simpo") {
+    return section.refuse(
+        "stage",
+        "LLaMA-Factory's dpo holds the float32 logits of the policy and of the reference, where TRL multiplies "
+        "by the head in pieces: not modelled (pref_loss: orpo and simpo, without a reference, are)");
+  }
+  section.account().set("--loop", "trl-orpo");
+  section.approximate(
+      "pref_loss",
+      "as TRL's ORPO, which holds the float32 logits of both answers, too, and beside them up to 8 bytes a "
+      "logit of the chosen ones that LLaMA-Factory does not");
+  if (section.number("pref_ftx").value_or(0) > 0) {
+    section.approximate("pref_ftx", "the supervised loss beside it is left out");
+  }
+}
+
 }  // namespace
 
 void read_llama_factory(Account& account, const JsonNode& root) {
   Section section(account, root, account.file(), {kRows, trainer_keys(), fsdp_keys()});
-  const std::string stage = section.text("stage").value_or("sft");
-  if (stage != "sft" && stage != "pt") {
-    section.refuse("stage", "LLaMA-Factory's trainer of the stage " + one_line(stage) + " is not modelled");
-  }
   if (!section.on("do_train")) section.refuse("do_train", "it does not train (do_train is false by default)");
-  account.set("--loop", "trainer");
+  read_stage(section);
   account.set("--task", "causal");
   section.set("cutoff_len", "--seq", std::to_string(section.whole("cutoff_len").value_or(2048)));
   account.note("every sequence has cutoff_len tokens, the most that the file lets through (--seq)");
   read_trainer(section, {.batch_size = 8, .checkpointing = std::nullopt, .bf16 = false});
   const bool checkpoints = !section.on("disable_gradient_checkpointing");
   section.set("disable_gradient_checkpointing", "--checkpointing", checkpoints ? "full" : "none");
-  if (checkpoints && section.flag("use_reentrant_gc").value_or(true)) {
-    section.approximate("use_reentrant_gc",
-                        "reentrant checkpoints are predicted as the others, which keep the same inputs");
+  if (checkpoints) {
+    section.set("use_reentrant_gc", section.flag("use_reentrant_gc").value_or(true) ? "--reentrant" : "--no-reentrant");
   }
   read_attention(section);
   if (section.on("enable_liger_kernel")) section.set("enable_liger_kernel", "--liger");

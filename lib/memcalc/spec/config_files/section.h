@@ -35,6 +35,9 @@ class Account {
 
   [[nodiscard]] const std::string& file() const { return result_.file; }
 
+  /// The script of a command line, "run_glue.py"; empty: a file, or a tool's own program.
+  std::string script;
+
  private:
   struct Refusal {
     std::string where;

@@ -1,5 +1,6 @@
 // torchtitan 0.2.2 (config/job_config.py), the last release that reads TOML: FSDP2 with bf16 over float32 shards, the
 // loss outside of the model, the last layer left gathered. docs/published-torchtitan.md compares runs of it.
+// MIRRORS(torchtitan, "config/job_config.py", "0.2.2")
 #include <fmt/core.h>
 
 #include <algorithm>

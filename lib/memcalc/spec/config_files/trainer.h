@@ -32,6 +32,10 @@ void read_mixed_precision(Section& section, bool bf16_by_default);
 /// --checkpointing full, where it is on. `on_by_default`: of TRL.
 void read_checkpointing(Section& section, bool on_by_default);
 
+/// gradient_checkpointing_kwargs under the key `more`: --reentrant, --checkpointing every-N in place of what `key`
+/// said.
+void read_checkpointing_arguments(Section& section, std::string_view key, std::string_view more);
+
 /// --compile; "auto" is on.
 void read_compile(Section& section);
 

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "memcalc/spec/config_files/trainer.h"
@@ -20,6 +22,7 @@ constexpr KeyRow kRows[] = {
     {"per_device_train_batch_size per_gpu_train_batch_size", U::kUsed},
     {"bf16 fp16 tf32", U::kUsed},
     {"gradient_checkpointing gradient_checkpointing_kwargs", U::kUsed},
+    {"activation_checkpointing activation_checkpointing_kwargs", U::kUsed},
     {"torch_compile torch_compile_backend torch_compile_mode", U::kUsed},
     {"use_liger_kernel use_liger", U::kUsed},
     {"use_cache", U::kUsed},
@@ -39,18 +42,23 @@ constexpr KeyRow kRows[] = {
      "include_num_input_tokens_seen include_tokens_per_second trackio_space_id trackio_bucket_id "
      "trackio_static_space_id",
      U::kIrrelevant, "logs"},
-    {"save_strategy save_steps save_total_limit save_only_model save_on_each_node save_safetensors "
+    {"save_strategy", U::kApproximated, "the peak of saving is left out (--stages all --save checkpoint)", "", "no"},
+    {"save_steps save_total_limit save_only_model save_on_each_node save_safetensors "
      "enable_jit_checkpoint load_best_model_at_end metric_for_best_model greater_is_better resume_from_checkpoint "
      "ignore_data_skip restore_callback_states_from_checkpoint",
      U::kIrrelevant, "saving, which the peak of the training leaves out"},
     {"push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision "
      "push_to_hub_model_id push_to_hub_organization push_to_hub_token",
      U::kIrrelevant, "the hub"},
-    {"seed data_seed full_determinism", U::kIrrelevant, "random numbers"},
-    {"eval_steps eval_delay eval_on_start prediction_loss_only eval_do_concat_batches eval_use_gather_object "
-     "eval_accumulation_steps include_for_metrics include_inputs_for_metrics batch_eval_metrics bf16_full_eval "
-     "fp16_full_eval",
-     U::kIrrelevant, "when and how it evaluates; no logits are kept"},
+    {"seed data_seed", U::kUsed},
+    {"full_determinism", U::kIrrelevant, "random numbers"},
+    {"prediction_loss_only eval_accumulation_steps", U::kUsed},
+    {"eval_steps eval_delay eval_on_start", U::kIrrelevant, "when it evaluates"},
+    {"eval_do_concat_batches eval_use_gather_object include_for_metrics include_inputs_for_metrics", U::kIrrelevant,
+     "what metrics get on the host"},
+    {"batch_eval_metrics", U::kApproximated, "metrics are taken of the whole set, not of a batch at a time"},
+    {"bf16_full_eval fp16_full_eval", U::kApproximated,
+     "it evaluates in the precision of the training; weights in 16 bits take half of it"},
     {"do_predict", U::kIrrelevant, "after the training"},
     {"dataloader_drop_last dataloader_persistent_workers dataloader_multiprocessing_context dataloader_in_order "
      "remove_unused_columns length_column_name accelerator_config dispatch_batches split_batches",
@@ -76,6 +84,13 @@ constexpr KeyRow kRows[] = {
     {"xla tpu_num_cores torchdynamo use_ipex jit_mode_eval past_index mp_parameters", U::kRefused,
      "not modelled (and removed from transformers 5)", "", "-1"},
 };
+
+/// Of two names of an argument the one that counts: transformers 5.23 mirrors the new one to the old one.
+std::string_view newer_name(Section& section, std::string_view now, std::string_view before) {
+  if (!section.has(now)) return before;
+  if (section.has(before)) section.irrelevant(before, fmt::format("{} stands for it", now));
+  return now;
+}
 
 }  // namespace
 
@@ -106,31 +121,100 @@ void read_mixed_precision(Section& section, bool bf16_by_default) {
 }
 
 void read_checkpointing(Section& section, bool on_by_default) {
-  const bool on = section.flag("gradient_checkpointing").value_or(on_by_default);
-  section.set("gradient_checkpointing", "--checkpointing", on ? "full" : "none");
-  const JsonNode* arguments = section.mapping("gradient_checkpointing_kwargs");
-  if (!on || arguments == nullptr) return;
+  const std::string_view key = newer_name(section, "activation_checkpointing", "gradient_checkpointing");
+  const std::string_view more = newer_name(section, "activation_checkpointing_kwargs", "gradient_checkpointing_kwargs");
+  const bool on = section.flag(key).value_or(on_by_default);
+  section.set(key, "--checkpointing", on ? "full" : "none");
+  if (on) read_checkpointing_arguments(section, key, more);
+}
+
+void read_checkpointing_arguments(Section& section, std::string_view key, std::string_view more) {
+  const JsonNode* arguments = section.mapping(more);
+  if (arguments == nullptr) return;
   for (const JsonNode& each : arguments->children) {
-    if (each.key == "use_reentrant" && !is_off(each)) {
-      section.approximate("gradient_checkpointing_kwargs",
-                          "reentrant checkpoints are predicted as the others, which keep the same inputs");
+    if (each.key == "use_reentrant") section.set(more, is_off(each) ? "--no-reentrant" : "--reentrant");
+    // modeling_utils.py, from 5.16 on: layers 0, N, 2N, …, counted through all stacks.
+    if (each.key == "every_n_layers" && shown(each) != "1") {
+      section.set(key, "--checkpointing", "every-" + shown(each));
+    }
+    if (each.key == "offload" && !is_off(each)) {
+      section.refuse(more,
+                     "checkpoints that are offloaded one by one are not modelled (--activation-offload: all that "
+                     "autograd saves)");
     }
   }
 }
 
+namespace {
+
+/// Scripts of transformers' examples that give compute_metrics to their Trainer, and what it keeps of the evaluation
+/// set: the logits, or the tokens that they are most of (preprocess_logits_for_metrics).
+enum class Metrics : std::uint8_t { kNone, kLogits, kTokens };
+struct Script {
+  std::string_view name;
+  Metrics metrics;
+};
+constexpr Script kScripts[] = {{"run_glue.py", Metrics::kLogits},
+                               {"run_xnli.py", Metrics::kLogits},
+                               {"run_classification.py", Metrics::kLogits},
+                               {"run_ner.py", Metrics::kLogits},
+                               {"run_image_classification.py", Metrics::kLogits},
+                               {"run_audio_classification.py", Metrics::kLogits},
+                               {"run_clm.py", Metrics::kTokens},
+                               {"run_mlm.py", Metrics::kTokens},
+                               {"run_fim.py", Metrics::kTokens}};
+
+Metrics metrics_of(std::string_view script) {
+  const auto* found =
+      std::find_if(std::begin(kScripts), std::end(kScripts), [&](const Script& each) { return each.name == script; });
+  return found == std::end(kScripts) ? Metrics::kNone : found->metrics;
+}
+
+/// What the evaluation keeps for compute_metrics: --eval-logits, --eval-accum. Without it, nothing (Trainer.evaluate).
+void read_predictions(Section& section, std::string_view evaluation) {
+  const auto batches = section.whole("eval_accumulation_steps");
+  Account& account = section.account();
+  if (section.on("prediction_loss_only")) {
+    if (batches) section.irrelevant("eval_accumulation_steps", "nothing but the loss is kept");
+    return;
+  }
+  const Metrics metrics = metrics_of(account.script);
+  if (metrics == Metrics::kTokens) {
+    account.note("the predicted tokens that " + account.script + " keeps of the evaluation set are left out");
+  }
+  const bool keeps = metrics == Metrics::kLogits || (metrics == Metrics::kNone && batches);
+  if (!keeps || section.on("predict_with_generate")) return;
+  if (account.text_of("--loop").value_or("trainer") != "trainer") {
+    return section.approximate("eval_accumulation_steps",
+                               "what compute_metrics would be given of this trainer is left out");
+  }
+  section.set(metrics == Metrics::kLogits ? evaluation : "eval_accumulation_steps", "--eval-logits");
+  if (metrics == Metrics::kNone) {
+    account.note("compute_metrics is taken to be given, without which eval_accumulation_steps has nothing to move");
+  }
+  if (batches) section.set("eval_accumulation_steps", "--eval-accum", std::to_string(*batches));
+}
+
+}  // namespace
+
 void read_evaluation(Section& section) {
   const bool old_name = !section.has("eval_strategy") && section.has("evaluation_strategy");
-  const std::string_view key = old_name ? "evaluation_strategy" : "eval_strategy";
+  std::string_view key = old_name ? "evaluation_strategy" : "eval_strategy";
   const std::string strategy = section.text(key).value_or("no");
+  // training_args.py: do_eval is what eval_strategy says; alone it lets transformers' example scripts evaluate after
+  // the training, beside the same weights and states.
   const bool asked = section.on("do_eval");
-  // training_args.py: do_eval is what eval_strategy says, and alone evaluates after the training.
   if (strategy == "no" || strategy == "false") {
-    if (asked) section.irrelevant("do_eval", "evaluation after the training, beside its peak");
-    return;
+    if (asked && metrics_of(section.account().script) == Metrics::kNone) {
+      section.irrelevant("do_eval", "evaluation after the training, beside its peak");
+    }
+    if (!asked || metrics_of(section.account().script) == Metrics::kNone) return;
+    key = "do_eval";
   }
   const std::string_view size =
       section.has("per_gpu_eval_batch_size") ? "per_gpu_eval_batch_size" : "per_device_eval_batch_size";
-  section.set(size, "--eval-bs", std::to_string(section.whole(size).value_or(8)));
+  section.set(section.has(size) ? size : key, "--eval-bs", std::to_string(section.whole(size).value_or(8)));
+  read_predictions(section, key);
 }
 
 void set_attention(Section& section, std::string_view key, const std::string& name) {
@@ -186,6 +270,9 @@ void read_trainer(Section& section, const TrainerDefaults& defaults) {
   if (order == "sequential") section.approximate("train_sampling_strategy", "samples are taken in a random order");
   if (section.on("group_by_length")) section.set("group_by_length", "--group-by-length");
   read_evaluation(section);
+  // trainer.py: of the sampler data_seed comes first. Beside --lengths alone: config_beside().
+  const std::string_view seed = section.has("data_seed") ? "data_seed" : "seed";
+  if (const auto number = section.whole(seed)) section.set(seed, "--seed", std::to_string(*number));
   // `fsdp: ""`, or words: training_args.py, _apply_legacy_fsdp_to_config.
   const std::vector<std::string> fsdp = section.texts("fsdp");
   const bool sharded = !fsdp.empty() && fsdp.front() != "false" && fsdp.front() != "no";

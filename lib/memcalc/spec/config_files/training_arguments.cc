@@ -1,5 +1,6 @@
 // TrainingArguments as JSON or YAML, with the arguments of transformers' example scripts (examples/pytorch: run_clm.py,
-// run_mlm.py, run_glue.py, run_summarization.py), whose HfArgumentParser reads such files and command lines.
+// run_mlm.py, run_glue.py, run_summarization.py, run_qa.py, run_speech_recognition_seq2seq.py), whose HfArgumentParser
+// reads such files and command lines.
 #include <fmt/core.h>
 
 #include <cstdint>
@@ -33,6 +34,18 @@ constexpr KeyRow kRows[] = {
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
      "text_column_delimiter do_regression metric_name remove_splits remove_columns shuffle_train_dataset shuffle_seed",
      U::kIrrelevant, "the data"},
+    // run_qa.py
+    {"doc_stride version_2_with_negative n_best_size max_answer_length null_score_diff_threshold", U::kUsed},
+    // run_speech_recognition_*.py
+    {"audio_column_name language task max_duration_in_seconds min_duration_in_seconds", U::kUsed},
+    {"feature_extractor_name train_split_name eval_split_name do_lower_case preprocessing_only chars_to_ignore "
+     "eval_metrics unk_token pad_token word_delimiter_token phoneme_language apply_spec_augment",
+     U::kIrrelevant, "the data"},
+    {"freeze_feature_encoder freeze_encoder", U::kRefused, "parts that do not train are told by --freeze"},
+    {"forced_decoder_ids suppress_tokens", U::kIrrelevant, "which tokens are generated"},
+    {"mask_time_prob mask_time_length mask_feature_prob mask_feature_length ctc_loss_reduction ctc_zero_infinity "
+     "layerdrop add_adapter attention_dropout activation_dropout feat_proj_dropout hidden_dropout final_dropout",
+     U::kRefused, "training with CTC (run_speech_recognition_ctc.py) is not modelled"},
     {"sortish_sampler generation_config", U::kIrrelevant, "of evaluation"},
     {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length", U::kUsed},
 };
@@ -62,6 +75,33 @@ void read_generation(Section& section) {
   if (beams) section.set("predict_with_generate", "--eval-beams", std::to_string(*beams));
 }
 
+/// run_qa.py, whose head tells two numbers of each token; run_speech_recognition_seq2seq.py. Their own arguments tell
+/// which script it is.
+void read_task(Section& section) {
+  std::string_view task;
+  for (const std::string_view key :
+       {"doc_stride", "version_2_with_negative", "n_best_size", "max_answer_length", "null_score_diff_threshold"}) {
+    if (!section.has(key)) continue;
+    if (task.empty()) {
+      section.set(key, "--task", "tokcls");
+      section.approximate(key,
+                          "question answering is predicted as the classification of tokens with two labels: the same "
+                          "head, and a loss that differs by a few numbers of each token");
+    } else {
+      section.irrelevant(key, "the data and what is told of it");
+    }
+    task = "tokcls";
+  }
+  for (const std::string_view key :
+       {"audio_column_name", "language", "task", "max_duration_in_seconds", "min_duration_in_seconds"}) {
+    if (!section.has(key)) continue;
+    task.empty() ? section.set(key, "--task", "speech") : section.irrelevant(key, "the data");
+    if (task.empty()) section.account().note("recordings are taken to be as long as the model's input");
+    task = "speech";
+  }
+  if (task == "tokcls" && !section.has("max_seq_length")) section.account().set("--seq", "384");  // run_qa.py's default
+}
+
 }  // namespace
 
 void read_training_arguments(Account& account, const JsonNode& root) {
@@ -82,6 +122,7 @@ void read_training_arguments(Account& account, const JsonNode& root) {
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   read_generation(section);
+  read_task(section);
   section.done();
 }
 

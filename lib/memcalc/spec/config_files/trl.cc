@@ -1,6 +1,8 @@
 // TRL 1.16: the dataclasses that `trl sft`, `trl dpo` and so on read from a YAML file (its scripts, TrlParser;
 // trainer/base_config.py, sft_config.py, dpo_config.py, model_config.py). bf16 and checkpoints are on by default, and
 // a model is loaded in float32.
+// MIRRORS(trl, "experimental/online_dpo/online_dpo_config.py", "1.16.0")
+// MIRRORS(trl, "experimental/orpo/orpo_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/base_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/dpo_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/grpo_config.py", "1.16.0")
@@ -33,7 +35,7 @@ constexpr KeyRow kShared[] = {
     {"activation_offloading", U::kUsed},
     {"lora_alpha use_rslora lora_task_type", U::kIrrelevant, "values of the adapters"},
     {"lora_modules_to_save lora_target_parameters use_dora", U::kRefused, "adapters of this kind are not modelled"},
-    {"router_aux_loss_coef", U::kIrrelevant, "a number of the loss"},
+    {"router_aux_loss_coef", U::kUsed},
     {"padding_free", U::kUsed},
     {"model_revision trust_remote_code chat_template_path eos_token pad_token dataset_num_proc truncation_mode "
      "pad_to_multiple_of dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
@@ -42,20 +44,21 @@ constexpr KeyRow kShared[] = {
 };
 
 constexpr KeyRow kSft[] = {
-    {"packing packing_strategy", U::kUsed},
-    {"loss_type", U::kRefused, "this loss is not modelled", "", "nll chunked_nll"},
-    {"dataset_text_field dataset_kwargs shuffle_dataset eval_packing completion_only_loss assistant_only_loss",
-     U::kIrrelevant, "which tokens the data has; labels alone differ"},
+    {"packing packing_strategy loss_type", U::kUsed},
+    {"completion_only_loss assistant_only_loss", U::kApproximated,
+     "every token is taken to be part of the answer: the head takes no others (--completion)"},
+    {"dataset_text_field dataset_kwargs shuffle_dataset eval_packing", U::kIrrelevant, "which tokens the data has"},
 };
 
 // dpo_config.py, kto_config.py
 constexpr KeyRow kAnswers[] = {
     {"disable_dropout precompute_ref_log_probs", U::kUsed},
     {"max_prompt_length max_completion_length", U::kIrrelevant, "every sequence has max_length tokens here"},
-    {"beta loss_type loss_weights ld_alpha f_divergence_type f_alpha_divergence_coef label_smoothing use_weighting "
-     "discopop_tau precompute_ref_batch_size ref_model_mixup_alpha ref_model_sync_steps desirable_weight "
-     "undesirable_weight",
+    {"beta loss_weights f_divergence_type f_alpha_divergence_coef label_smoothing discopop_tau "
+     "precompute_ref_batch_size ref_model_mixup_alpha ref_model_sync_steps desirable_weight undesirable_weight",
      U::kIrrelevant, "numbers of the loss"},
+    {"loss_type", U::kUsed},
+    {"use_weighting ld_alpha", U::kApproximated, "a few numbers of each token are left out"},
     {"sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
 };
 
@@ -63,6 +66,31 @@ constexpr KeyRow kAnswers[] = {
 constexpr KeyRow kReward[] = {
     {"disable_dropout", U::kUsed},
     {"center_rewards_coefficient", U::kIrrelevant, "a number of the loss"},
+};
+
+// experimental/orpo/orpo_config.py
+constexpr KeyRow kOrpo[] = {
+    {"disable_dropout", U::kUsed},
+    {"beta padding_value", U::kIrrelevant, "numbers of the loss"},
+    {"max_completion_length", U::kIrrelevant, "of encoder-decoders (--completion says how long answers are)"},
+    {"is_encoder_decoder", U::kRefused, "ORPO of an encoder-decoder is not modelled"},
+    {"generate_during_eval", U::kRefused, "evaluation that generates text is not modelled"},
+};
+
+// experimental/online_dpo/online_dpo_config.py
+constexpr KeyRow kOnlineDpo[] = {
+    {"max_new_tokens disable_dropout", U::kUsed},
+    {"use_vllm", U::kRefused, "online DPO with vLLM is not modelled"},
+    {"reward_model_path", U::kRefused, "a reward model on the card is not modelled"},
+    {"temperature top_p top_k min_p repetition_penalty generation_kwargs cache_implementation "
+     "ds3_gather_for_generation",
+     U::kIrrelevant, "which tokens are generated"},
+    {"beta loss_type missing_eos_penalty reward_weights reward_funcs", U::kIrrelevant,
+     "numbers of the loss and the rewards"},
+    {"vllm_model_impl vllm_structured_outputs_regex vllm_gpu_memory_utilization vllm_mode vllm_server_base_url "
+     "vllm_server_host vllm_server_port vllm_server_timeout vllm_group_port vllm_tensor_parallel_size "
+     "vllm_enable_sleep_mode",
+     U::kIrrelevant, "of vLLM, which is not in use"},
 };
 
 // grpo_config.py, rloo_config.py
@@ -83,10 +111,15 @@ constexpr KeyRow kGenerating[] = {
     {"num_generations num_generations_eval temperature top_p top_k min_p repetition_penalty generation_kwargs "
      "chat_template_kwargs cache_implementation ds3_gather_for_generation max_tool_calling_iterations",
      U::kIrrelevant, "which tokens are generated"},
-    {"epsilon epsilon_high delta sapo_temperature_neg sapo_temperature_pos vespo_k_pos vespo_lambda_pos vespo_k_neg "
-     "vespo_lambda_neg importance_sampling_level reward_weights multi_objective_aggregation scale_rewards loss_type "
-     "mask_truncated_completions ref_model_mixup_alpha ref_model_sync_steps entropy_coef use_adaptive_entropy "
-     "entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target use_bias_correction_kl "
+    {"loss_type", U::kApproximated, "predicted as dapo: other numbers of each token are held", "", "dapo"},
+    {"importance_sampling_level", U::kApproximated, "predicted as of tokens, which hold as many numbers or more", "",
+     "token"},
+    {"delta entropy_coef use_adaptive_entropy use_bias_correction_kl", U::kApproximated,
+     "a few numbers of each token are left out"},
+    {"epsilon epsilon_high sapo_temperature_neg sapo_temperature_pos vespo_k_pos vespo_lambda_pos vespo_k_neg "
+     "vespo_lambda_neg reward_weights multi_objective_aggregation scale_rewards "
+     "mask_truncated_completions ref_model_mixup_alpha ref_model_sync_steps "
+     "entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target "
      "normalize_advantages reward_clip_range reward_funcs",
      U::kIrrelevant, "numbers of the loss and the rewards"},
     {"shuffle_dataset", U::kIrrelevant, "the data"},
@@ -102,6 +135,8 @@ KeyTable keys_of_trainer(std::string_view trainer) {
   if (trainer == "sft") return kSft;
   if (trainer == "dpo" || trainer == "kto") return kAnswers;
   if (trainer == "reward") return kReward;
+  if (trainer == "orpo") return kOrpo;
+  if (trainer == "online-dpo") return kOnlineDpo;
   return kGenerating;
 }
 
@@ -138,11 +173,27 @@ void read_quantization(Section& section) {
   if (storage == "bfloat16") section.set("bnb_4bit_quant_storage", "--quant-storage", "bf16");
 }
 
-void read_length(Section& section) {
+void read_length(Section& section, std::int64_t otherwise) {
   const std::string_view length = section.has("max_seq_length") ? "max_seq_length" : "max_length";
-  section.set(length, "--seq", std::to_string(section.whole(length).value_or(1024)));
+  section.set(length, "--seq", std::to_string(section.whole(length).value_or(otherwise)));
   section.account().note(
       fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
+}
+
+/// sft_config.py, kto_config.py. Losses of DPO are sums of a few numbers of each pair.
+void read_loss(Section& section, std::string_view trainer) {
+  if (section.number("router_aux_loss_coef").value_or(1) == 0) {
+    section.set("router_aux_loss_coef", "--no-router-loss");
+  }
+  if (trainer == "sft") {
+    constexpr std::string_view kLosses[] = {"nll", "chunked_nll", "dft"};
+    if (section.choice("loss_type", kLosses) == "dft") section.set("loss_type", "--sft-loss", "dft");
+  } else if (trainer == "kto") {
+    constexpr std::string_view kLosses[] = {"kto", "apo_zero_unpaired"};
+    if (const auto loss = section.choice("loss_type", kLosses)) section.set("loss_type", "--kto-loss", *loss);
+  } else if (trainer == "dpo" && section.has("loss_type")) {
+    section.irrelevant("loss_type", "a few numbers of each pair");
+  }
 }
 
 /// vLLM in the place of transformers' generate().
@@ -198,9 +249,13 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   if (trainer == "grpo" || trainer == "rloo") {
     read_generation(section, trainer);
     read_vllm(section);
+  } else if (trainer == "online-dpo") {
+    read_length(section, 512);
+    section.set("max_new_tokens", "--completion", std::to_string(section.whole("max_new_tokens").value_or(64)));
   } else {
-    read_length(section);
+    read_length(section, 1024);
   }
+  read_loss(section, trainer);
   read_weights(section);
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   if (section.mapping("model_init_kwargs") != nullptr) {
@@ -227,7 +282,8 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   if (compares && section.on("precompute_ref_log_probs")) {
     section.set("precompute_ref_log_probs", "--ref-model", "precomputed");
   }
-  if ((compares || trainer == "reward") && !section.flag("disable_dropout").value_or(true)) {
+  if ((compares || trainer == "reward" || trainer == "orpo" || trainer == "online-dpo") &&
+      !section.flag("disable_dropout").value_or(true)) {
     section.refuse("disable_dropout", "this trainer with dropout is not modelled from a file (--dropout is)");
   }
   section.done();

@@ -1,4 +1,8 @@
 // liger_kernel 0.8 ops/: rms_norm.py, rope.py, swiglu.py, fused_linear_cross_entropy.py.
+// MIRRORS(liger_kernel, "ops/fused_linear_cross_entropy.py", "0.8.0")
+// MIRRORS(liger_kernel, "ops/rms_norm.py", "0.8.0")
+// MIRRORS(liger_kernel, "ops/rope.py", "0.8.0")
+// MIRRORS(liger_kernel, "ops/swiglu.py", "0.8.0")
 #include "memcalc/symbolic/ops/liger.h"
 
 #include <algorithm>

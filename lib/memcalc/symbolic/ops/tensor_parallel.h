@@ -1,6 +1,9 @@
 // Megatron-core's own operators around TransformerEngine's: what crosses tensor-parallel ranks, the embedding and the
 // head split by vocabulary, fused activations. megatron/core (core_r0.14.0): tensor_parallel/, fusions/.
-// MIRRORS(transformers, "activations.py", "5.17.0")
+// MIRRORS(megatron, "core/fusions/fused_bias_gelu.py", "0.14.0")
+// MIRRORS(megatron, "core/fusions/fused_bias_swiglu.py", "0.14.0")
+// MIRRORS(megatron, "core/tensor_parallel/layers.py", "0.14.0")
+// MIRRORS(megatron, "core/tensor_parallel/mappings.py", "0.14.0")
 #pragma once
 
 #include <utility>

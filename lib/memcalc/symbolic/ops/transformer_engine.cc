@@ -1,4 +1,9 @@
 // module/{rmsnorm,layernorm_linear,linear}.py, attention/rope.py, triton/cross_entropy.py.
+// MIRRORS(transformer_engine, "pytorch/attention/rope.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/module/layernorm_linear.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/module/linear.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/module/rmsnorm.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/triton/cross_entropy.py", "2.11.0")
 #include "memcalc/symbolic/ops/transformer_engine.h"
 
 #include "memcalc/symbolic/ops/view.h"

@@ -1,5 +1,7 @@
 // attention/dot_product_attention/{backends,context_parallel}.py. cuDNN's workspaces are those that PyTorch's own
 // cuDNN attention was measured to ask for (ops/attention.cc).
+// MIRRORS(transformer_engine, "pytorch/attention/dot_product_attention/backends.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/attention/dot_product_attention/context_parallel.py", "2.11.0")
 #include <array>
 #include <vector>
 

@@ -1,4 +1,7 @@
 // module/grouped_linear.py, permutation.py (masks), and Megatron-core's router around them.
+// MIRRORS(megatron, "core/transformer/moe/router.py", "0.14.0")
+// MIRRORS(transformer_engine, "pytorch/module/grouped_linear.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/permutation.py", "2.11.0")
 #include <array>
 
 #include "memcalc/symbolic/aten.h"

@@ -1,5 +1,7 @@
 // torchao's Float8Linear (torchao 0.18, float8_linear.py, float8_ops.py): operands are cast to 8 bits with scales from
 // their largest absolute values; every cast is traced, so that one which forward and backward share is one.
+// MIRRORS(torchao, "float8/float8_linear.py", "0.18.0")
+// MIRRORS(torchao, "float8/float8_ops.py", "0.18.0")
 #include "memcalc/train/compile/rules_internal.h"
 
 #include "memcalc/symbolic/aten.h"

@@ -1,5 +1,5 @@
-// MIRRORS(accelerate, "scheduler.py", "1.15.0")
 // MIRRORS(torch, "_inductor/ir.py", "2.11.0")
+// MIRRORS(torch, "_inductor/scheduler.py", "2.11.0")
 #include "memcalc/train/compile/schedule.h"
 
 #include <algorithm>

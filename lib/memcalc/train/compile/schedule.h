@@ -1,9 +1,10 @@
 // What inductor makes of a graph: which values get a buffer, in which order, and until when each lives. Pointwise
 // operators are inlined into what reads them, reductions and kernels write their results (torch/_inductor: graph.py,
 // ir.py mark_reuse, scheduler.py, codegen/wrapper.py).
-// MIRRORS(accelerate, "scheduler.py", "1.15.0")
 // MIRRORS(torch, "_inductor/codegen/wrapper.py", "2.11.0")
+// MIRRORS(torch, "_inductor/graph.py", "2.11.0")
 // MIRRORS(torch, "_inductor/ir.py", "2.11.0")
+// MIRRORS(torch, "_inductor/scheduler.py", "2.11.0")
 #pragma once
 
 #include <span>

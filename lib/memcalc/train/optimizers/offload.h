@@ -1,5 +1,6 @@
 // torchao/optim/cpu_offload.py, CPUOffloadOptimizer: large parameters have a pinned copy, a pinned gradient and an
 // optimizer of their own in host memory; small ones stay with an optimizer on the card.
+// MIRRORS(torchao, "optim/cpu_offload.py", "0.18.0")
 #pragma once
 
 #include <cstdint>

@@ -162,6 +162,8 @@ void DeepSpeedZero3::check_every_parameter_is_hooked() const {
   }
 }
 
+// A parameter that a module uses of another is gathered when it is first met, in the middle of the module, and from then
+// on with the module's own (ZeROOrderedDict.__getitem__, register_external_parameter): here from the first step on.
 Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor* const> parameters,
                                      const Tensor& input) {
   HookedModule& hooked = modules_[module];
@@ -177,7 +179,7 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
 }
 
 Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const Tensor& input) {
-  if (!tape.modes.grad_enabled || !input.requires_grad()) return input;
+  if (!input.defined() || !tape.modes.grad_enabled || !input.requires_grad()) return input;
   const Tensor* const inputs[] = {&input};
   Node* node = tape.autograd.record(kPostBackward, &DeepSpeedZero3::run_post_backward, inputs, 1);
   Tensor output = tape.alias(input, input.shape(), input.strides(), true);

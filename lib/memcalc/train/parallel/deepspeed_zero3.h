@@ -43,6 +43,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) override;
   [[nodiscard]] bool hooks_adapters() const override { return true; }
   [[nodiscard]] Tensor before_direct_read(const Tensor& parameter) override;
+  [[nodiscard]] bool hooks_used_parameters() const override { return true; }
 
   void before_layer(std::int64_t layer, KeptTensors& arguments) override;
   void after_layer(std::int64_t layer, const Tensor& output) override;

@@ -98,7 +98,8 @@ void Fsdp1::wrap(Model& model) {
       "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "
       "build it on the meta device)");
   Units units = units_of(model);
-  if (units.layers.empty() || units.rest.empty()) throw refusal(rules::kFsdp1Layers);
+  if (units.rest.empty() || (units.layers.empty() && !model.layer_paths)) throw refusal(rules::kFsdp1Layers);
+  if (units.layers.empty()) assumptions.emplace_back(kOneUnit);
   handles_.resize(units.layers.size() + 1);
   for (std::size_t i = 0; i < units.layers.size(); ++i) flatten(handles_[i], units.layers[i]);
   handles_.back().is_root = true;
@@ -168,11 +169,12 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   Handle& root = handles_.back();
   const Batch inputs = cast_inputs(batch, mixed_precision_of(run).param_dtype);
   pre_forward(root);
+  const bool has_layers = handles_.size() > 1;
   ModelOutput output = [&] {
-    const Scoped hooks(tape.modes.layer_hooks, this);
+    const Scoped hooks(tape.modes.layer_hooks, has_layers ? this : tape.modes.layer_hooks);
     return module(inputs);
   }();
-  if (tape.modes.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
+  if (has_layers && tape.modes.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
     throw refusal(rules::kFsdp1Layers);
   }
   post_forward(root, output.loss);

@@ -72,8 +72,9 @@ ParameterGroup Fsdp2::optimizer_parameters(const Model& model) const {
 void Fsdp2::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) whole_shapes.push_back(parameter.tensor.shape());
   Units units = units_of(model);
-  if (units.layers.empty()) throw refusal(rules::kFsdp2Layers);
+  if (units.layers.empty() && !model.layer_paths) throw refusal(rules::kFsdp2Layers);
   layers_ = units.layers.size();
+  if (layers_ == 0) assumptions.emplace_back(kOneUnit);
   for (std::vector<Parameter*>& layer : units.layers) order_children_first(layer);
   if (run.uses_trainer()) return shard_as_accelerate(model, units);
   assumptions.emplace_back(
@@ -83,7 +84,7 @@ void Fsdp2::wrap(Model& model) {
   groups_.resize(layers_ + 1);
   for (std::size_t i = 0; i < layers_; ++i) shard(groups_[i], units.layers[i], true);
   shard(groups_.back(), units.rest, false);
-  if (run.parallel.torch().keep_last_layer) groups_[layers_ - 1].reshards_after_forward = false;
+  if (run.parallel.torch().keep_last_layer && layers_ > 0) groups_[layers_ - 1].reshards_after_forward = false;
 }
 
 // fully_shard of the whole model as one unit: it has been read on the host, and is moved to the card first.

@@ -1,6 +1,9 @@
 // Megatron's DistributedDataParallel and its optimizers: one contiguous gradient buffer, with the distributed optimizer
 // one of parameters, too; float32 main parameters and Adam's moments, whole or a data-parallel rank's share.
 // megatron/core/distributed/param_and_grad_buffer.py, optimizer/{optimizer,distrib_optimizer}.py (core_r0.14.0).
+// MIRRORS(megatron, "core/distributed/param_and_grad_buffer.py", "0.14.0")
+// MIRRORS(megatron, "core/optimizer/distrib_optimizer.py", "0.14.0")
+// MIRRORS(megatron, "core/optimizer/optimizer.py", "0.14.0")
 #pragma once
 
 #include <cstdint>

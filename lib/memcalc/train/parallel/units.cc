@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace memcalc {
@@ -44,14 +45,28 @@ void append_children_first(std::span<Parameter* const> unit, std::size_t prefix,
   ordered.insert(ordered.end(), own.begin(), own.end());
 }
 
-/// Whether the lists' members are the layers of a program, one by one.
-bool are_units(const Units& units, const std::vector<std::string>& paths) {
-  if (units.layers.size() != paths.size()) return false;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::string& first = units.layers[i].front()->name;
-    if (first.find(paths[i] + ".") == std::string::npos) return false;
+/// Layers that a program names. Where one runs several times (ALBERT), or holds nothing but other layers, no wrapper
+/// would take it by itself: the model is one unit.
+Units units_at(Model& model, const std::vector<std::string>& paths) {
+  Units units;
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const std::string& path : paths) places.emplace(path, places.size());
+  units.layers.resize(places.size() == paths.size() ? paths.size() : 0);
+  for (Parameter& parameter : model.parameters) {
+    const std::string_view name = parameter.name;
+    std::vector<Parameter*>* unit = &units.rest;
+    for (std::size_t dot = name.find('.'); dot != std::string_view::npos && !units.layers.empty();
+         dot = name.find('.', dot + 1)) {
+      if (const auto found = places.find(name.substr(0, dot)); found != places.end()) unit = &units.layers[found->second];
+    }
+    unit->push_back(&parameter);
   }
-  return true;
+  const auto is_empty = [](const std::vector<Parameter*>& layer) { return layer.empty(); };
+  if (std::none_of(units.layers.begin(), units.layers.end(), is_empty)) return units;
+  units.layers.clear();
+  units.rest.clear();
+  for (Parameter& parameter : model.parameters) units.rest.push_back(&parameter);
+  return units;
 }
 
 }  // namespace
@@ -64,6 +79,7 @@ void order_children_first(std::vector<Parameter*>& unit) {
 }
 
 Units units_of(Model& model) {
+  if (model.layer_paths) return units_at(model, *model.layer_paths);
   Units units;
   std::string_view current;
   for (Parameter& parameter : model.parameters) {
@@ -76,7 +92,6 @@ Units units_of(Model& model) {
     current = member;
     units.layers.back().push_back(&parameter);
   }
-  if (model.layer_paths && !are_units(units, *model.layer_paths)) units.layers.clear();
   return units;
 }
 

@@ -33,11 +33,14 @@ std::vector<BatchTensor> answer_tensors(const RunSpec& run) {
     add(kRefRejectedLogps, samples, DType::kFloat32);
     return tensors;
   }
-  for (const std::size_t place : {kKlInputIds, kKlAttentionMask, kKlCompletionMask}) add(place, ids, DType::kInt64);
+  const bool has_kl = run.training().kto_loss == KtoLoss::kKto;
+  for (const std::size_t place : {kKlInputIds, kKlAttentionMask, kKlCompletionMask}) {
+    if (has_kl) add(place, ids, DType::kInt64);
+  }
   add(kLabel, samples, DType::kBool);
   if (!precomputed) return tensors;
   add(kRefLogps, samples, DType::kFloat32);
-  add(kRefKlLogps, samples, DType::kFloat32);
+  if (has_kl) add(kRefKlLogps, samples, DType::kFloat32);
   return tensors;
 }
 

@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/dpo_trainer.py", "1.16.0")
 #include <array>
 #include <utility>
 #include <vector>
@@ -70,8 +71,10 @@ std::vector<Tensor> reference_log_probs(Tape& tape, const RunSpec& run, const Ba
 
 Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
   const std::int64_t samples = inputs.input_ids.size(0) / 2;
-  const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
-                           .targets = 2 * samples * run.training().completion_length};
+  const FusedHeadCall reference_head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
+                                     .targets = 2 * samples * run.training().completion_length};
+  FusedHeadCall head = reference_head;
+  head.balances_experts = run.training().balances_experts;
   Batch batch = inputs;
   batch.padded = run.padding;
   batch.fused_head = &head;
@@ -79,6 +82,7 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
   ModelOutput outputs = models.policy(batch);
   const std::vector<Tensor> logps = halves(sum(outputs.fused.log_probs, 0b10, false));
+  batch.fused_head = &reference_head;
   ModelOutput ref_outputs;
   const std::vector<Tensor> reference = reference_log_probs(tape, run, batch, models, ref_outputs);
   Tensor chosen_logratios = subtract(logps[0], reference[0]);
@@ -86,6 +90,10 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   Tensor delta_score = subtract(chosen_logratios, rejected_logratios);
   Tensor per_sequence_loss = negate(log_sigmoid(multiply_scalar(delta_score)));
   Tensor loss = add_scalar(multiply_scalar(mean(per_sequence_loss, 1, false)));  // loss = 0.0; loss += …
+  if (head.balances_experts) {
+    loss = add(loss, multiply_scalar(outputs.fused.aux_loss));
+    look_at(outputs.fused.aux_loss);
+  }
   look_at_preferences(outputs.fused, inputs, {logps[0], logps[1], chosen_logratios, rejected_logratios}, samples,
                       head.targets / 2);
   batch.labels.reset();

@@ -1,3 +1,5 @@
+// MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
 #include "memcalc/train/trl/grpo.h"
 
 #include <algorithm>
@@ -62,17 +64,19 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }
 
-/// What _get_per_token_logps_and_entropies returns of some completions: [rows, completion] each.
+/// What _get_per_token_logps_and_entropies returns of some completions: [rows, completion] each, and of mixtures of
+/// experts the auxiliary loss.
 struct PerToken {
-  Tensor log_probs, entropies;
+  Tensor log_probs, entropies, aux_loss;
 };
 
-/// `head_outputs`: the outputs with which the model was prepared.
+/// `head_outputs`: the outputs with which the model was prepared. `of_policy`: entropies, and the auxiliary loss.
 PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask, std::int64_t batch_size,
-                   LogProbOutputs head_outputs, bool with_entropies, const CallModel& model) {
+                   LogProbOutputs head_outputs, bool of_policy, const CallModel& model) {
   const std::int64_t rows = input_ids.size(0), tokens = input_ids.size(1);
   const std::int64_t completion = run.training().completion_length;
-  std::vector<Tensor> all_log_probs, all_entropies;
+  const bool balances_experts = of_policy && run.training().balances_experts;
+  std::vector<Tensor> all_log_probs, all_entropies, all_aux_losses;
   {
     Batch batch;  // the loop's variables
     FusedHeadCall head;
@@ -83,17 +87,19 @@ PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& at
       batch.input_ids = no_grad::slice(input_ids, 0, start, count);
       batch.attention_mask = no_grad::slice(attention_mask, 0, start, count);
       batch.padded = false;
-      head = {.outputs = head_outputs, .targets = count * completion};
+      head = {.outputs = head_outputs, .targets = count * completion, .balances_experts = balances_experts};
       batch.fused_head = &head;
       // input_ids.masked_fill(attention_mask == 0, -100), whose prompt becomes -100 in place
       batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.attention_mask));
       outputs = model(batch);
       all_log_probs.push_back(last(outputs.fused.log_probs));
-      if (with_entropies) all_entropies.push_back(last(outputs.fused.entropy));
+      if (of_policy) all_entropies.push_back(last(outputs.fused.entropy));
+      if (balances_experts) all_aux_losses.push_back(unsqueeze(outputs.fused.aux_loss, 0));
     }
   }
   PerToken result{.log_probs = concatenate(all_log_probs, 0)};
-  if (with_entropies) result.entropies = concatenate(all_entropies, 0);
+  if (of_policy) result.entropies = concatenate(all_entropies, 0);
+  if (balances_experts) result.aux_loss = mean(concatenate(all_aux_losses, 0), 1, false);  // stack().mean()
   return result;
 }
 
@@ -257,6 +263,10 @@ Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
   const Tensor logps = sum(multiply(policy.log_probs, mask), 0b10, false);
   const Tensor ratio = exponential(subtract(logps, inputs.old_logps));
   Tensor loss = mean(clipped(ratio, inputs.advantages), 1, false);
+  if (policy.aux_loss.defined()) {
+    loss = add(loss, multiply_scalar(policy.aux_loss));
+    look_at(policy.aux_loss);
+  }
   const NoGrad no_grad(tape.modes);
   look_at_masked_mean(policy.entropies, mask);
   for (const Tensor& each : {no_grad::less(ratio), no_grad::greater(ratio)}) {
@@ -285,6 +295,10 @@ Tensor grpo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
   if (per_token_kl.defined()) per_token_loss = add(per_token_loss, multiply_scalar(per_token_kl));
   const Tensor normalizer = no_grad::multiply(no_grad::divide(no_grad::clamp(inputs.number_of_items)));
   Tensor loss = divide(sum(multiply(per_token_loss, mask), 0b11, false), normalizer);
+  if (policy.aux_loss.defined()) {
+    loss = add(loss, divide_scalar(multiply_scalar(policy.aux_loss)));
+    look_at(policy.aux_loss);
+  }
   const NoGrad no_grad(tape.modes);
   if (per_token_kl.defined()) look_at_masked_mean(tape.detach(per_token_kl), mask);
   look_at_masked_mean(policy.entropies, mask);

@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
 #include <utility>
 
 #include "memcalc/symbolic/ops/activation.h"
@@ -40,23 +41,27 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
   ReferenceLogProbs result;
   if (run.training().reference == Reference::kPrecomputed) {
     result.answers = batch.others[kRefLogps];
-    result.kl = batch.others[kRefKlLogps];
+    if (run.training().kto_loss == KtoLoss::kKto) result.kl = batch.others[kRefKlLogps];
     return result;
   }
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
   const CallModel& model = has_model ? models.reference : models.trainer_model;
-  result.kl = kl_log_probs(tape, batch, *batch.fused_head, model);
+  if (run.training().kto_loss == KtoLoss::kKto) result.kl = kl_log_probs(tape, batch, *batch.fused_head, model);
   result.outputs = model(batch);
   result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
   return result;
 }
 
-/// 1 - sigmoid(beta * (log-ratios - kl)), and the rewards that are logged.
-std::pair<Tensor, Tensor> losses_of(Tape& tape, const Tensor& log_probs, const Tensor& reference, const Tensor& kl) {
+/// Of the desirable or the undesirable answers: the losses, and the rewards that are logged. kto: 1 - sigmoid(beta *
+/// (log-ratios - kl)); apo_zero_unpaired has no kl, and of the undesirable the sigmoid itself.
+std::pair<Tensor, Tensor> losses_of(Tape& tape, KtoLoss loss, const Tensor& log_probs, const Tensor& reference,
+                                    const Tensor& kl, bool desirable) {
   const Tensor log_ratios = subtract(log_probs, reference);
-  Tensor losses = add_scalar(sigmoid(multiply_scalar(subtract(log_ratios, kl))));
+  const bool has_kl = loss == KtoLoss::kKto;
+  Tensor losses = sigmoid(multiply_scalar(has_kl ? subtract(log_ratios, kl) : log_ratios));
+  if (has_kl || desirable) losses = add_scalar(losses);
   Tensor rewards = multiply_scalar(tape.detach(log_ratios));
   return {std::move(losses), std::move(rewards)};
 }
@@ -65,17 +70,22 @@ std::pair<Tensor, Tensor> losses_of(Tape& tape, const Tensor& log_probs, const T
 
 Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
   const std::int64_t samples = inputs.input_ids.size(0), answer = run.training().completion_length;
+  const KtoLoss loss_type = run.training().kto_loss;
+  const bool has_kl = loss_type == KtoLoss::kKto;
   // Half of the samples are desirable.
   const std::int64_t chosen = (samples + 1) / 2, rejected = samples - chosen;
-  const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true}, .targets = samples * answer};
+  const FusedHeadCall others_head{.outputs = {.entropy = true, .mean_logits = true}, .targets = samples * answer};
+  FusedHeadCall head = others_head;
+  head.balances_experts = run.training().balances_experts;
   const Tensor& label = inputs.others[kLabel];
   const Tensor num_chosen = no_grad::sum(label), num_rejected = no_grad::subtract(num_chosen);
-  const Tensor kl_logps = kl_log_probs(tape, inputs, head, models.policy);
+  const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, others_head, models.policy) : Tensor();
   Batch batch = inputs;
   batch.padded = false;
   batch.fused_head = &head;
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
   ModelOutput outputs = models.policy(batch);
+  batch.fused_head = &others_head;
   const Tensor logps = sum(outputs.fused.log_probs, 0b10, false);
   const Tensor chosen_idx = nonzero(label, chosen), rejected_idx = nonzero(no_grad::bitwise_not(label), rejected);
   const Tensor chosen_logps = index_select(logps, 0, chosen_idx), rejected_logps = index_select(logps, 0, rejected_idx);
@@ -83,13 +93,15 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   const Tensor ref_chosen = index_select(reference.answers, 0, chosen_idx);
   const Tensor ref_rejected = index_select(reference.answers, 0, rejected_idx);
   Tensor kl;
-  {
+  if (has_kl) {
     const NoGrad no_grad(tape.modes);
     const Tensor own = mean(subtract(kl_logps, reference.kl), 1, false);
     kl = clamp(mean(gathered(own), tape.processes > 1 ? 1 : 0, false));
+  } else {
+    kl = no_grad::from_list(tape, {1}, DType::kFloat32);
   }
-  const auto [chosen_losses, chosen_rewards] = losses_of(tape, chosen_logps, ref_chosen, kl);
-  const auto [rejected_losses, rejected_rewards] = losses_of(tape, rejected_logps, ref_rejected, kl);
+  const auto [chosen_losses, chosen_rewards] = losses_of(tape, loss_type, chosen_logps, ref_chosen, kl, true);
+  const auto [rejected_losses, rejected_rewards] = losses_of(tape, loss_type, rejected_logps, ref_rejected, kl, false);
   const Tensor losses = cat(multiply_scalar(chosen_losses), multiply_scalar(rejected_losses), 0);
   {
     const NoGrad no_grad(tape.modes);
@@ -106,6 +118,10 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
     for (const Tensor* each : {&chosen_rewards, &chosen_logps, &rejected_rewards, &rejected_logps}) look_at_sum(*each);
   }
   Tensor loss = mean(losses, 1, false);
+  if (head.balances_experts) {
+    loss = add(loss, multiply_scalar(outputs.fused.aux_loss));
+    look_at(outputs.fused.aux_loss);
+  }
   outputs.clear();
   return loss;
 }

@@ -23,8 +23,8 @@ struct TrlModels {
   CallModel reference;
 };
 
-/// SFTTrainer.compute_loss (trainer/sft_trainer.py), loss_type "nll": the loss, and the metrics of the step.
-[[nodiscard]] Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
+/// SFTTrainer.compute_loss (trainer/sft_trainer.py): the loss, and the metrics of the step.
+[[nodiscard]] Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
 [[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
@@ -32,7 +32,7 @@ struct TrlModels {
 /// ORPOTrainer.get_batch_loss_metrics (experimental/orpo/orpo_trainer.py).
 [[nodiscard]] Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
 
-/// KTOTrainer._compute_loss (trainer/kto_trainer.py), loss_type "kto".
+/// KTOTrainer._compute_loss (trainer/kto_trainer.py).
 [[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
 }  // namespace memcalc

@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/reward_trainer.py", "1.16.0")
 #include "memcalc/train/trl/reward.h"
 
 #include <utility>

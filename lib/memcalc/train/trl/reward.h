@@ -1,4 +1,5 @@
 // The loss of TRL's RewardTrainer (trl 1.16, trainer/reward_trainer.py). Covered by tests/measured/jobs_test.py.
+// MIRRORS(trl, "trainer/reward_trainer.py", "1.16.0")
 #pragma once
 
 #include "memcalc/train/trl/losses.h"

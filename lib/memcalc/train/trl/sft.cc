@@ -1,3 +1,4 @@
+// MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include <algorithm>
 #include <vector>
@@ -73,24 +74,37 @@ Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) 
   return loss;
 }
 
-}  // namespace
-
-Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
-  if (!tape.behaviors.sft_chunked_loss) return loss_of_logits(tape, inputs, models);
-  Batch batch = inputs;
+/// Labels of a batch, shifted by one, that are not -100.
+std::int64_t targets_of(const RunSpec& run, const Batch& inputs) {
   const std::int64_t rows = inputs.input_ids.size(0), columns = inputs.input_ids.size(1);
+  if (const std::int64_t answer = run.training().completion_length; answer > 0) return rows * answer;
   // The first label of each row is nobody's next token. Where several sequences stand in it, it has none.
   const std::int64_t first_labels = inputs.sequences > 0 ? 0 : rows;
-  const std::int64_t targets = inputs.valid_labels > 0 ? inputs.valid_labels - first_labels : rows * (columns - 1);
-  const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true}, .targets = targets};
+  return inputs.valid_labels > 0 ? inputs.valid_labels - first_labels : rows * (columns - 1);
+}
+
+}  // namespace
+
+Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
+  if (!tape.behaviors.sft_chunked_loss) return loss_of_logits(tape, inputs, models);
+  Batch batch = inputs;
+  const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
+                           .targets = targets_of(run, inputs),
+                           .balances_experts = run.training().balances_experts};
   batch.fused_head = &head;
   ModelOutput outputs = models.policy(batch);
   const FusedHead& fused = outputs.fused;
   Tensor per_token_loss = negate(fused.log_probs);
+  if (run.training().sft_loss == SftLoss::kDft) {
+    per_token_loss = multiply(per_token_loss, tape.detach(exponential(fused.log_probs)));
+  }
   const bool counted = inputs.number_of_items.defined();
   Tensor num_tokens = counted ? inputs.number_of_items : no_grad::sum(fused.label_mask);
   Tensor loss = divide(sum(per_token_loss, 0b11, false), no_grad::clamp(num_tokens));
+  Tensor weighted_aux_loss;
+  if (head.balances_experts) weighted_aux_loss = multiply_scalar(fused.aux_loss);
   if (counted) loss = multiply_scalar(loss);  // average_tokens_across_devices: by the number of processes
+  if (head.balances_experts) loss = add(loss, divide_scalar(weighted_aux_loss));
   Tensor num_valid = gathered_sum(fused.label_mask);
   Tensor entropy_sum = gathered_sum(tape.detach(fused.entropy));
   Tensor num_correct = gathered_sum(fused.is_top1);
@@ -102,8 +116,9 @@ Tensor sft_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
     if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
     look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
   }
+  if (head.balances_experts) look_at(fused.aux_loss);
   outputs.clear();
-  drop(per_token_loss, num_tokens, num_valid, entropy_sum, num_correct, local_num_tokens);
+  drop(per_token_loss, num_tokens, weighted_aux_loss, num_valid, entropy_sum, num_correct, local_num_tokens);
   return loss;
 }
 

@@ -1,4 +1,5 @@
 // MIRRORS(torch, "aten/src/ATen/cuda/CublasHandlePool.cpp", "2.11.0")
+// MIRRORS(trl, "generation/vllm_generation.py", "1.16.0")
 #include "memcalc/train/trl/vllm.h"
 
 #include <array>

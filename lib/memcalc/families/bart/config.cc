@@ -1,0 +1,65 @@
+// config.json of BART, as transformers 5.17 reads it: models/bart.
+#include "memcalc/families/bart/spec.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+
+void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
+  spec.vocab_size = config.size({"vocab_size"}, defaults.vocab_size);
+  spec.d_model = config.size({"d_model", "hidden_size"}, defaults.d_model);
+  spec.encoder_layers = config.size({"encoder_layers"}, defaults.layers, kLayerRange);
+  spec.encoder_ffn_dim = config.size({"encoder_ffn_dim"}, defaults.ffn_dim);
+  spec.encoder_attention_heads = config.size({"encoder_attention_heads"}, defaults.heads);
+  spec.decoder_layers = config.size({"decoder_layers"}, defaults.layers, kLayerRange);
+  spec.decoder_ffn_dim = config.size({"decoder_ffn_dim"}, defaults.ffn_dim);
+  spec.decoder_attention_heads = config.size({"decoder_attention_heads"}, defaults.heads);
+  spec.activation_function = config.activation("activation_function", "gelu");
+  spec.dropout = config.probability("dropout", defaults.dropout);
+  spec.attention_dropout = config.probability("attention_dropout", 0);
+  spec.activation_dropout = config.probability("activation_dropout", 0);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
+  config.divides("encoder_attention_heads", spec.encoder_attention_heads, "d_model", spec.d_model);
+  config.divides("decoder_attention_heads", spec.decoder_attention_heads, "d_model", spec.d_model);
+  config.only_flag("is_encoder_decoder", true);
+  for (const std::string_view key : {"encoder_layerdrop", "decoder_layerdrop"}) {
+    if (config.json().optional_double(key, {0, 1}).value_or(0) != 0) config.only_absent(key);
+  }
+  config.check_parameter_count([&] {
+    const std::int64_t attention = checked_multiply(4, linear_parameters(spec.d_model, spec.d_model));
+    const std::int64_t encoder =
+        checked_add(attention, checked_multiply(2, linear_parameters(spec.d_model, spec.encoder_ffn_dim)));
+    const std::int64_t decoder = checked_add(
+        checked_multiply(2, attention), checked_multiply(2, linear_parameters(spec.d_model, spec.decoder_ffn_dim)));
+    return checked_add(
+        checked_add(checked_multiply(encoder, spec.encoder_layers), checked_multiply(decoder, spec.decoder_layers)),
+        checked_multiply(2 * spec.vocab_size, spec.d_model));
+  });
+}
+
+namespace {
+
+Architecture bart(HfReader& config) {
+  BartSpec spec;
+  read_bart(config, {.vocab_size = 50265, .d_model = 1024, .layers = 12, .heads = 16, .ffn_dim = 4096, .dropout = 0.1},
+            spec);
+  spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
+  return spec;
+}
+
+constexpr Task kMeasured[] = {Task::kSeq2Seq};
+
+}  // namespace
+
+const Family kBart = {
+    .model_type = "bart",
+    .kind = FamilyKind::kEncoderDecoder,
+    .read = bart,
+    .build = build_bart,
+    .size_keys = kSeq2SeqKeys,
+    .measured = kMeasured,
+    .special_tokens = {.has_decoder_start = true, .forces_end = true},
+    .dropout_is_module = false,
+    .keeps_cache_in_inference = true,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,132 @@
+// config.json of DeepSeek-V2, V3 and R1, as transformers 5.17 reads it: models/deepseek_v2, models/deepseek_v3.
+#include <array>
+#include <string>
+
+#include "memcalc/families/deepseek/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+std::string text(std::int64_t value) { return std::to_string(value); }
+
+/// What V2 and V3 share beside the numbers of their defaults.
+void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t dense_layers, DeepseekSpec& spec) {
+  LatentAttentionSpec& latent = spec.latent;
+  latent.kv_lora_rank = config.size({"kv_lora_rank"}, 512);
+  latent.qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128);
+  latent.qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64);
+  latent.v_head_dim = config.size({"v_head_dim"}, 128);
+  if (!config.json().is_null("q_lora_rank")) {
+    latent.q_lora_rank = config.size({"q_lora_rank"}, 1536);
+  }
+  DecoderDefaults defaults = usual;
+  defaults.fixed_head_dim = latent.qk_rope_head_dim;
+  read_decoder(config, defaults, spec);
+  if (spec.num_key_value_heads != spec.num_attention_heads) {
+    throw config.json().error("num_key_value_heads", "found " + text(spec.num_key_value_heads) +
+                                                         "; accepted: " + text(spec.num_attention_heads) +
+                                                         " (num_attention_heads), since latent attention makes keys "
+                                                         "and values for every head");
+  }
+  spec.attention_bias = config.flag("attention_bias", false);
+  spec.yarn_positions = has_yarn_positions(config, false);
+  spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, dense_layers, {0, kLayerRange.max});
+}
+
+/// n_group groups of experts, of which a token takes topk_group.
+void read_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
+  spec.n_group = config.size({"n_group"}, groups);
+  spec.topk_group = config.size({"topk_group"}, chosen);
+  config.divides("n_group", spec.n_group, "n_routed_experts", spec.experts.count);
+  if (spec.experts.count / spec.n_group < fewest) {
+    throw config.json().error("n_group", "leaves " + text(spec.experts.count / spec.n_group) +
+                                             " experts for each group; accepted: a number that leaves " + text(fewest) +
+                                             " or more");
+  }
+  if (spec.topk_group > spec.n_group) {
+    throw config.json().error(
+        "topk_group", "found " + text(spec.topk_group) + "; accepted: up to n_group (" + text(spec.n_group) + ")");
+  }
+}
+
+Architecture deepseek_v2(HfReader& config) {
+  DeepseekV2Spec spec;
+  read_deepseek(config, {.vocab_size = 102400, .intermediate_size = 11008, .max_position_embeddings = 2048},
+                /*dense_layers=*/0, spec);
+  spec.mlp_bias = config.flag("mlp_bias", false);
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 1407);
+  // Without a default: None, with which the model cannot run.
+  const std::int64_t per_token = config.json().required_int("num_experts_per_tok", {1, 1023});
+  spec.experts = read_experts(config, {"n_routed_experts", "num_experts"}, 64, per_token, width, spec);
+  spec.n_shared_experts = config.size({"n_shared_experts"}, 2);
+  constexpr std::array<std::string_view, 2> methods = {"greedy", "group_limited_greedy"};
+  const std::string method = config.json().optional_choice("topk_method", methods).value_or("greedy");
+  if (method == "group_limited_greedy") {
+    spec.n_group = config.json().required_int("n_group", {1, 1023});
+    read_groups(config, spec.n_group, config.json().required_int("topk_group", {1, 1023}), 1, spec);
+  }
+  return spec;
+}
+
+Architecture deepseek_v3(HfReader& config) {
+  DeepseekV3Spec spec;
+  read_deepseek(config,
+                {.vocab_size = 129280,
+                 .hidden_size = 7168,
+                 .intermediate_size = 18432,
+                 .num_hidden_layers = 61,
+                 .num_attention_heads = 128,
+                 .num_key_value_heads = 128,
+                 .max_position_embeddings = 4096},
+                /*dense_layers=*/3, spec);
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 2048);
+  spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 256, 8, width, spec);
+  spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
+  read_groups(config, 8, 4, 2, spec);
+  spec.norm_topk_prob = config.flag("norm_topk_prob", true);
+  spec.rope_interleave = config.flag("rope_interleave", true);
+  return spec;
+}
+
+constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj",
+                                        "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
+constexpr std::string_view kV3Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+
+}  // namespace
+
+const Family kDeepseekV2 = {
+    .model_type = "deepseek_v2",
+    .kind = FamilyKind::kDecoder,
+    .read = deepseek_v2,
+    .build = build_deepseek_v2,
+    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = kMeasured,
+    .tp_plan = kV2Plan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+    .has_stages = true,
+    .has_latent_attention = true,
+    .preset = R"("num_experts_per_tok": 6)",  // transformers has no default, and no option says it
+    .told = "num_experts_per_tok = 6, as in DeepSeek-V2 and V2-Lite",
+    .to_megatron = deepseek_v2_to_megatron,
+};
+
+const Family kDeepseekV3 = {
+    .model_type = "deepseek_v3",
+    .kind = FamilyKind::kDecoder,
+    .read = deepseek_v3,
+    .build = build_deepseek_v3,
+    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = kMeasured,
+    .tp_plan = kV3Plan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+    .has_stages = true,
+    .has_latent_attention = true,
+    .to_megatron = deepseek_v3_to_megatron,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,44 @@
+// DeepSeek-V2, V3 and R1: transformers models/deepseek_v2, models/deepseek_v3.
+#pragma once
+
+#include <cstdint>
+
+#include "memcalc/spec/decoder_spec.h"
+#include "memcalc/spec/family.h"
+
+namespace memcalc {
+
+/// What DeepSeek-V2 and V3 share. head_dim is qk_rope_head_dim, as in their configurations.
+struct DeepseekSpec : RotaryDecoderSpec {
+  LatentAttentionSpec latent;
+  ExpertsSpec experts;
+  std::int64_t n_shared_experts = 0;
+  std::int64_t first_k_dense_replace = 0;  // so many layers have an MLP instead
+  std::int64_t n_group = 0;                // the experts' groups, where the router first chooses among them; else 0
+  std::int64_t topk_group = 0;
+
+  /// The compressed state and the key's rotary part.
+  [[nodiscard]] std::int64_t cached_numbers() const { return latent.kv_lora_rank + latent.qk_rope_head_dim; }
+};
+
+/// DeepSeek-V2 (models/deepseek_v2): softmax router, rotary positions as complex numbers.
+struct DeepseekV2Spec : DeepseekSpec {
+  bool mlp_bias = false;
+};
+
+/// DeepSeek-V3 and R1 (models/deepseek_v3): sigmoid router with a correction bias.
+struct DeepseekV3Spec : DeepseekSpec {
+  bool norm_topk_prob = true;
+  bool rope_interleave = true;
+};
+
+BuildFamily build_deepseek_v2;
+BuildFamily build_deepseek_v3;
+void deepseek_v2_to_megatron(const Architecture& architecture, MegatronConfig& config);
+void deepseek_v3_to_megatron(const Architecture& architecture, MegatronConfig& config);
+
+namespace family {
+extern const Family kDeepseekV2, kDeepseekV3;
+}  // namespace family
+
+}  // namespace memcalc

@@ -1,0 +1,107 @@
+// DeepSeek-V2: transformers models/deepseek_v2/modeling_deepseek_v2.py.
+// MIRRORS(transformers, "models/deepseek_v2/modeling_deepseek_v2.py", "5.17.0")
+#include "memcalc/families/deepseek/latent.h"
+#include "memcalc/families/deepseek/spec.h"
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/complex.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/sort.h"
+
+namespace memcalc {
+
+namespace {
+
+/// DeepseekV2RotaryEmbedding: positions as complex numbers, which take the place of the cosines.
+RotaryPositions complex_positions(const RotaryEmbedding& rotary, const Tensor& x, const Tensor& position_ids,
+                                  std::optional<DType> /*dtype*/) {
+  Tape& tape = x.tape();
+  const NoGrad no_grad(tape.modes);
+  RotaryAngles angles(rotary.inverse_frequencies, position_ids);
+  const Tensor& freqs = angles.freqs;
+  Tensor freqs_cis;
+  {
+    const Tensor ones = no_grad::ones_like(freqs);
+    freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, aten::kPolar);
+  }
+  freqs_cis = pointwise(aten::kMul, {&freqs_cis}, 2);  // * attention_scaling
+  drop(angles.positions, angles.freqs);
+  return {std::move(freqs_cis), {}};
+}
+
+Tensor as_complex(const Tensor& x) {
+  Shape pairs = x.shape();
+  pairs[-1] /= 2;
+  pairs.dims[static_cast<std::size_t>(pairs.rank++)] = 2;
+  return view_as_complex(reshape(to_dtype(x, DType::kFloat32), pairs));
+}
+
+Tensor rotated(const Tensor& x, const Tensor& complex, const Tensor& freqs_cis) {
+  const Tensor real = view_as_real(multiply_complex(complex, freqs_cis));
+  return to_dtype(reshape(real, x.shape()), x.dtype());
+}
+
+/// apply_rotary_emb
+void rotate_complex(Tensor& query, Tensor& key, const RotaryPositions& positions) {
+  Tensor xq = as_complex(query);
+  Tensor xk = as_complex(key);
+  const Tensor freqs_cis = unsqueeze(positions.cos, 1);
+  Tensor xq_out = rotated(query, xq, freqs_cis);
+  Tensor xk_out = rotated(key, xk, freqs_cis);
+  drop(xq, xk);
+  query = std::move(xq_out);
+  key = std::move(xk_out);
+}
+
+struct DeepseekV2Attention : LatentAttention {
+  DeepseekV2Attention(ModuleBuilder& b, const DeepseekV2Spec& spec, const RunSpec& run, bool)
+      : LatentAttention(b, spec, run, rotate_complex) {
+    rotated_key_dies_first = true;
+  }
+};
+
+struct DeepseekV2TopkRouter {
+  std::int64_t top_k, num_group, topk_group;
+  Tensor weight;
+
+  DeepseekV2TopkRouter(ModuleBuilder& b, const DeepseekV2Spec& spec)
+      : top_k(spec.experts.per_token),
+        num_group(spec.n_group),
+        topk_group(spec.topk_group),
+        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;
+    const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask);
+    hidden_states = view(input, {-1, input.size(-1)});
+    Tensor router_logits = float32_linear(hidden_states, weight);
+    scores = softmax(router_logits, DType::kFloat32);
+    if (num_group > 0) {  // "group_limited_greedy"
+      group_scores = max_along(by_group(scores, num_group), 2, false).values;
+      limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
+      scores = fill_other_groups(scores, score_mask);
+    }
+    auto [topk_weights, topk_indices] = topk(scores, top_k);
+    topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
+    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
+  }
+};
+
+using DeepseekV2Moe = DeepseekMoe<DeepseekV2Spec, DeepseekV2TopkRouter>;
+
+struct DeepseekV2Layer : DeepseekLayer<DeepseekV2Spec, DeepseekV2Attention, DeepseekV2Moe> {
+  DeepseekV2Layer(ModuleBuilder& b, const DeepseekV2Spec& spec, const RunSpec& run, bool sliding, LayerIndex index)
+      : DeepseekLayer(b, spec, run, sliding, index, spec.mlp_bias) {}
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_deepseek_v2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<DeepseekV2Spec>();
+  auto plan = decoder_plan<DeepseekV2Layer>(spec, run);
+  plan.rotate = complex_positions;
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,183 @@
+// Gemma 1, 2 and 3 (text): transformers models/gemma/modeling_gemma.py, models/gemma2/modeling_gemma2.py,
+// models/gemma3/modeling_gemma3.py.
+// MIRRORS(transformers, "models/gemma/modeling_gemma.py", "5.17.0")
+// MIRRORS(transformers, "models/gemma2/modeling_gemma2.py", "5.17.0")
+// MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
+#include <utility>
+
+#include "memcalc/families/gemma/spec.h"
+#include "memcalc/models/hooked_module.h"
+#include "memcalc/models/rotary_decoder.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+/// GemmaRMSNorm: all in float32, times 1 + weight, cast back at the end.
+struct GemmaRmsNorm {
+  Tensor weight;
+  GemmaRmsNorm() = default;
+  GemmaRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return scaled(hooked_x); });
+  }
+
+ private:
+  [[nodiscard]] Tensor scaled(const Tensor& x) const {
+    Tensor output = norm(to_dtype(x, DType::kFloat32));
+    output = output * add_scalar(to_dtype(weight, DType::kFloat32));
+    return to_dtype(output, x.dtype());
+  }
+  [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
+};
+
+/// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer. Before 5.5 Gemma and Gemma 2
+/// (`kScaledLateOnce`) had a plain nn.Embedding and multiplied by a number of the host, after their masks.
+template <bool kScaledLateOnce>
+struct ScaledWordEmbedding : Embedding {
+  Tensor embed_scale;
+  bool product_requires_grad = false;  // enable_input_require_grads hooks this module, not what it inherits
+  ScaledWordEmbedding() = default;
+  ScaledWordEmbedding(ModuleBuilder& b, std::string_view name, std::int64_t rows, std::int64_t width)
+      : Embedding(b, name, rows, width) {
+    if (kScaledLateOnce && b.tape.behaviors.gemma_scales_late) return;
+    embed_scale = b.buffer({}, b.dtype);
+    product_requires_grad = std::exchange(output_requires_grad, false);
+  }
+
+  [[nodiscard]] bool is_scaled_late() const { return !embed_scale.defined(); }
+
+  [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
+    if (is_scaled_late()) return Embedding::operator()(input_ids);
+    return hooked_module(*this, {&weight}, input_ids, [this](const Tensor& hooked_ids) { return scaled(hooked_ids); });
+  }
+
+ private:
+  [[nodiscard]] Tensor scaled(const Tensor& input_ids) const {
+    Tape& tape = weight.tape();
+    const Scoped<ModuleHooks*> inherited(tape.modes.module_hooks, nullptr);  // super().forward: no module of its own
+    Tensor rows = Embedding::operator()(input_ids);                          // Python evaluates the left side first
+    Tensor product = std::move(rows) * to_dtype(embed_scale, weight.dtype());
+    if (product_requires_grad && tape.modes.grad_enabled && !product.requires_grad()) {
+      tape.autograd.require_gradient(product);
+    }
+    return product;
+  }
+};
+
+AttentionOptions attention_options(const GemmaSpec& spec, const RunSpec& run) {
+  return causal_attention(run, spec.attention_dropout);
+}
+
+AttentionOptions attention_options(const Gemma2Spec& spec, const RunSpec& run) {
+  AttentionOptions options = causal_attention(run, spec.attention_dropout);
+  options.softcap = spec.attention_softcap;
+  return options;
+}
+
+AttentionOptions attention_options(const Gemma3Spec& spec, const RunSpec& run) {
+  return causal_attention(run, spec.attention_dropout);
+}
+
+/// GemmaAttention and Gemma2Attention.
+struct GemmaAttention : RotaryAttention {
+  template <typename Spec>
+  GemmaAttention(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : RotaryAttention(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias) {}
+};
+
+struct Gemma3Attention : HeadProjections {
+  GemmaRmsNorm q_norm, k_norm;
+
+  Gemma3Attention(ModuleBuilder& b, const Gemma3Spec& spec, const RunSpec& run, bool sliding)
+      : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias),
+        q_norm(b, "q_norm", spec.head_dim),
+        k_norm(b, "k_norm", spec.head_dim) {}
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, KeyValueCache* cache) const {
+    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+    query_states = q_norm(query_states);
+    key_states = k_norm(key_states);
+    apply_rotary(query_states, key_states, positions.cos, positions.sin);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+  }
+};
+
+/// Gemma2DecoderLayer and Gemma3DecoderLayer: a norm before and after each half.
+template <typename Spec, typename SelfAttention>
+struct FourNormLayer {
+  SelfAttention self_attn;
+  GatedMlp mlp;
+  GemmaRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
+
+  FourNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
+        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
+        input_layernorm(b, "input_layernorm", spec.hidden_size),
+        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size),
+        pre_feedforward_layernorm(b, "pre_feedforward_layernorm", spec.hidden_size),
+        post_feedforward_layernorm(b, "post_feedforward_layernorm", spec.hidden_size) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               KeyValueCache* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states = input_layernorm(input);
+    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states = std::move(attention.output);
+    hidden_states = post_attention_layernorm(hidden_states);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = pre_feedforward_layernorm(hidden_states);
+    hidden_states = mlp.forward(hidden_states);
+    hidden_states = post_feedforward_layernorm(hidden_states);
+    hidden_states = residual + hidden_states;
+    drop(residual, attention.weights);
+    return hidden_states;
+  }
+};
+
+/// Gemma 2 and 3 make both masks, whatever their layers are.
+template <typename Spec>
+void alternate(const Spec& spec, DecoderPlan& plan) {
+  plan.masks = {.full = true, .sliding = true, .mapping = true, .sliding_layers = spec.sliding_layers};
+  plan.final_softcap = spec.final_softcap;
+  plan.trained_without_cache_once = true;
+}
+
+using GemmaLayer = PreNormLayer<GemmaSpec, GemmaAttention, GemmaRmsNorm>;
+using Gemma2Layer = FourNormLayer<Gemma2Spec, GemmaAttention>;
+using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
+
+}  // namespace
+
+std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<GemmaSpec>();
+  auto plan = decoder_plan<GemmaLayer, GemmaRmsNorm>(spec, run);
+  plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<Gemma2Spec>();
+  auto plan = decoder_plan<Gemma2Layer, GemmaRmsNorm>(spec, run);
+  plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
+  alternate(spec, plan);
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<Gemma3Spec>();
+  auto plan = decoder_plan<Gemma3Layer, GemmaRmsNorm>(spec, run);
+  plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
+  alternate(spec, plan);
+  plan.rotary_by_layer_type = true;
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,77 @@
+// The families: a line each, in the order of their names.
+#include <algorithm>
+
+#include "memcalc/spec/custom_spec.h"
+#include "memcalc/spec/family.h"
+#include "memcalc/spec/model_spec.h"
+#include "memcalc/spec/program.h"
+
+#define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kBart)                  \
+  FAMILY(kBert)                  \
+  FAMILY(kClip)                  \
+  FAMILY(kDeepseekV2)            \
+  FAMILY(kDeepseekV3)            \
+  FAMILY(kDeit)                  \
+  FAMILY(kDistilBert)            \
+  FAMILY(kElectra)               \
+  FAMILY(kGemma)                 \
+  FAMILY(kGemma2)                \
+  FAMILY(kGemma3Text)            \
+  FAMILY(kGpt2)                  \
+  FAMILY(kGptNeox)               \
+  FAMILY(kGptOss)                \
+  FAMILY(kLitGpt)                \
+  FAMILY(kLlama)                 \
+  FAMILY(kMistral)               \
+  FAMILY(kMixtral)               \
+  FAMILY(kMt5)                   \
+  FAMILY(kOlmo2)                 \
+  FAMILY(kOpt)                   \
+  FAMILY(kPhi)                   \
+  FAMILY(kPhi3)                  \
+  FAMILY(kQwen2)                 \
+  FAMILY(kQwen3)                 \
+  FAMILY(kQwen3Moe)              \
+  FAMILY(kRoberta)               \
+  FAMILY(kT5)                    \
+  FAMILY(kTorchvision)           \
+  FAMILY(kVit)                   \
+  FAMILY(kWhisper)
+
+namespace memcalc {
+
+namespace family {
+#define MEMCALC_DECLARE(name) extern const Family name;
+MEMCALC_FAMILIES(MEMCALC_DECLARE)
+#undef MEMCALC_DECLARE
+}  // namespace family
+
+namespace {
+
+#define MEMCALC_ADDRESS(name) &family::name,
+constexpr const Family* kFamilies[] = {MEMCALC_FAMILIES(MEMCALC_ADDRESS)};
+#undef MEMCALC_ADDRESS
+
+}  // namespace
+
+std::span<const Family* const> families() { return kFamilies; }
+
+const Family* find_family(std::string_view model_type) {
+  const auto* const found =
+      std::lower_bound(std::begin(kFamilies), std::end(kFamilies), model_type,
+                       [](const Family* family, std::string_view name) { return family->model_type < name; });
+  return found != std::end(kFamilies) && (*found)->model_type == model_type ? *found : nullptr;
+}
+
+const Family* family_of(const ModelSpec& model) {
+  const bool has_none = model.architecture.is<ProgramSpec>() || model.architecture.is<CustomSpec>();
+  return has_none ? nullptr : find_family(model.model_type);
+}
+
+SpecialTokens special_tokens_of(std::string_view model_type) {
+  const Family* const family = find_family(model_type);
+  return family != nullptr ? family->special_tokens : SpecialTokens{};
+}
+
+}  // namespace memcalc

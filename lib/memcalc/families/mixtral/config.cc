@@ -1,0 +1,46 @@
+// config.json of Mixtral, as transformers 5.17 reads it: models/mixtral.
+#include "memcalc/families/mixtral/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+Architecture mixtral(HfReader& config) {
+  MixtralSpec spec;
+  read_decoder(config, {.intermediate_size = 14336, .num_key_value_heads = 8, .max_position_embeddings = 131072}, spec);
+  if (config.json().has("sliding_window")) read_window(config, spec);
+  spec.experts = read_experts(config, {"num_local_experts", "num_experts"}, 8, 2, spec.intermediate_size, spec);
+  refuse_auxiliary_loss(config);
+  if (config.json().optional_double("router_jitter_noise", {0, 1}).value_or(0) != 0) {
+    throw config.json().error("router_jitter_noise", "noise before the router is not modelled; accepted: 0",
+                              ErrorCode::kUnsupported);
+  }
+  return spec;
+}
+
+constexpr Renaming kRenamings[] = {{".block_sparse_moe.", ".mlp."}};
+constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+
+}  // namespace
+
+const Family kMixtral = {
+    .model_type = "mixtral",
+    .kind = FamilyKind::kDecoder,
+    .read = mixtral,
+    .build = build_mixtral,
+    .size_keys = kDecoderKeys,
+    .measured = kMeasured,
+    .renamings = kRenamings,
+    .loads_by_checkpoint_names = true,
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .has_router_loss = true,
+    .fp8_layers = true,
+    .has_stages = true,
+    .loops_over_experts = true,
+    .to_megatron = mixtral_to_megatron,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,36 @@
+// config.json of OLMo 2, as transformers 5.17 reads it: models/olmo2.
+#include "memcalc/families/olmo2/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+Architecture olmo2(HfReader& config) {
+  Olmo2Spec spec;
+  read_decoder(config, {.vocab_size = 50304, .intermediate_size = 11008, .max_position_embeddings = 2048}, spec);
+  spec.attention_bias = config.flag("attention_bias", false);
+  return spec;
+}
+
+constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+
+}  // namespace
+
+const Family kOlmo2 = {
+    .model_type = "olmo2",
+    .kind = FamilyKind::kDecoder,
+    .read = olmo2,
+    .build = build_olmo2,
+    .size_keys = kDecoderKeys,
+    .measured = kMeasured,
+    .special_tokens = {.begins = false},
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+    .has_stages = true,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,58 @@
+// config.json of Qwen3-MoE, as transformers 5.17 reads it: models/qwen3_moe.
+#include "memcalc/families/qwen3_moe/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+Architecture qwen3_moe(HfReader& config) {
+  Qwen3MoeSpec spec;
+  read_decoder(config,
+               {.vocab_size = 151936,
+                .hidden_size = 2048,
+                .intermediate_size = 6144,
+                .num_hidden_layers = 24,
+                .num_key_value_heads = 4,
+                .max_position_embeddings = 32768},
+               spec);
+  spec.attention_bias = config.flag("attention_bias", false);
+  if (config.flag("use_sliding_window", false)) read_window(config, spec);
+  const std::int64_t step = config.size({"decoder_sparse_step"}, 1);
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 768);
+  spec.experts = read_experts(config, {"num_experts", "num_local_experts"}, 128, 8, width, spec);
+  spec.norm_topk_prob = config.flag("norm_topk_prob", false);
+  refuse_auxiliary_loss(config);
+  for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) spec.dense_layers.push_back((i + 1) % step != 0);
+  if (config.json().has("mlp_only_layers") && !config.json().is_null("mlp_only_layers")) {
+    for (const std::int64_t layer : config.json().required_ints("mlp_only_layers", {0, kLayerRange.max})) {
+      if (layer < spec.num_hidden_layers) spec.dense_layers[static_cast<std::size_t>(layer)] = true;
+    }
+  }
+  return spec;
+}
+
+constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
+                                      "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+
+}  // namespace
+
+const Family kQwen3Moe = {
+    .model_type = "qwen3_moe",
+    .kind = FamilyKind::kDecoder,
+    .read = qwen3_moe,
+    .build = build_qwen3_moe,
+    .size_keys = kDecoderKeys,
+    .measured = kMeasured,
+    .special_tokens = {.begins = false, .ends = false},
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .has_router_loss = true,
+    .fp8_layers = true,
+    .has_stages = true,
+    .loops_over_experts = true,
+    .to_megatron = qwen3_moe_to_megatron,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,88 @@
+// Qwen3-MoE: transformers models/qwen3_moe/modeling_qwen3_moe.py.
+// MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
+#include "memcalc/families/qwen3_moe/spec.h"
+#include "memcalc/models/expert_loop.h"
+#include "memcalc/models/experts.h"
+#include "memcalc/models/megatron_config.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+struct Qwen3MoeTopKRouter {
+  std::int64_t top_k;
+  bool norm_topk_prob;
+  Tensor weight;
+
+  Qwen3MoeTopKRouter(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : top_k(spec.experts.per_token),
+        norm_topk_prob(spec.norm_topk_prob),
+        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input) const {
+    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
+    Tensor router_logits = linear(hidden_states, weight, {});
+    Tensor router_probs = softmax(router_logits, DType::kFloat32);
+    auto [router_top_value, router_indices] = topk(router_probs, top_k);
+    if (norm_topk_prob) {
+      router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
+    }
+    if (!router_logits.tape().behaviors.qwen_routes_in_float32) {
+      router_top_value = to_dtype(router_top_value, router_logits.dtype());
+    }
+    return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
+  }
+};
+
+struct Qwen3MoeSparseMoeBlock {
+  Experts experts;
+  Qwen3MoeTopKRouter gate;
+
+  Qwen3MoeSparseMoeBlock(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
+        gate(b.scope("gate", [&] { return Qwen3MoeTopKRouter(b, spec); })) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
+    const Tensor hidden_states_reshaped = view(hidden_states, {-1, hidden_states.size(-1)});
+    const Routing routing = experts.local(gate.forward(hidden_states_reshaped));
+    const Tensor final_hidden_states =
+        experts.forward(hidden_states_reshaped, routing.top_k_index, routing.top_k_weights);
+    return reshape(final_hidden_states, hidden_states.shape());
+  }
+};
+
+struct Qwen3MoeMixture : FusedOrLoop<Qwen3MoeSparseMoeBlock> {
+  Qwen3MoeMixture(ModuleBuilder& b, const Qwen3MoeSpec& spec)
+      : FusedOrLoop(b, spec, spec.norm_topk_prob, kQwenExperts) {}
+};
+
+using Qwen3MoeMlp = DenseOrMixture<Qwen3MoeMixture>;
+
+struct Qwen3MoeLayer : PreNormLayer<Qwen3MoeSpec, NormedRotaryAttention, RmsNorm, Qwen3MoeMlp> {
+  Qwen3MoeLayer(ModuleBuilder& b, const Qwen3MoeSpec& spec, const RunSpec& run, bool sliding, LayerIndex index)
+      : PreNormLayer(b, spec, run, sliding, [&] {
+          const bool dense = spec.dense_layers[static_cast<std::size_t>(index.value)];
+          return dense ? Qwen3MoeMlp{GatedMlp(b, spec)} : Qwen3MoeMlp{Qwen3MoeMixture(b, spec)};
+        }) {}
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_qwen3_moe(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<Qwen3MoeSpec>();
+  auto plan = decoder_plan<Qwen3MoeLayer>(spec, run);
+  plan.position_ids_first = true;
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+void qwen3_moe_to_megatron(const Architecture& architecture, MegatronConfig& config) {
+  const auto& spec = architecture.as<Qwen3MoeSpec>();
+  take_decoder(config, spec);
+  config.qk_layernorm = true;
+  config.moe = MegatronExperts{spec.experts, 0, spec.dense_layers};
+}
+
+}  // namespace memcalc
