@@ -115,7 +115,7 @@ class RunOptions(TypedDict, total=False):
     stages: str | None
     """`--stages`: peak of: train, or all, from loading to saving [train]"""
     load: str | None
-    """`--load`: config (made on the card), device-map, host [config]"""
+    """`--load`: config (made on the card), device-map, host, rank0 [config]"""
     save: str | None
     """`--save`: at the end: checkpoint, merge, FSDP2: full, sharded"""
     eval_batch_size: int | None
