@@ -243,13 +243,14 @@ void soft_margin_backward(BackwardCall& call) {  // saved: self, target
   call.set(0, pw(aten::kMul, {&call.saved(1), &exponential}));
 }
 
-void soft_margin_row(RecordedCall& call) {  // input target size_average reduce reduction
+/// Python's function hands a number on: 0, 1 and 2 are none, mean and sum.
+void soft_margin_row(RecordedCall& call) {  // input target reduction
   const auto [x, target] = cast(aten::kSoftMarginLoss, call);
   Node* node = record(aten::kSoftMarginLoss, soft_margin_backward, {&x}, {&x, &target});
   Tensor losses = pointwise(aten::kSoftMarginLoss, {&x, &target}, 4);
-  const std::string_view reduction = call.text_or(4, "mean");
-  if (reduction == "none") return call.returns(finish(node, std::move(losses)));
-  { const Tensor number = reduced_values(aten::kSoftMarginLoss, losses, reduction); }
+  const std::int64_t reduction = call.integer_or(2, 1);
+  if (reduction == 0) return call.returns(finish(node, std::move(losses)));
+  { const Tensor number = reduced_values(aten::kSoftMarginLoss, losses, reduction == 2 ? "sum" : "mean"); }
   call.returns(finish(node, number_on(std::move(losses))));
 }
 
@@ -285,7 +286,7 @@ constexpr OperatorRow kRows[] = {
     {"kl_div", "input target size_average reduce reduction log_target", kl_div_row},
     {"binary_cross_entropy_with_logits", "input target weight size_average reduce reduction pos_weight", logits_row},
     {"binary_cross_entropy", "input target weight size_average reduce reduction", probabilities_row},
-    {"soft_margin_loss", "input target size_average reduce reduction", soft_margin_row},
+    {"soft_margin_loss", "input target reduction", soft_margin_row},
     {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
 };
 

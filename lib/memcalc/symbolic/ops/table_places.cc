@@ -42,16 +42,19 @@ struct PutPayload {
   Shape values;
   DType dtype = DType::kFloat32;
   bool adds = false;
+  bool fills = false;  // a number at a mask's places: masked_fill_ (canDispatchToMaskedFill), there and back
 };
 
 /// derivatives.yaml: self: grad.index_put(indices, zeros_like(values)), or grad where values are added; values:
 /// grad.index(indices).
 void put_backward(BackwardCall& call) {  // inputs: self, values; saved: indices
-  const auto& [values, dtype, adds] = call.payload<PutPayload>();
+  const auto& [values, dtype, adds, fills] = call.payload<PutPayload>();
   const Tensor& gradient = call.gradient();
   if (call.needs(0)) {
     if (adds) {
       call.set(0, gradient);
+    } else if (fills) {
+      call.set(0, moved_like(gradient, aten::kClone));
     } else {
       const Tensor zeros = filled(call.tape, values, dtype, aten::kZerosLike);
       call.set(0, moved_like(gradient, aten::kClone));
@@ -67,7 +70,8 @@ Node* record_put(const Tensor& x, std::span<const Tensor> indices, const Tensor&
   Node* node = values.defined() ? record(aten::kIndexPutOf, put_backward, {&x, &values})
                                 : record(aten::kIndexPutOf, put_backward, {&x});
   if (node == nullptr) return nullptr;
-  node->payload.set(PutPayload{values.defined() ? values.shape() : Shape{}, x.dtype(), adds});
+  const bool fills = !values.defined() && indices.size() == 1 && indices.front().dtype() == DType::kBool;
+  node->payload.set(PutPayload{values.defined() ? values.shape() : Shape{}, x.dtype(), adds, fills});
   for (const Tensor& each : indices) x.tape().autograd.save(*node, each);
   return node;
 }
@@ -341,9 +345,10 @@ std::span<const OperatorRow> place_rows() { return kRows; }
 Tensor put_at_places(const Tensor& x, std::span<const Tensor> indices, const Tensor& values) {
   Tape& tape = x.tape();
   Tensor number;  // python_variable_indexing.cpp: a number becomes a tensor on the card, for the call
-  if (!values.defined()) number = tape.empty({}, x.dtype(), aten::kScalarTensor);
+  const bool fills = indices.size() == 1 && indices.front().dtype() == DType::kBool;
+  if (!values.defined() && !fills) number = tape.empty({}, x.dtype(), aten::kScalarTensor);
   Node* node = record_put(x, indices, values, false);
-  move_kernel(aten::kIndexPutImpl, values.defined() ? values : number);
+  move_kernel(aten::kIndexPutImpl, values.defined() ? values : fills ? x : number);
   return finish(node, tape.detach(x));
 }
 

@@ -422,6 +422,15 @@ void multiply_in_place_row(RecordedCall& call) {
 }
 
 void divide_in_place_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.is_tensor(1) && x.impl()->is_view && (is_followed(x) || is_followed(call.tensor(1)))) {
+    const Tensor& y = call.tensor(1);
+    std::vector<Tensor> kept{y};
+    if (y.requires_grad()) kept.push_back(moved_like(x, aten::kClone));
+    if (Tensor view = call.change_view_of(x, x, y, InPlace::kMultiply, kept); view.defined()) {
+      return call.returns(std::move(view));
+    }
+  }
   if (call.is_tensor(1)) return call.returns(divide_in_place(call.tensor(0), call.tensor(1)));
   Tensor view = changed_view(call, InPlace::kMultiply);
   call.returns(view.defined() ? std::move(view) : multiply_in_place(call.tensor(0)));

@@ -219,6 +219,13 @@ void rot90_row(RecordedCall& call) {  // input k dims
   call.returns(turns == 2 ? flip(x) : transpose(flip(x), place(0), place(1)));
 }
 
+/// x.H, x.mH of real numbers: a view.
+void adjoint_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (x.dtype() == DType::kComplex64 || x.rank() < 2) call.refuse("complex numbers");
+  call.returns(transpose(x, x.rank() - 2, x.rank() - 1));
+}
+
 /// fft.fftshift: a roll.
 void shift_row(RecordedCall& call) { call.returns(roll_once(call.tensor(0))); }
 
@@ -335,6 +342,9 @@ constexpr OperatorRow kRows[] = {
     {"fliplr", "input", flip_row},
     {"flipud", "input", flip_row},
     {"rot90", "input k dims", rot90_row},
+    {"H", "input", adjoint_row},
+    {"mH", "input", adjoint_row},
+    {"adjoint", "input", adjoint_row},
     {"fftshift", "input dim", shift_row},
     {"ifftshift", "input dim", shift_row},
     {"fft_fftshift", "input dim", shift_row},

@@ -58,7 +58,8 @@ Tensor vector_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kLinalgVectorNorm, vector_norm_backward, inputs, 1);
   if (node != nullptr) {
-    node->payload.set(ReducedDimensions{.dropped = keep_dims ? 0 : dims});
+    // Of everything it is a scalar, which does not promote what it divides.
+    node->payload.set(ReducedDimensions{.dropped = keep_dims || dims + 1 == 1U << x.rank() ? 0 : dims});
     tape.autograd.save(*node, x);
   }
   Tensor result = reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type);
