@@ -36,13 +36,13 @@ TEST_F(VectorsTest, AnInnerProductKeepsTheOtherVectorForItsGradient) {
   EXPECT_EQ(bench_.requests(), (std::vector<Bytes>{100 * 4})) << "gradient * other";
 }
 
-TEST_F(VectorsTest, ASumOfExponentialsHoldsTwoCopiesAtMost) {
+TEST_F(VectorsTest, ASumOfExponentialsHoldsOneCopy) {  // torch 2.11's host code on a runtime that computes nothing
   const Tensor scores = bench_.input({8, 200});
   bench_.start();
   const Tensor log_z = log_sum_exp(scores, 0b10, false);
   constexpr Bytes kAll = 8 * 200 * 4;
-  EXPECT_EQ(bench_.requests(), (std::vector<Bytes>{8 * 4, kAll, kAll, -kAll, 8 * 4, -kAll, -8 * 4}))
-      << "largest, difference, its exponential, result";
+  EXPECT_EQ(bench_.requests(), (std::vector<Bytes>{8 * 4, 8 * 4, 8, -8, -8 * 4, kAll, 8 * 4, -kAll, -8 * 4}))
+      << "largest, whether one is infinite, exponentials of the differences, result";
   EXPECT_EQ(log_z.shape(), (Shape{8}));
   EXPECT_EQ(log_sum_exp(scores, 0b10, true).shape(), (Shape{8, 1}));
 }

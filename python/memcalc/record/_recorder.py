@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
-from ._names import MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
+from ._names import MODELLED, PARTLY_MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
 from ._values import LARGEST, Known, module_frame, needed, refused
 
 Json = Any
@@ -292,7 +292,8 @@ class Recorder(TorchFunctionMode):
             with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
             return args[0].new_empty(shape, **{key: value for key, value in kwargs.items() if key != "requires_grad"}), False
         masks = [t for t in tensors_in((args, kwargs)) if t.dtype in (torch.bool, torch.uint8)]
-        if masks and name.rsplit(".", 1)[-1] in ("__getitem__", "__setitem__", "index_put", "index_put_", "index"):
+        fills = name == "torch.Tensor.__setitem__" and not isinstance(args[2], torch.Tensor)  # x[mask] = 0: masked_fill_
+        if masks and not fills and last in ("__getitem__", "__setitem__", "index_put", "index_put_", "index"):
             return function(*self._mask_indices(name, args), **kwargs), True
         if name in ("torch.repeat_interleave", "torch.Tensor.repeat_interleave") and "output_size" not in kwargs:
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
@@ -419,7 +420,7 @@ class Recorder(TorchFunctionMode):
                 info = self.info(tensor)
                 if info is not None: info.known = value
         event = ["call", name, *encoded, numbers]
-        if by_value or (numbers and last not in MODELLED): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
+        if by_value or (numbers and (last not in MODELLED or last in PARTLY_MODELLED)): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         return result
 

@@ -51,9 +51,13 @@ void copy_slices_backward(BackwardCall& call) {  // inputs: base, source
       if (call.needs(0)) before = tape.empty_strided(slice.shape, layout, gradient.dtype(), aten::kZerosLike);
       break;
     case InPlace::kAdd: break;  // the same
-    case InPlace::kMultiply: before = pointwise(aten::kMul, {&part}, 1); break;
+    case InPlace::kMultiply:
+    case InPlace::kOfResult: before = pointwise(aten::kMul, {&part}, 1); break;
   }
-  if (call.needs(1)) call.set(1, to_dtype(part, slice.source));
+  if (call.needs(1)) {
+    const bool scales = slice.change == InPlace::kMultiply;
+    call.set(1, to_dtype(scales ? pointwise(aten::kMul, {&part}, 1) : part, slice.source));
+  }
   if (call.needs(0)) call.set(0, std::move(whole));
 }
 
@@ -66,7 +70,8 @@ void copy_backward(BackwardCall& call) {  // torch/csrc/autograd/functions/tenso
   if (call.needs(1)) call.set(1, to_dtype(gradient, call.payload<CopyPayload>().source));
 }
 
-Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, const Tensor& source, InPlace change) {
+Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, const Tensor& source, InPlace change,
+              std::span<const Tensor> kept = {}) {
   Tape& tape = base.tape();
   const Tensor* inputs[] = {&base, &source};
   Node* node = tape.autograd.record(kCopySlices, copy_slices_backward, inputs, source.defined() ? 2 : 1);
@@ -76,10 +81,12 @@ Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, cons
                                         .strides = strides,
                                         .source = source.defined() ? source.dtype() : base.dtype(),
                                         .change = change});
+    for (const Tensor& each : kept) tape.autograd.save(*node, each);
   }
   Tensor result = tape.detach(base);
   if (source.defined()) move_kernel(source);
   tape.autograd.set_history(node, result);
+  if (node != nullptr && change == InPlace::kOfResult) tape.autograd.save(*node, result);
   return result;
 }
 
@@ -105,8 +112,9 @@ Tensor copy_into_view(const Tensor& base, const Tensor& view, const Tensor& sour
   return change(base, view.shape(), view.strides(), source, InPlace::kCopy);
 }
 
-Tensor change_view(const Tensor& base, const Tensor& view, const Tensor& source, InPlace kind) {
-  return change(base, view.shape(), view.strides(), source, kind);
+Tensor change_view(const Tensor& base, const Tensor& view, const Tensor& source, InPlace kind,
+                   std::span<const Tensor> kept) {
+  return change(base, view.shape(), view.strides(), source, kind, kept);
 }
 
 Tensor viewed_by(const Tensor& view) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -15,8 +16,9 @@ namespace {
 template <typename Visit>
 void for_each_row(const Visit& visit) {
   for (const std::span<const OperatorRow> rows :
-       {pointwise_rows(), view_rows(), reduction_rows(), factory_rows(), layer_rows(), norm_rows(), image_rows(),
-        recurrent_rows(), scatter_rows()}) {
+       {pointwise_rows(), function_rows(), view_rows(), shape_rows(), reduction_rows(), scan_rows(), factory_rows(),
+        layer_rows(), product_rows(), loss_rows(), norm_rows(), image_rows(), recurrent_rows(), scatter_rows(),
+        place_rows(), spectrum_rows()}) {
     for (const OperatorRow& row : rows) visit(row);
   }
 }
@@ -36,6 +38,10 @@ const Operator& opaque_operator(std::string_view name) {
 }
 
 constexpr Operator kOpaqueBackward{"OpaqueBackward"};
+
+bool changes_in_place(std::string_view name) {
+  return name == "__setitem__" || (name.ends_with('_') && !name.ends_with("__"));
+}
 
 void opaque_backward(BackwardCall& call) {
   for (int i = 0; i < call.node.edge_count; ++i) {
@@ -65,13 +71,27 @@ std::vector<std::string_view> operator_names() {
   return names;
 }
 
+void OperatorRow::run(RecordedCall& call) const {
+  if (call.given_count() == 0 && !changes_in_place(name)) return rule(call);
+  try {
+    rule(call);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported || !call.was_refused()) throw;
+    call.tape.autograd.abandon_pending_node();
+    call.results.clear();
+    opaque_row(call);
+  }
+}
+
 void opaque_row(RecordedCall& call) {
   const std::vector<Tensor> inputs = call.all_tensors();
   std::vector<const Tensor*> differentiated;
   for (const Tensor& each : inputs) {
     if (each.requires_grad()) differentiated.push_back(&each);
   }
-  if (std::ssize(differentiated) > kMaxEdges || call.given_count() > kMaxOutputs) call.refuse("so many tensors");
+  // A node has no more edges: of more tensors the last ones get no gradient here.
+  if (std::ssize(differentiated) > kMaxEdges) differentiated.resize(kMaxEdges);
+  if (call.given_count() > kMaxOutputs) call.refuse("so many tensors");
   const Operator& op = opaque_operator(call.name());
   Node* node = call.tape.autograd.record(kOpaqueBackward, opaque_backward, differentiated.data(),
                                          static_cast<int>(differentiated.size()));
@@ -88,6 +108,13 @@ void opaque_row(RecordedCall& call) {
     call.returns(std::move(result));
   }
   call.tape.kernels.add(op, OperatorClass::kElementwise, DType::kFloat32, 0, bytes);
+  if (call.given_count() > 0 || !changes_in_place(call.name()) || inputs.empty()) return;
+  // In place: the first argument on its storage, with what it has become.
+  const Tensor& changed = inputs.front();
+  Tensor result = call.tape.detach(changed);
+  if (node != nullptr) call.tape.autograd.set_history(node, result);
+  if (call.name() == "__setitem__") return call.replace(changed, result);
+  call.returns(std::move(result));
 }
 
 }  // namespace memcalc

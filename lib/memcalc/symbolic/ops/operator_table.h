@@ -15,7 +15,11 @@ struct OperatorRow {
   std::string_view name;
   /// Parameters in their order, parted by spaces: "input dim keepdim". "*sizes" takes all further positional numbers.
   std::string_view signature;
-  void (*run)(RecordedCall& call) = nullptr;
+  void (*rule)(RecordedCall& call) = nullptr;
+
+  /// The rule; where it does not model these arguments, the operator is opaque like one that the table does not have:
+  /// if its results' sizes were recorded, or follow because it changes its first argument in place.
+  void run(RecordedCall& call) const;
 };
 
 /// Null: there is no such operator.
@@ -31,6 +35,13 @@ void opaque_row(RecordedCall& call);
 
 /// The rows of each group, one file each.
 [[nodiscard]] std::span<const OperatorRow> pointwise_rows();
+[[nodiscard]] std::span<const OperatorRow> function_rows();
+[[nodiscard]] std::span<const OperatorRow> loss_rows();
+[[nodiscard]] std::span<const OperatorRow> place_rows();
+[[nodiscard]] std::span<const OperatorRow> product_rows();
+[[nodiscard]] std::span<const OperatorRow> scan_rows();
+[[nodiscard]] std::span<const OperatorRow> shape_rows();
+[[nodiscard]] std::span<const OperatorRow> spectrum_rows();
 [[nodiscard]] std::span<const OperatorRow> view_rows();
 [[nodiscard]] std::span<const OperatorRow> reduction_rows();
 [[nodiscard]] std::span<const OperatorRow> factory_rows();
@@ -39,5 +50,11 @@ void opaque_row(RecordedCall& call);
 [[nodiscard]] std::span<const OperatorRow> image_rows();
 [[nodiscard]] std::span<const OperatorRow> recurrent_rows();
 [[nodiscard]] std::span<const OperatorRow> scatter_rows();
+
+/// Ways of calling an operator that stand in another file than its row: clamp(x, min=tensor), number ** tensor,
+/// lerp(a, b, tensor), loss of labels that are smoothed, weighted or not reduced.
+void clamp_by_tensor(RecordedCall& call, int bound);
+void power_of_number(RecordedCall& call);
+void lerp_by_tensor(RecordedCall& call);
 
 }  // namespace memcalc

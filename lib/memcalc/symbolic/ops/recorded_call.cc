@@ -12,6 +12,7 @@ namespace memcalc {
 using Kind = BoundArgument::Kind;
 
 void RecordedCall::refuse(std::string_view what) const {
+  refused_ = true;
   throw Error(ErrorCode::kUnsupported, fmt::format("the program calls {} with {}, which is not modelled", name_, what));
 }
 
@@ -72,7 +73,8 @@ void RecordedCall::replace(const Tensor& old, const Tensor& now) {
   }
 }
 
-Tensor RecordedCall::change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change) {
+Tensor RecordedCall::change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change,
+                                    std::span<const Tensor> kept) {
   Tensor base = viewed_by(x);
   if (base.defined()) {  // the value that is the base, where there still is one
     for (const Tensor& value : values_) {
@@ -91,7 +93,7 @@ Tensor RecordedCall::change_view_of(const Tensor& x, const Tensor& view, const T
   if (!base.defined()) return {};
   const Tensor changed = x;  // `x` may be one of the values
   const bool was_followed = base.requires_grad();
-  const Tensor now = memcalc::change_view(base, view, source, change);
+  const Tensor now = memcalc::change_view(base, view, source, change, kept);
   replace(base, now);
   std::size_t place = 0;
   while (place < values_.size() && values_[place].impl() != changed.impl()) ++place;

@@ -109,7 +109,8 @@ class RecordedCall {
   /// `view`, which is `x` or made of it, is changed in place (CopySlices), with `source` where there is one: this
   /// becomes part of the history of the tensor that `x` is a view of. `x` as it is from then on; undefined where it is
   /// no view: nothing is done then.
-  [[nodiscard]] Tensor change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change);
+  [[nodiscard]] Tensor change_view_of(const Tensor& x, const Tensor& view, const Tensor& source, InPlace change,
+                                      std::span<const Tensor> kept = {});
   /// Autograd makes the views of `base`, which was changed in place, anew (AsStridedBackward0). `was_followed`: `base`
   /// was differentiated before, so that what is not is detached from it.
   void renew_views(const Tensor& base, bool was_followed);
@@ -117,6 +118,8 @@ class RecordedCall {
   void returns(Tensor result) { results.push_back(std::move(result)); }
   /// This operator is known, this way of calling it is not.
   [[noreturn]] void refuse(std::string_view what) const;
+  /// It has said so. (What PyTorch itself refuses is another error.)
+  [[nodiscard]] bool was_refused() const { return refused_; }
 
   Tape& tape;
   std::vector<Tensor> results;
@@ -127,6 +130,7 @@ class RecordedCall {
   std::span<Tensor> values_;
   RecordedParameters parameters_;
   std::span<const GivenResult> given_;
+  mutable bool refused_ = false;
 };
 
 }  // namespace memcalc

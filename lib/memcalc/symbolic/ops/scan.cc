@@ -43,13 +43,13 @@ Tensor scanned(const Tensor& x, int dim, DType dtype) {
 /// FunctionsManual.cpp, cumsum_backward: the gradient from its other end: flip, cumsum, flip.
 void cumsum_backward(BackwardCall& call) {
   const auto& [dim, dtype] = call.payload<CumulativeSumPayload>();
-  const Tensor& gradient = call.gradient();
-  if (gradient.elements() <= 1 || gradient.size(dim) == 1) return call.set(0, to_dtype(gradient, dtype));
+  const Tensor gradient = to_dtype(call.gradient(), dtype);  // derivatives.yaml: grad.to(self.scalar_type())
+  if (gradient.elements() <= 1 || gradient.size(dim) == 1) return call.set(0, gradient);
   Tensor from_end = flip(gradient);
   Tensor summed = scanned(from_end, dim, gradient.dtype());
   Tensor result = flip(summed);
   drop(summed, from_end);
-  call.set(0, to_dtype(std::move(result), dtype));
+  call.set(0, std::move(result));
 }
 
 }  // namespace

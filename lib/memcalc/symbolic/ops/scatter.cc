@@ -55,19 +55,26 @@ Node* record_scatter(const Tensor& x, const Tensor& index, const Tensor& source,
   return node;
 }
 
-/// self: grad; source: grad.index_select(dim, index).expand_as(source), for which it keeps the source.
+/// Whether a factor scales the source.
+struct IndexAddPayload {
+  bool scales = false;
+};
+
+/// self: grad; source: grad.index_select(dim, index).expand_as(source) * alpha, for which it keeps the source.
 void index_add_backward(BackwardCall& call) {  // saved: index, source
   if (call.needs(0)) call.set(0, call.gradient());
   if (!call.needs(1)) return;
   Tensor result = call.tape.empty(call.saved(1).shape(), call.gradient().dtype(), aten::kIndexSelect);
   move_kernel(aten::kIndexSelect, result);
+  if (call.payload<IndexAddPayload>().scales) result = made_like(result, aten::kMul);
   call.set(1, std::move(result));
 }
 
-Node* record_index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
+Node* record_index_add(const Tensor& x, const Tensor& index, const Tensor& source, bool scales) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x, &source};
   Node* node = tape.autograd.record(aten::kIndexAdd, index_add_backward, inputs, 2);
+  if (node != nullptr) node->payload.set(IndexAddPayload{scales});
   if (node != nullptr && source.requires_grad()) {
     tape.autograd.save(*node, index);
     tape.autograd.save(*node, source);
@@ -120,41 +127,59 @@ Tensor scatter_in_place(const Tensor& x, const Tensor& index, const Tensor& sour
   return with_history(x, node);
 }
 
-Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source) {
-  Node* node = record_index_add(x, index, source);
+Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, bool scales) {
+  Node* node = record_index_add(x, index, source, scales);
   Tensor result = made_like(x, aten::kIndexAdd);
   x.tape().autograd.set_history(node, result);
   return result;
 }
 
-Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source) {
-  Node* node = record_index_add(x, index, source);
+Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source, bool scales) {
+  Node* node = record_index_add(x, index, source, scales);
   move_kernel(aten::kIndexAdd, source);
   return with_history(x, node);
 }
 
-Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
-  Tape& tape = x.tape();
+namespace {
+
+Node* record_masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
   const Tensor* inputs[] = {&x, &source};
-  Node* node = tape.autograd.record(aten::kMaskedScatter, masked_scatter_backward, inputs, 2);
+  Node* node = x.tape().autograd.record(aten::kMaskedScatter, masked_scatter_backward, inputs, 2);
   if (node != nullptr) {
     node->payload.set(MaskedScatterPayload{source.shape()});
-    tape.autograd.save(*node, mask);
+    x.tape().autograd.save(*node, mask);
   }
-  // cuda/IndexKernel.cu, launch_masked_scatter_kernel: a running count of the mask's places.
-  Tensor result = tape.empty(x.shape(), x.dtype(), aten::kMaskedScatter);
-  {
-    Tensor counts = tape.empty(x.shape(), DType::kInt64, aten::kMaskedScatter);
-    const bool row_major = mask.shape() == x.shape() && mask.is_contiguous();
-    Tensor rows;
-    if (!row_major) rows = tape.empty(x.shape(), mask.dtype(), aten::kMaskedScatter);
-    tape.memory.scratch(scan_bytes(x.elements()), aten::kMaskedScatter);
-    rows.reset();
-    counts.reset();
-  }
+  return node;
+}
+
+/// cuda/IndexKernel.cu, launch_masked_scatter_kernel: a running count of the mask's places.
+void count_places(const Tensor& x, const Tensor& mask) {
+  Tape& tape = x.tape();
+  Tensor counts = tape.empty(x.shape(), DType::kInt64, aten::kMaskedScatter);
+  const bool row_major = mask.shape() == x.shape() && mask.is_contiguous();
+  Tensor rows;
+  if (!row_major) rows = tape.empty(x.shape(), mask.dtype(), aten::kMaskedScatter);
+  tape.memory.scratch(scan_bytes(x.elements()), aten::kMaskedScatter);
+  rows.reset();
+  counts.reset();
+}
+
+}  // namespace
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  Node* node = record_masked_scatter(x, mask, source);
+  Tensor result = x.tape().empty(x.shape(), x.dtype(), aten::kMaskedScatter);
+  count_places(x, mask);
   move_kernel(aten::kMaskedScatter, result);
-  tape.autograd.set_history(node, result);
+  x.tape().autograd.set_history(node, result);
   return result;
+}
+
+Tensor masked_scatter_in_place(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  Node* node = record_masked_scatter(x, mask, source);
+  count_places(x, mask);
+  move_kernel(aten::kMaskedScatter, x);
+  return with_history(x, node);
 }
 
 }  // namespace memcalc

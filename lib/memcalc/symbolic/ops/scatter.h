@@ -13,9 +13,13 @@ enum class Scattered : std::uint8_t { kReplaces, kAdds };
 /// The same in place, with x's new history.
 [[nodiscard]] Tensor scatter_in_place(const Tensor& x, const Tensor& index, const Tensor& source, Scattered how);
 /// x.index_add(dim, index, source): whole slices.
-[[nodiscard]] Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source);
-[[nodiscard]] Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source);
+/// `scales`: by a factor, alpha.
+[[nodiscard]] Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source, bool scales = false);
+[[nodiscard]] Tensor index_add_in_place(const Tensor& x, const Tensor& index, const Tensor& source,
+                                        bool scales = false);
 /// x.masked_scatter(mask, source) whose mask has as many places as the source has values.
 [[nodiscard]] Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
+/// The same in place, with x's new history.
+[[nodiscard]] Tensor masked_scatter_in_place(const Tensor& x, const Tensor& mask, const Tensor& source);
 
 }  // namespace memcalc

@@ -102,12 +102,6 @@ void rand_row(RecordedCall& call) {
   call.returns(made(call, call.shape(0), call.dtype(1).value_or(DType::kFloat32), aten::kRand, on_card(call, 2)));
 }
 
-void triangle_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
-  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
-  call.returns(made(call, x.shape(), x.dtype(), aten::kTril, true));
-}
-
 /// functional/one_hot: zeros, into which ones are scattered.
 void one_hot_row(RecordedCall& call) {
   Shape shape = call.tensor(0).shape();
@@ -142,8 +136,6 @@ constexpr OperatorRow kRows[] = {
     {"new_empty", "input *size dtype device layout requires_grad", new_zeros_row},
     {"new_full", "input size fill_value dtype device layout requires_grad", new_full_row},
     {"new_tensor", "input data dtype device requires_grad", new_tensor_row},
-    {"tril", "input diagonal", triangle_row},
-    {"triu", "input diagonal", triangle_row},
     {"one_hot", "input num_classes", one_hot_row},
     {"cpu", "input memory_format", cpu_row},
 };

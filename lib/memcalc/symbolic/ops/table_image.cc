@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/fold.h"
+#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/interpolate.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pool.h"
@@ -38,11 +39,18 @@ SpatialSizes padding_of(const RecordedCall& call, int i, const Tensor& weight, c
   SpatialSizes padding = 0;
   if (text == "valid") return padding;
   for (int dim = 0; dim < weight.rank() - 2; ++dim) {  // "same"
-    const std::int64_t reach = dilation[dim] * (weight.size(dim + 2) - 1);
-    if (reach % 2 != 0) call.refuse("padding that differs on the two sides");
-    padding.of[static_cast<std::size_t>(dim)] = reach / 2;
+    padding.of[static_cast<std::size_t>(dim)] = dilation[dim] * (weight.size(dim + 2) - 1) / 2;
   }
   return padding;
+}
+
+/// Convolution.cpp, _convolution_same: where the two sides differ, one side is padded before by what it has more.
+Tensor with_even_sides(const RecordedCall& call, int padding, const SpatialSizes& dilation) {
+  const Tensor &x = call.tensor(0), &weight = call.tensor(1);
+  if (call.text_or(padding, "") != "same") return x;
+  Shape shape = x.shape();
+  for (int dim = 2; dim < weight.rank(); ++dim) shape[dim] += dilation[dim - 2] * (weight.size(dim) - 1) % 2;
+  return shape == x.shape() ? x : pad_to(x, shape);
 }
 
 template <int rank>
@@ -50,15 +58,16 @@ void convolution_row(RecordedCall& call) {  // input weight bias stride padding 
   expect_rank(call, rank + 2);
   const Tensor& weight = call.tensor(1);
   const SpatialSizes dilation = sizes_of(call, 5, 1);
+  const Tensor input = with_even_sides(call, 4, dilation);
   const ConvolutionOptions options{.stride = sizes_of(call, 3, 1),
                                    .padding = padding_of(call, 4, weight, dilation),
                                    .groups = call.integer_or(6, 1),
                                    .dilation = dilation};
   if (rank == 1) {
-    return call.returns(conv1d(call.tensor(0), weight, call.tensor_or_none(2), options.stride[0], options.padding[0],
-                               options.dilation[0]));
+    return call.returns(
+        conv1d(input, weight, call.tensor_or_none(2), options.stride[0], options.padding[0], options.dilation[0]));
   }
-  call.returns(convolution(call.tensor(0), weight, call.tensor_or_none(2), options));
+  call.returns(convolution(input, weight, call.tensor_or_none(2), options));
 }
 
 template <int rank>

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -24,10 +25,35 @@ void matmul_row(RecordedCall& call) { call.returns(matmul(call.tensor(0), call.t
 void bmm_row(RecordedCall& call) { call.returns(batched_product(call.tensor(0), call.tensor(1))); }
 void addmm_row(RecordedCall& call) { call.returns(addmm(call.tensor(0), call.tensor(1), call.tensor(2))); }
 
+/// Linear.cpp, einsum: more than two operands are contracted from the left, where no other path is asked for.
+void contract_from_left(const RecordedCall& call, std::string& equation, std::vector<Tensor>& operands) {
+  std::erase(equation, ' ');
+  const std::size_t arrow = equation.find("->");
+  if (arrow == std::string::npos || equation.find('.') != std::string::npos) call.refuse("the equation " + equation);
+  while (operands.size() > 2) {
+    const std::size_t first = equation.find(','), second = equation.find(',', first + 1);
+    if (second == std::string::npos) call.refuse("the equation " + equation);
+    const std::string rest = equation.substr(second);
+    std::string kept;
+    for (const char letter : equation.substr(0, second)) {
+      const bool is_read = letter != ',' && rest.find(letter) != std::string::npos;
+      if (is_read && kept.find(letter) == std::string::npos) kept += letter;
+    }
+    const Tensor product = einsum(equation.substr(0, second) + "->" + kept, std::array{operands[0], operands[1]});
+    if (!product.defined()) call.refuse("the equation " + equation);
+    operands.erase(operands.begin());
+    operands.front() = product;
+    equation = kept + rest;
+  }
+}
+
 /// torch.einsum(equation, a, b) or torch.einsum(equation, [a, b]).
 void einsum_row(RecordedCall& call) {
   if (call.slot(0).kind != BoundArgument::Kind::kText) call.refuse("operands by number");
-  const Tensor result = einsum(call.text_or(0, ""), call.tensors(1));
+  std::vector<Tensor> operands = call.tensors(1);
+  std::string equation(call.text_or(0, ""));
+  if (operands.size() > 2) contract_from_left(call, equation, operands);
+  const Tensor result = einsum(equation, operands);
   if (!result.defined()) call.refuse("the equation " + std::string(call.text_or(0, "")));
   call.returns(result);
 }
@@ -39,16 +65,15 @@ void attention_row(RecordedCall& call) {
                       .causal = call.boolean_or(5, false),
                       .grouped_heads = call.boolean_or(7, false)};
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
+  if (query.rank() == 3 && !call.has(3)) {  // sdp_utils_cpp.h, check_tensor_shapes: no fused kernel takes three
+    options.broadcast_heads = true;
+    const auto stacked = [](const Tensor& x) { return unsqueeze(x, 0); };
+    return call.returns(
+        squeeze(scaled_dot_product_attention(stacked(query), stacked(key), stacked(value), {}, options), 0));
+  }
   if (query.rank() != 4) call.refuse("another number of dimensions than 4");
   options.broadcast_heads = !options.grouped_heads && query.size(1) != key.size(1);
   call.returns(scaled_dot_product_attention(query, key, value, call.tensor_or_none(3), options));
-}
-
-void cross_entropy_row(RecordedCall& call) {
-  const Tensor& logits = call.tensor(0);
-  if (call.number_or(7, 0) != 0) call.refuse("label smoothing");
-  if (call.text_or(6, "mean") == "none") call.refuse("a loss for each sample");
-  call.returns(cross_entropy(logits, call.tensor(1)));
 }
 
 /// Labels one after the other in a vector: as wav2vec2 passes them. How long each is stands in a tensor; all are taken
@@ -74,29 +99,6 @@ void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths targ
   call.returns(mean(divide(losses, divisors), 1, false));
 }
 
-/// mse_loss_backward: one kernel for each side.
-void mse_backward(BackwardCall& call) {  // saved: self, target
-  for (int i = 0; i < 2; ++i) {
-    if (call.needs(i)) call.set(i, pointwise(aten::kMseLossBackward, {&call.saved(0), &call.saved(1)}, 2));
-  }
-}
-
-void mse_row(RecordedCall& call) {
-  const Tensor target = autocast(aten::kMseLoss, call.tensor(1));  // the dispatcher's last argument first
-  const Tensor x = autocast(aten::kMseLoss, call.tensor(0));
-  Tape& tape = call.tape;
-  const Tensor* inputs[] = {&x, &target};
-  Node* node = tape.autograd.record(aten::kMseLoss, mse_backward, inputs, 2);
-  if (node != nullptr) {
-    tape.autograd.save(*node, x);
-    tape.autograd.save(*node, target);
-  }
-  Tensor result = pointwise(aten::kMseLoss, {&x, &target}, 2);
-  if (call.text_or(4, "mean") != "none") result = reduced(aten::kMseLoss, result, (1U << result.rank()) - 1, false);
-  tape.autograd.set_history(node, result);
-  call.returns(std::move(result));
-}
-
 void grouped_mm_row(RecordedCall& call) { call.returns(grouped_mm(call.tensor(0), call.tensor(1), call.tensor(2))); }
 
 constexpr OperatorRow kRows[] = {
@@ -108,10 +110,7 @@ constexpr OperatorRow kRows[] = {
     {"einsum", "equation *operands", einsum_row},
     {"embedding", "input weight padding_idx max_norm norm_type scale_grad_by_freq sparse", embedding_row},
     {"scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal scale enable_gqa", attention_row},
-    {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
-     cross_entropy_row},
     {"ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity", ctc_loss_row},
-    {"mse_loss", "input target size_average reduce reduction weight", mse_row},
     {"grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"_grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
 };

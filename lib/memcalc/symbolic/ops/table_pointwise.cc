@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -60,12 +61,6 @@ void sin_backward(BackwardCall& call) {
   Tensor cosine = pw(aten::kCos, {&call.saved(0)});
   call.set(0, pw(aten::kMul, {&call.gradient(), &cosine}));
 }
-void cos_backward(BackwardCall& call) {  // grad * -self.sin()
-  Tensor sine = pw(aten::kSin, {&call.saved(0)});
-  Tensor negative = pw(aten::kNeg, {&sine});
-  sine.reset();
-  call.set(0, pw(aten::kMul, {&call.gradient(), &negative}));
-}
 void reciprocal_backward(BackwardCall& call) {  // -grad * (result * result)
   Tensor negative = pw(aten::kNeg, {&call.gradient()});
   Tensor squared = pw(aten::kMul, {&call.saved(0), &call.saved(0)});
@@ -73,20 +68,16 @@ void reciprocal_backward(BackwardCall& call) {  // -grad * (result * result)
   drop(squared, negative);
 }
 void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) * grad
-  Tensor squared = pw(aten::kPow, {&call.saved(0)});
-  Tensor negative = pw(aten::kNeg, {&squared});
-  squared.reset();
-  Tensor exponential = pw(aten::kExp, {&negative});
-  negative.reset();
-  Tensor scaled = pw(aten::kMul, {&exponential});
-  exponential.reset();
+  const Tensor squared = pw(aten::kPow, {&call.saved(0)});
+  const Tensor negative = pw(aten::kNeg, {&squared});
+  const Tensor exponential = pw(aten::kExp, {&negative});
+  const Tensor scaled = pw(aten::kMul, {&exponential});
   call.set(0, pw(aten::kMul, {&scaled, &call.gradient()}));
 }
 
 constexpr Unary kAbsRule{&aten::kAbs, abs_backward, Saves::kInput, 1};
 constexpr Unary kSqrtRule{&aten::kSqrt, sqrt_backward, Saves::kResult, 1};
 constexpr Unary kSinRule{&aten::kSin, sin_backward, Saves::kInput, 1};
-constexpr Unary kCosRule{&aten::kCos, cos_backward, Saves::kInput, 1};
 constexpr Unary kReciprocalRule{&aten::kReciprocal, reciprocal_backward, Saves::kResult, 1};
 constexpr Unary kErfRule{&aten::kErf, erf_backward, Saves::kInput, 8};
 
@@ -219,6 +210,12 @@ Tensor divide_by_differentiated(const Tensor& a, const Tensor& b) {
 }
 
 void divide_row(RecordedCall& call) {
+  if (call.has(3)) {  // out=, of what nobody differentiates
+    const Tensor& out = call.tensor(3);
+    call.tape.kernels.add(aten::kDiv, OperatorClass::kElementwise, out.dtype(), static_cast<double>(out.elements()),
+                          2.0 * static_cast<double>(out.bytes()));
+    return call.returns(out);
+  }
   if (!call.is_tensor(0)) return call.returns(number_divided_by(call.tensor(1)));
   const Tensor& a = call.tensor(0);
   const bool rounds = call.has(2);  // rounding_mode
@@ -262,7 +259,7 @@ void power_row(RecordedCall& call) {
   Tape& tape = call.tape;
   const Tensor& exponent = call.tensor(1);
   if (!call.is_tensor(0)) {  // number ** tensor
-    if (needs_gradient(exponent)) call.refuse("a number to the power of a tensor that is differentiated");
+    if (is_followed(exponent)) return power_of_number(call);
     const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
     const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
     return call.returns(pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt));
@@ -318,7 +315,7 @@ void where_row(RecordedCall& call) {
 void clamp_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (call.is_tensor(1) && call.is_tensor(2)) return call.returns(clamp(x, call.tensor(1), call.tensor(2)));
-  if (call.is_tensor(1) || call.is_tensor(2)) call.refuse("one bound that is a tensor");
+  if (call.is_tensor(1) || call.is_tensor(2)) return clamp_by_tensor(call, call.is_tensor(1) ? 1 : 2);
   call.returns(call.has(1) && call.has(2) ? clamp(x) : clamp_above(x));
 }
 
@@ -360,7 +357,7 @@ void lerp_backward(BackwardCall& call) {
 }
 
 void lerp_row(RecordedCall& call) {
-  if (call.is_tensor(2)) call.refuse("a weight that is a tensor");
+  if (call.is_tensor(2)) return lerp_by_tensor(call);
   Tape& tape = call.tape;
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
   const Tensor* inputs[] = {&a, &b};
@@ -403,6 +400,14 @@ void multiply_in_place_row(RecordedCall& call) {
   }
   Tape& tape = call.tape;
   const Tensor& y = call.tensor(1);
+  if (tape.modes.grad_enabled && x.impl()->is_view && (x.requires_grad() || y.requires_grad())) {
+    std::vector<Tensor> kept;  // what x was only where y is differentiated
+    if (x.requires_grad()) kept.push_back(y);
+    if (y.requires_grad()) kept.push_back(moved_like(x, aten::kClone));
+    if (Tensor view = call.change_view_of(x, x, y, InPlace::kMultiply, kept); view.defined()) {
+      return call.returns(std::move(view));
+    }
+  }
   const Tensor* inputs[] = {&x, &y};
   Node* node = tape.autograd.record(aten::kMul, multiply_tensor_in_place_backward, inputs, 2);
   if (node != nullptr) {
@@ -417,6 +422,15 @@ void multiply_in_place_row(RecordedCall& call) {
 }
 
 void divide_in_place_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (call.is_tensor(1) && x.impl()->is_view && (is_followed(x) || is_followed(call.tensor(1)))) {
+    const Tensor& y = call.tensor(1);
+    std::vector<Tensor> kept{y};
+    if (y.requires_grad()) kept.push_back(moved_like(x, aten::kClone));
+    if (Tensor view = call.change_view_of(x, x, y, InPlace::kMultiply, kept); view.defined()) {
+      return call.returns(std::move(view));
+    }
+  }
   if (call.is_tensor(1)) return call.returns(divide_in_place(call.tensor(0), call.tensor(1)));
   Tensor view = changed_view(call, InPlace::kMultiply);
   call.returns(view.defined() ? std::move(view) : multiply_in_place(call.tensor(0)));
@@ -450,14 +464,19 @@ void relu_row(RecordedCall& call) {
   call.returns(call.boolean_or(1, false) ? relu_in_place(call.tensor(0)) : relu(call.tensor(0)));
 }
 
-void leaky_relu_row(RecordedCall& call) { call.returns(leaky_relu(call.tensor(0))); }
-
 void hardtanh_row(RecordedCall& call) {
   call.returns(call.boolean_or(3, false) ? relu6_in_place(call.tensor(0)) : relu6(call.tensor(0)));
 }
 
 void masked_fill_row(RecordedCall& call) { call.returns(masked_fill(call.tensor(0), call.tensor(1))); }
 void masked_fill_in_place_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (is_followed(x) && x.impl()->is_view) {
+    const std::span<const Tensor> kept(&call.tensor(1), 1);
+    if (Tensor view = call.change_view_of(x, x, {}, InPlace::kMultiply, kept); view.defined()) {
+      return call.returns(std::move(view));
+    }
+  }
   call.returns(masked_fill_in_place(call.tensor(0), call.tensor(1)));
 }
 
@@ -490,24 +509,18 @@ constexpr OperatorRow kRows[] = {
     {"rsqrt", "input", of_one<reciprocal_sqrt>},
     {"reciprocal", "input", unary<kReciprocalRule>},
     {"sin", "input", unary<kSinRule>},
-    {"cos", "input", unary<kCosRule>},
     {"erf", "input", unary<kErfRule>},
     {"neg", "input", of_one<negate>},
     {"tanh", "input", of_one<tanh>},
     {"sigmoid", "input", of_one<sigmoid>},
     {"relu", "input inplace", relu_row},
-    {"relu_", "input", in_place_of_one<relu_in_place>},
     {"silu", "input inplace", of_one_or_in_place<silu, silu_in_place>},
     {"silu_", "input", in_place_of_one<silu_in_place>},
     {"gelu", "input approximate", of_one<gelu>},
-    {"mish", "input inplace", of_one<mish>},
-    {"elu", "input alpha inplace", of_one<elu>},
-    {"leaky_relu", "input negative_slope inplace", leaky_relu_row},
     {"softplus", "input beta threshold", of_one<softplus>},
     {"logsigmoid", "input", of_one<log_sigmoid>},
     {"hardswish", "input inplace", of_one_or_in_place<hardswish, hardswish_in_place>},
     {"hardswish_", "input", in_place_of_one<hardswish_in_place>},
-    {"hardsigmoid", "input inplace", of_one<hardsigmoid>},
     {"hardtanh", "input min_val max_val inplace", hardtanh_row},
     {"relu6", "input inplace", of_one_or_in_place<relu6, relu6_in_place>},
     {"dropout", "input p training inplace", dropout_row},
@@ -519,9 +532,9 @@ constexpr OperatorRow kRows[] = {
     {"mul", "input other", multiply_row},
     {"multiply", "input other", multiply_row},
     {"mul_", "input other", multiply_in_place_row},
-    {"div", "input other rounding_mode", divide_row},
-    {"divide", "input other rounding_mode", divide_row},
-    {"true_divide", "input other rounding_mode", divide_row},
+    {"div", "input other rounding_mode out", divide_row},
+    {"divide", "input other rounding_mode out", divide_row},
+    {"true_divide", "input other rounding_mode out", divide_row},
     {"div_", "input other rounding_mode", divide_in_place_row},
     {"pow", "input exponent", power_row},
     {"square", "input", of_one<power>},
@@ -531,6 +544,7 @@ constexpr OperatorRow kRows[] = {
     {"clamp", "input min max", clamp_row},
     {"clip", "input min max", clamp_row},
     {"clamp_min", "input min max", clamp_row},
+    {"clamp_max", "input max", clamp_row},
     {"addcmul", "input tensor1 tensor2 value", addcmul_row},
     {"lerp", "input end weight", lerp_row},
     {"masked_fill", "input mask value", masked_fill_row},
@@ -555,17 +569,7 @@ constexpr OperatorRow kRows[] = {
     {"bitwise_or_", "input other", overwrite_row},
     {"bucketize", "input boundaries out_int32 right", bucketize_row},
     {"floor_divide", "input other", round},
-    {"remainder", "input other", round},
-    {"fmod", "input other", round},
-    {"floor", "input", round},
-    {"ceil", "input", round},
-    {"round", "input", round},
-    {"sign", "input", round},
-    {"clamp_", "input min max", overwrite_row},
     {"polar", "abs angle", polar_row},
-    {"fill_", "input value", overwrite_row},
-    {"zero_", "input", overwrite_row},
-    {"bernoulli_", "input p generator", overwrite_row},
 };
 
 }  // namespace

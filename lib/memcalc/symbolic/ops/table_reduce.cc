@@ -1,7 +1,6 @@
-// Rows of the operator table that reduce, scan, select and order. Derivatives: tools/autograd/derivatives.yaml and
+// Rows of the operator table that reduce, scan and select. Derivatives: tools/autograd/derivatives.yaml and
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11.
 // MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
-// MIRRORS(torch, "cuda/Sort.cpp", "2.11.0")
 // MIRRORS(torch, "torch/csrc/autograd/FunctionsManual.cpp", "2.11.0")
 #include <array>
 
@@ -14,7 +13,6 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
-#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/vectors.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -87,19 +85,6 @@ void amax_row(RecordedCall& call) {
   call.returns(std::move(result));
 }
 
-/// x.max(): a scalar; x.max(dim): values and places; torch.max(x, y): element by element.
-void max_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
-  if (!call.has(1)) {
-    if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("everything, differentiated");
-    return call.returns(reduced(aten::kAmax, x, (1U << x.rank()) - 1, false));
-  }
-  if (call.is_tensor(1)) return call.returns(pointwise(aten::kAmax, {&x, &call.tensor(1)}, 1));
-  Selection found = max_along(x, call.dimension(1, x.rank(), -1), call.boolean_or(2, false));
-  call.returns(std::move(found.values));
-  call.returns(std::move(found.indices));
-}
-
 void argmax_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (call.has(1) && call.dimension(1, x.rank(), -1) == x.rank() - 1 && !call.boolean_or(2, false)) {
@@ -134,12 +119,10 @@ void var_backward(BackwardCall& call) {
   const auto& [dropped, dims] = call.payload<VariancePayload>();
   const Tensor& self = call.saved(0);
   Tensor gradient = with_dropped(call.gradient(), dropped);
-  Tensor scaled = pw(aten::kMul, {&gradient});
-  Tensor average = reduced(aten::kMean, self, dims, true);
-  Tensor centred = pw(aten::kSub, {&self, &average});
-  average.reset();
+  const Tensor average = reduced(aten::kMean, self, dims, true);
+  const Tensor centred = pw(aten::kSub, {&self, &average});
+  const Tensor scaled = pw(aten::kMul, {&gradient});
   call.set(0, pw(aten::kMul, {&scaled, &centred}));
-  drop(centred, scaled);
 }
 
 /// std_backward: var_backward of grad / (2 * result), zero where the result is zero.
@@ -151,12 +134,10 @@ void std_backward(BackwardCall& call) {  // saved: self, result
   Tensor zero = pointwise(aten::kEq, {&call.saved(1)}, 1, DType::kBool);
   Tensor gradient = with_dropped(quotient, dropped);
   drop(zero, twice);
-  Tensor scaled = pw(aten::kMul, {&gradient});
-  Tensor average = reduced(aten::kMean, self, dims, true);
-  Tensor centred = pw(aten::kSub, {&self, &average});
-  average.reset();
+  const Tensor average = reduced(aten::kMean, self, dims, true);
+  const Tensor centred = pw(aten::kSub, {&self, &average});
+  const Tensor scaled = pw(aten::kMul, {&gradient});
   call.set(0, pw(aten::kMul, {&scaled, &centred}));
-  drop(centred, scaled, gradient, quotient);
 }
 
 Tensor variance(RecordedCall& call, bool root) {
@@ -209,31 +190,6 @@ void log_sum_exp_row(RecordedCall& call) {
   call.returns(log_sum_exp(x, dimensions(call, 1, x), call.boolean_or(2, false)));
 }
 
-void topk_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
-  if (call.dimension(2, x.rank(), -1) != x.rank() - 1) call.refuse("another dimension than the last");
-  Selection found = topk(x, call.integer(1));
-  call.returns(std::move(found.values));
-  call.returns(std::move(found.indices));
-}
-
-/// Values and places of a sort along rows: cuda/Sort.cpp sorts short rows in place, a block each.
-Selection sorted(RecordedCall& call, const Tensor& x) {
-  if (x.rank() == 1) return sort(x);
-  Tensor values = call.tape.empty(x.shape(), x.dtype(), aten::kSort);
-  Tensor places = call.tape.empty(x.shape(), DType::kInt64, aten::kSort);
-  call.tape.kernels.add(aten::kSort, OperatorClass::kMovement, x.dtype(), 0, 3.0 * static_cast<double>(x.bytes()));
-  return {std::move(values), std::move(places)};
-}
-
-void sort_row(RecordedCall& call) {
-  Selection found = sorted(call, call.tensor(0));
-  call.returns(std::move(found.values));
-  call.returns(std::move(found.indices));
-}
-
-void argsort_row(RecordedCall& call) { call.returns(sorted(call, call.tensor(0)).indices); }
-
 /// ReduceOps.cpp, diff: what stands before is joined to it for a while, then neighbours are subtracted.
 void diff_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
@@ -262,8 +218,6 @@ constexpr OperatorRow kRows[] = {
     {"mean", "input dim keepdim dtype", mean_row},
     {"amax", "input dim keepdim", amax_row},
     {"amin", "input dim keepdim", amax_row},
-    {"max", "input dim keepdim", max_row},
-    {"min", "input dim keepdim", max_row},
     {"argmax", "input dim keepdim", argmax_row},
     {"argmin", "input dim keepdim", argmax_row},
     {"any", "input dim keepdim", any_row},
@@ -278,9 +232,6 @@ constexpr OperatorRow kRows[] = {
     {"softmax", "input dim _stacklevel dtype", softmax_row},
     {"log_softmax", "input dim _stacklevel dtype", log_softmax_row},
     {"logsumexp", "input dim keepdim", log_sum_exp_row},
-    {"topk", "input k dim largest sorted", topk_row},
-    {"sort", "input dim descending stable", sort_row},
-    {"argsort", "input dim descending stable", argsort_row},
     {"diff", "input n dim prepend append", diff_row},
     {"gather", "input dim index", gather_row},
     {"index_select", "input dim index", index_select_row},

@@ -35,9 +35,9 @@ void scatter_row(RecordedCall& call) {  // input dim index src reduce
 
 template <bool in_place>
 void index_add_row(RecordedCall& call) {  // input dim index source alpha
-  if (call.number_or(4, 1) != 1) call.refuse("a factor");
+  const bool scales = call.number_or(4, 1) != 1;
   const Tensor &x = call.tensor(0), &index = call.tensor(2), &source = call.tensor(3);
-  call.returns(in_place ? index_add_in_place(x, index, source) : index_add(x, index, source));
+  call.returns(in_place ? index_add_in_place(x, index, source, scales) : index_add(x, index, source, scales));
 }
 
 void masked_scatter_row(RecordedCall& call) {
@@ -65,8 +65,7 @@ void meshgrid_row(RecordedCall& call) {  // *tensors indexing
     Shape own;
     for (int dim = 0; dim < grid.rank; ++dim) own.dims[static_cast<std::size_t>(own.rank++)] = 1;
     own[static_cast<int>(i)] = vectors[i].elements();
-    Tensor view_of = expand(view(vectors[i], own), grid);
-    views.push_back(swaps ? transpose(std::move(view_of), 0, 1) : std::move(view_of));
+    views.push_back(expand(view(vectors[i], own), grid));
   }
   if (swaps && views.size() >= 2) std::swap(views[0], views[1]);
   for (Tensor& each : views) call.returns(std::move(each));

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/as_strided.h"
@@ -17,6 +18,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/put.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -264,19 +266,20 @@ void copy_row(RecordedCall& call) {
 Tensor put_differentiated(const RecordedCall& call, const Tensor& x, const Indexed& indexed) {
   const Tensor& source = call.tensor(2);
   const auto& [dim, mask] = indexed.indices.front();
+  if (source.dtype() != x.dtype()) {  // TensorAdvancedIndexing.cpp: autocast does not cast for it
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("the program calls {} with a source of {} into {} (PyTorch itself stops there), which is not "
+                    "modelled",
+                    call.name(), name_of(source.dtype()), name_of(x.dtype())));
+  }
   const bool is_mask = indexed.indices.size() == 1 && mask.dtype() == DType::kBool;
   const bool has_rows = source.rank() == x.rank() - mask.rank() + 1;
-  if (!is_mask || !has_rows) call.refuse("places of a tensor that is differentiated");
+  if (!is_mask || !has_rows) call.refuse("a mask beside other places, or a source that is repeated");
   for (int i = 0; i < source.rank(); ++i) {
     const std::int64_t size = i < dim ? x.size(i) : x.size(i + mask.rank() - 1);
     if (i != dim && source.size(i) != size) call.refuse("a source that is repeated, and is differentiated");
   }
-  if (source.dtype() != x.dtype()) {  // TensorAdvancedIndexing.cpp: autocast does not cast for it
-    call.refuse(fmt::format("a source of {} into {} (PyTorch itself stops there)", name_of(source.dtype()),
-                            name_of(x.dtype())));
-  }
-  const bool is_view = x.impl()->is_view || indexed.view.impl() != x.impl();
-  if (is_view) call.refuse("places of a view that is differentiated");
   return put_by_mask(x, dim, mask, source);
 }
 
@@ -287,14 +290,24 @@ void setitem_row(RecordedCall& call) {
     return index_into(call, x, call.slot(1));
   }();
   if (differentiates(call, x, 2)) {
-    if (!call.is_tensor(2)) call.refuse("a tensor that is differentiated");
+    const Tensor source = call.is_tensor(2) ? call.tensor(2) : Tensor{};  // none: a number
     if (!indexed.indices.empty()) {
-      const Tensor now = put_differentiated(call, x, indexed);
+      const bool is_view = x.impl()->is_view || indexed.view.impl() != x.impl();
+      if (is_view) call.refuse("places of a view that is differentiated");
+      std::vector<Tensor> places;
+      bool has_mask = false;
+      for (const auto& [dim, each] : indexed.indices) {
+        has_mask = has_mask || each.dtype() == DType::kBool;
+        places.push_back(each);
+      }
+      if (places.size() > kMaxSaved) call.refuse("so many places");
+      const Tensor now =
+          has_mask && source.defined() ? put_differentiated(call, x, indexed) : put_at_places(x, places, source);
       call.replace(x, now);
       return;
     }
-    if (call.change_view_of(x, indexed.view, call.tensor(2), InPlace::kCopy).defined()) return;
-    const Tensor now = copy_into_view(x, indexed.view, call.tensor(2));
+    if (call.change_view_of(x, indexed.view, source, InPlace::kCopy).defined()) return;
+    const Tensor now = copy_into_view(x, indexed.view, source);
     call.replace(x, now);
     return call.renew_views(now, x.requires_grad());
   }
@@ -458,19 +471,6 @@ void roll_row(RecordedCall& call) {
   call.returns(roll_once(call.tensor(0)));
 }
 
-/// F.pad: sizes from the last dimension on, before and behind.
-void pad_row(RecordedCall& call) {
-  if (call.text_or(2, "constant") != "constant") call.refuse("another mode than constant");
-  const Tensor& x = call.tensor(0);
-  const std::vector<std::int64_t> sizes = call.integers(1);
-  Shape shape = x.shape();
-  for (std::size_t i = 0; i + 1 < sizes.size(); i += 2) {
-    const int dim = x.rank() - 1 - static_cast<int>(i / 2);
-    shape[dim] += sizes[i] + sizes[i + 1];
-  }
-  call.returns(pad_to(x, shape));
-}
-
 void real_row(RecordedCall& call) { call.returns(view_as_real(call.tensor(0))); }
 void complex_row(RecordedCall& call) { call.returns(view_as_complex(call.tensor(0))); }
 
@@ -578,7 +578,6 @@ constexpr OperatorRow kRows[] = {
     {"concat", "tensors dim", cat_row},
     {"stack", "tensors dim", stack_row},
     {"roll", "input shifts dims", roll_row},
-    {"pad", "input pad mode value", pad_row},
     {"view_as_real", "input", real_row},
     {"view_as_complex", "input", complex_row},
     {"repeat", "input *sizes", repeat_row},

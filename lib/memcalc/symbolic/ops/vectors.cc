@@ -41,9 +41,8 @@ void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
   const unsigned dropped = call.payload<ReducedDimensions>().dropped;
   Tensor gradient = with_dropped(call.gradient(), dropped);
   Tensor result = with_dropped(call.saved(1), dropped);
-  Tensor difference = pw(aten::kSub, {&call.saved(0), &result});
-  Tensor exponential = pw(aten::kExp, {&difference});
-  difference.reset();
+  const Tensor difference = pw(aten::kSub, {&call.saved(0), &result});
+  const Tensor exponential = pw(aten::kExp, {&difference});
   call.set(0, pw(aten::kMul, {&gradient, &exponential}));
 }
 
@@ -59,7 +58,8 @@ Tensor vector_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kLinalgVectorNorm, vector_norm_backward, inputs, 1);
   if (node != nullptr) {
-    node->payload.set(ReducedDimensions{.dropped = keep_dims ? 0 : dims});
+    // Of everything it is a scalar, which does not promote what it divides.
+    node->payload.set(ReducedDimensions{.dropped = keep_dims || dims + 1 == 1U << x.rank() ? 0 : dims});
     tape.autograd.save(*node, x);
   }
   Tensor result = reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type);
@@ -78,13 +78,16 @@ Tensor log_sum_exp(Arg operand, unsigned dims, bool keep_dims) {
     node->payload.set(ReducedDimensions{.dropped = keep_dims ? 0 : dims});
     tape.autograd.save(*node, x);
   }
-  // ReduceOps.cpp, logsumexp_out_impl: the largest values, then exp(x - largest), summed.
+  // ReduceOps.cpp, logsumexp_out_impl: the largest values, of which infinite ones become 0, then (x - largest).exp_(),
+  // summed.
   Tensor largest = reduced(aten::kAmax, x, dims, true);
+  {
+    const Tensor size = pw(aten::kAbs, {&largest});
+    const Tensor infinite = pointwise(aten::kEq, {&size}, 1, DType::kBool);
+  }
   Tensor result;
   {
-    Tensor shifted = pw(aten::kSub, {&x, &largest});
-    Tensor exponential = pw(aten::kExp, {&shifted});
-    shifted.reset();
+    const Tensor exponential = pw(aten::kExp, {&x, &largest});
     result = reduced(aten::kSum, exponential, dims, keep_dims);
   }
   largest.reset();

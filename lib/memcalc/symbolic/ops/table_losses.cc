@@ -1,0 +1,297 @@
+// Rows of the operator table that are losses. Sources: aten/src/ATen/native/Loss.cpp, LossNLL.cpp, cuda/Loss.cu and
+// tools/autograd/derivatives.yaml of torch 2.11; requests as its host code makes them.
+// MIRRORS(torch, "native/Loss.cpp", "2.11.0")
+// MIRRORS(torch, "LossNLL.cpp", "2.11.0")
+#include <array>
+
+#include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/logarithm.h"
+#include "memcalc/symbolic/ops/loss.h"
+#include "memcalc/symbolic/ops/norm.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/vectors.h"
+#include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/recorded_input.h"
+
+namespace memcalc {
+namespace {
+
+Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs) { return pointwise(op, inputs, 1); }
+
+unsigned all_dims(const Tensor& x) { return (1U << x.rank()) - 1; }
+
+/// Loss.cpp, apply_loss_reduction.
+Tensor reduced_loss(const Tensor& losses, std::string_view reduction) {
+  if (reduction == "none") return losses;
+  return reduction == "sum" ? sum(losses, all_dims(losses), false) : mean(losses, all_dims(losses), false);
+}
+
+/// The same without autograd: inside of an operator.
+Tensor reduced_values(const Operator& op, const Tensor& losses, std::string_view reduction) {
+  return reduction == "none" ? losses : reduced(op, losses, all_dims(losses), false);
+}
+
+/// A loss that is one number on the storage of all: its operator wrote them first, then resized its result.
+Tensor number_on(Tensor losses) { return losses.tape().become_view(losses, {}, {}); }
+
+/// Operands as autocast hands them to a loss: the dispatcher's last argument first.
+std::array<Tensor, 2> cast(const AtenOperator& op, const RecordedCall& call) {
+  const Tensor target = autocast(op, call.tensor(1));
+  return {autocast(op, call.tensor(0)), target};
+}
+
+// --- of log probabilities --------------------------------------------------------------------------------------------
+
+void nll_backward(BackwardCall& call) {  // saved: self, target, weight where there is one, total_weight
+  const Tensor& self = call.saved(0);
+  call.set(0, filled(call.tape, self.shape(), self.dtype(), aten::kNllLossBackward));
+}
+
+Tensor nll(const Tensor& log_probabilities, const Tensor& target, const Tensor& given_weight,
+           std::string_view reduction) {
+  const Tensor weight = given_weight.defined() ? autocast(aten::kNllLossForward, given_weight) : Tensor{};
+  const Tensor self = autocast(aten::kNllLossForward, log_probabilities);
+  const bool is_number = reduction != "none" && self.rank() <= 2;
+  const AtenOperator& op = is_number         ? aten::kNllLossForward
+                           : self.rank() > 2 ? aten::kNllLoss2dForward
+                                             : aten::kNllLossNone;
+  Node* node = record(op, nll_backward, {&self}, {&self, &target, weight.defined() ? &weight : nullptr});
+  const Shape shape = reduction == "none" ? target.shape() : Shape{};
+  Tensor loss = self.tape().empty(shape, self.dtype(), op);
+  const Tensor total_weight = self.tape().empty({}, self.dtype(), op);
+  self.tape().kernels.add(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(target.elements()),
+                          static_cast<double>(target.bytes() + loss.bytes()));
+  loss = finish(node, std::move(loss));
+  if (node != nullptr) self.tape().autograd.save(*node, total_weight);
+  return loss;
+}
+
+void nll_row(RecordedCall& call) {  // input target weight size_average ignore_index reduce reduction
+  call.returns(nll(call.tensor(0), call.tensor(1), call.tensor_or_none(2), call.text_or(6, "mean")));
+}
+
+/// cross_entropy_loss_prob_target: targets are probabilities.
+Tensor cross_entropy_of_probabilities(const Tensor& log_probabilities, const Tensor& target,
+                                      std::string_view reduction) {
+  const Tensor product = multiply(log_probabilities, target);
+  if (reduction == "none") return negate(sum(product, 0b10, false));
+  const Tensor total = sum(product, all_dims(product), false);
+  Tensor negative = negate(total);
+  if (reduction == "sum") return negative;
+  return divide_scalar(negative);
+}
+
+/// cross_entropy_loss_label_smoothing without a weight.
+Tensor smoothed(const Tensor& log_probabilities, const Tensor& target, std::string_view reduction) {
+  const Tensor of_labels = nll(log_probabilities, target, {}, reduction);
+  Tensor smooth = negate(sum(log_probabilities, 0b10, false));
+  const Tensor ignored = pointwise(aten::kEq, {&target}, 1, DType::kBool);
+  smooth = masked_fill_in_place(smooth, ignored);
+  Tensor of_all = smooth;
+  if (reduction == "sum") of_all = sum(smooth, all_dims(smooth), false);
+  if (reduction == "mean") {
+    const Tensor kept = pw(aten::kBitwiseNot, {&ignored});
+    const Tensor count = sum(kept, all_dims(kept), false, DType::kInt64);
+    const Tensor total = sum(smooth, all_dims(smooth), false);
+    of_all = divide(total, count);
+  }
+  const Tensor second = multiply_scalar(of_all), first = multiply_scalar(of_labels);
+  return add(first, second);
+}
+
+void cross_entropy_row(RecordedCall& call) {
+  // input target weight size_average ignore_index reduce reduction label_smoothing
+  const Tensor &logits = call.tensor(0), &target = call.tensor(1);
+  const std::string_view reduction = call.text_or(6, "mean");
+  const bool smooths = call.number_or(7, 0) != 0, weighs = call.has(2), probable = is_floating(target.dtype());
+  if (!smooths && !weighs && !probable && reduction != "none") return call.returns(cross_entropy(logits, target));
+  if (weighs && (smooths || probable)) call.refuse("a weight for each class");
+  if (smooths && probable) call.refuse("probabilities that are smoothed");
+  if (logits.rank() < 2) call.refuse("one sample");
+  const Tensor log_probabilities = log_softmax(logits);
+  if (probable) return call.returns(cross_entropy_of_probabilities(log_probabilities, target, reduction));
+  if (smooths) return call.returns(smoothed(log_probabilities, target, reduction));
+  call.returns(nll(log_probabilities, target, call.tensor_or_none(2), reduction));
+}
+
+// --- of two tensors --------------------------------------------------------------------------------------------------
+
+template <const AtenOperator& kernel>
+void both_backward(BackwardCall& call) {  // one kernel for each side
+  for (int i = 0; i < 2; ++i) {
+    if (call.needs(i)) call.set(i, pointwise(kernel, {&call.saved(0), &call.saved(1)}, 2));
+  }
+}
+
+/// mse_loss and smooth_l1_loss are structured: their result is made as large as the losses, then resized to a number.
+/// huber_loss makes a number beside them.
+template <const AtenOperator& op, const AtenOperator& kernel, int slot, bool is_structured>
+void loss_row(RecordedCall& call) {
+  const auto [x, target] = cast(op, call);
+  const std::string_view reduction = call.text_or(slot, "mean");
+  Node* node = record(op, both_backward<kernel>, {&x, &target}, {&x, &target});
+  Tensor losses = pointwise(op, {&x, &target}, 2);
+  if (reduction == "none") return call.returns(finish(node, std::move(losses)));
+  if (!is_structured) return call.returns(finish(node, reduced_values(op, losses, reduction)));
+  const Tensor values = pointwise(op, {&x, &target}, 2);
+  reduction_scratch(values, all_dims(values), 4, op);
+  call.returns(finish(node, number_on(std::move(losses))));
+}
+
+/// (input - target).abs(), and its mean or sum.
+void l1_row(RecordedCall& call) {  // input target size_average reduce reduction
+  const auto [x, target] = cast(aten::kL1Loss, call);
+  const Tensor difference = subtract(x, target);
+  Node* node = record(aten::kAbs,
+                      [](BackwardCall& back) {
+                        const Tensor sign = pw(aten::kSgn, {&back.saved(0)});
+                        back.set(0, pw(aten::kMul, {&back.gradient(), &sign}));
+                      },
+                      {&difference}, {&difference});
+  const Tensor losses = finish(node, pw(aten::kAbs, {&difference}));
+  call.returns(reduced_loss(losses, call.text_or(4, "mean")));
+}
+
+/// xlogy(target, target) is differentiated by both: the second part comes once the first one's values are gone, and is
+/// smaller.
+void xlogy_of_target_backward(BackwardCall& call) {  // saved: target
+  const Tensor& target = call.saved(0);
+  Tensor first;
+  {
+    const Tensor value = pw(aten::kXlogy, {&call.gradient(), &target});
+    const Tensor zero = pointwise(aten::kEq, {&target}, 1, DType::kBool);
+    const Tensor below = pointwise(aten::kLe, {&target}, 1, DType::kBool);
+    const Tensor both = pointwise(aten::kBitwiseAnd, {&zero, &below}, 1, DType::kBool);
+    first = pw(aten::kMaskedFill, {&value, &both});
+  }
+  call.set(0, std::move(first));
+}
+
+/// xlogy(target, target) - target * input; of log targets exp(target) * (target - input). "batchmean" divides a sum.
+void kl_div_row(RecordedCall& call) {  // input target size_average reduce reduction log_target
+  const auto [x, target] = cast(aten::kKlDiv, call);
+  const std::string_view reduction = call.text_or(4, "mean");
+  Tensor losses;
+  if (call.boolean_or(5, false)) {
+    const Tensor difference = subtract(target, x), powers = exponential(target);
+    losses = multiply(powers, difference);
+  } else {
+    Node* node = record(aten::kXlogy, xlogy_of_target_backward, {&target}, {&target});
+    const Tensor entropy = finish(node, pw(aten::kXlogy, {&target, &target})), product = multiply(target, x);
+    losses = subtract(entropy, product);
+  }
+  if (reduction != "batchmean") return call.returns(reduced_loss(losses, reduction));
+  const Tensor total = reduced_loss(losses, "sum");
+  losses.reset();
+  call.returns(divide_scalar(total));
+}
+
+// --- of probabilities ------------------------------------------------------------------------------------------------
+
+/// FunctionsManual.cpp: sigmoid(input).sub_(target).mul_(grad); with pos_weight
+/// at::add(t, 1).sub_(target).mul_(input.sigmoid()).sub_(t) where t = pos_weight * target.
+void logits_backward(BackwardCall& call) {  // saved: input, target, then pos_weight
+  if (call.node.saved_count < 3) return call.set(0, pointwise(aten::kSigmoid, {&call.saved(0)}, 4));
+  const Tensor weighted = pw(aten::kMul, {&call.saved(2), &call.saved(1)});
+  Tensor result = pw(aten::kAdd, {&weighted});
+  { const Tensor sigmoid = pointwise(aten::kSigmoid, {&call.saved(0)}, 4); }
+  call.set(0, std::move(result));
+}
+
+void logits_row(RecordedCall& call) {  // input target weight size_average reduce reduction pos_weight
+  const AtenOperator& op = aten::kBinaryCrossEntropyWithLogits;
+  if (call.has(2)) call.refuse("a weight for each sample");
+  const Tensor pos_weight = call.has(6) ? autocast(op, call.tensor(6)) : Tensor{};
+  const auto [x, target] = cast(op, call);
+  if (is_followed(target)) call.refuse("targets that are differentiated");
+  Node* node = record(op, logits_backward, {&x}, {&x, &target, pos_weight.defined() ? &pos_weight : nullptr});
+  const Tensor log_sigmoid = pointwise(aten::kLogSigmoidForward, {&x}, 4);
+  if (pos_weight.defined()) {
+    const Tensor less = pw(aten::kSub, {&pos_weight}), weight = pw(aten::kMul, {&less, &target});
+  }
+  const Tensor losses = pointwise(aten::kSub, {&target}, 3);
+  call.returns(finish(node, reduced_values(aten::kMean, losses, call.text_or(5, "mean"))));
+}
+
+/// cuda/Loss.cu: the mean is made beside the losses and copied into their storage.
+void probabilities_row(RecordedCall& call) {  // input target weight size_average reduce reduction
+  const AtenOperator& op = aten::kBinaryCrossEntropy;
+  const Tensor &x = call.tensor(0), &target = call.tensor(1), &weight = call.tensor_or_none(2);
+  if (is_followed(target)) call.refuse("targets that are differentiated");
+  Node* node =
+      record(op, [](BackwardCall& back) { back.set(0, moved_like(back.saved(0), aten::kBinaryCrossEntropyBackward)); },
+             {&x}, {&x, &target, weight.defined() ? &weight : nullptr});
+  Tensor losses = pointwise(op, {&x, &target}, 6);
+  const std::string_view reduction = call.text_or(5, "mean");
+  if (reduction == "none") return call.returns(finish(node, std::move(losses)));
+  { const Tensor number = reduced_values(op, losses, reduction); }
+  call.returns(finish(node, number_on(std::move(losses))));
+}
+
+void soft_margin_backward(BackwardCall& call) {  // saved: self, target
+  Tensor exponential;
+  {
+    const Tensor negative = pw(aten::kNeg, {&call.saved(1)}), product = pw(aten::kMul, {&negative, &call.saved(0)});
+    exponential = pw(aten::kExp, {&product});
+  }
+  call.set(0, pw(aten::kMul, {&call.saved(1), &exponential}));
+}
+
+/// Python's function hands a number on: 0, 1 and 2 are none, mean and sum.
+void soft_margin_row(RecordedCall& call) {  // input target reduction
+  const auto [x, target] = cast(aten::kSoftMarginLoss, call);
+  Node* node = record(aten::kSoftMarginLoss, soft_margin_backward, {&x}, {&x, &target});
+  Tensor losses = pointwise(aten::kSoftMarginLoss, {&x, &target}, 4);
+  const std::int64_t reduction = call.integer_or(2, 1);
+  if (reduction == 0) return call.returns(finish(node, std::move(losses)));
+  { const Tensor number = reduced_values(aten::kSoftMarginLoss, losses, reduction == 2 ? "sum" : "mean"); }
+  call.returns(finish(node, number_on(std::move(losses))));
+}
+
+/// Distance.cpp, cosine_similarity: both are divided by their norms first, which are cloned and then bounded below.
+void cosine_similarity_row(RecordedCall& call) {  // x1 x2 dim eps
+  const auto [a, b] = cast(aten::kCosineSimilarity, call);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape());
+  const Tensor x = a.shape() == shape ? a : expand(a, shape), y = b.shape() == shape ? b : expand(b, shape);
+  const int dim = call.dimension(2, shape.rank, 1);
+  const auto bounded = [&](const Tensor& of) { return vector_norm(of, 1U << dim, true); };
+  const Tensor norm_x = bounded(x), norm_y = bounded(y);
+  const Tensor divisor_x = clone(norm_x), divisor_y = clone(norm_y);
+  const Tensor least = x.tape().empty({}, x.dtype(), aten::kScalarTensor);
+  const auto divided = [](const Tensor& of, const Tensor& by) {
+    return by.requires_grad() ? divide_both(of, by) : divide(of, by);
+  };
+  const Tensor unit_y = divided(y, divisor_y), unit_x = divided(x, divisor_x);
+  const Tensor product = multiply(unit_x, unit_y);
+  call.returns(sum_over(product, dim, false));
+}
+
+constexpr OperatorRow kRows[] = {
+    {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
+     cross_entropy_row},
+    {"nll_loss", "input target weight size_average ignore_index reduce reduction", nll_row},
+    {"mse_loss", "input target size_average reduce reduction weight",
+     loss_row<aten::kMseLoss, aten::kMseLossBackward, 4, true>},
+    {"smooth_l1_loss", "input target size_average reduce reduction beta",
+     loss_row<aten::kSmoothL1Loss, aten::kSmoothL1LossBackward, 4, true>},
+    {"huber_loss", "input target reduction delta weight",
+     loss_row<aten::kHuberLoss, aten::kHuberLossBackward, 2, false>},
+    {"l1_loss", "input target size_average reduce reduction weight", l1_row},
+    {"kl_div", "input target size_average reduce reduction log_target", kl_div_row},
+    {"binary_cross_entropy_with_logits", "input target weight size_average reduce reduction pos_weight", logits_row},
+    {"binary_cross_entropy", "input target weight size_average reduce reduction", probabilities_row},
+    {"soft_margin_loss", "input target reduction", soft_margin_row},
+    {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> loss_rows() { return kRows; }
+
+}  // namespace memcalc

@@ -1,0 +1,295 @@
+// What the rows of the operator table request that families do not call: ops/table_functions.cc, table_losses.cc,
+// table_scans.cc, table_products.cc, table_shapes.cc, table_places.cc, table_spectra.cc. Numbers of torch 2.11: its
+// host code run on a CUDA runtime that computes nothing, as torch.autograd.grad calls it. Temporaries of one formula
+// may come and go in another order: the sizes, the most that is held and what is left are compared.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "support/tape_bench.h"
+
+namespace memcalc {
+namespace {
+
+using test::TapeBench;
+using Kind = BoundArgument::Kind;
+using Requests = std::vector<Bytes>;
+
+constexpr DType kFloat = DType::kFloat32;
+constexpr DType kPlace = DType::kInt64;
+
+BoundArgument v(int place) { return {.kind = Kind::kValue, .integer = place}; }
+BoundArgument n(std::int64_t number) {
+  return {.kind = Kind::kInteger, .integer = number, .number = static_cast<double>(number)};
+}
+BoundArgument real(double number) { return {.kind = Kind::kNumber, .number = number}; }
+BoundArgument text(const char* value) { return {.kind = Kind::kText, .text = value}; }
+BoundArgument list(std::vector<BoundArgument> items) { return {.kind = Kind::kList, .items = std::move(items)}; }
+BoundArgument none() { return {}; }
+
+struct Operand {
+  Shape shape;
+  DType dtype = kFloat;
+  bool needs_gradient = true;
+};
+
+struct Row {
+  const char* name;
+  std::vector<Operand> operands;
+  std::vector<BoundArgument> slots;
+  Requests forward, backward;
+};
+
+/// Sizes of what is asked for, sorted; the most that is held; what is left.
+struct Sum {
+  Requests asked;
+  Bytes most = 0, left = 0;
+
+  explicit Sum(const Requests& requests) {
+    for (const Bytes bytes : requests) {
+      if (bytes > 0) asked.push_back(bytes);
+      left += bytes;
+      most = std::max(most, left);
+    }
+    std::sort(asked.begin(), asked.end());
+  }
+};
+
+void expect_same(const Requests& mine, const Requests& torch, const std::string& what) {
+  const Sum a(mine), b(torch);
+  EXPECT_EQ(a.most, b.most) << what;
+  EXPECT_EQ(a.left, b.left) << what;
+  EXPECT_EQ(a.asked, b.asked) << what;
+}
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows{
+      {"log2", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
+      {"log10", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
+      {"sinh", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
+      {"cosh", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
+      {"tan", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, -512, -512}},
+      {"asin", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, 512, 512, -512, -512, -512, -512}},
+      {"acos", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, 512, 512, 512, -512, -512, -512, -512, -512}},
+      {"atan", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, -512, -512}},
+      {"trunc", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"floor", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"nan_to_num", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 128, 128, 128, -128, -128, -512, 512, -128}},
+      {"frac", {{{8, 16}, kFloat}}, {v(0)}, {512}, {}},
+      {"cos", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, -512, -512}},
+      {"logit", {{{8, 16}, kFloat}}, {v(0), real(0.1)}, {512}, {512}},
+      {"softshrink", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"hardshrink", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"threshold", {{{8, 16}, kFloat}}, {v(0), real(0.1), real(0)}, {512}, {512}},
+      {"selu", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"celu", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"glu", {{{8, 16}, kFloat}}, {v(0), n(1)}, {256}, {512}},
+      {"prelu", {{{2, 4, 4, 4}, kFloat}, {{4}, kFloat}}, {v(0), v(1)}, {512}, {512, 512, 16, -512}},
+      {"rrelu", {{{8, 16}, kFloat}}, {v(0), real(0.1), real(0.3), n(1)}, {512, 512}, {512, -512}},
+      {"dropout2d", {{{2, 4, 4, 4}, kFloat}}, {v(0), real(0.1), n(1)}, {32, 512}, {512, -32}},
+      {"alpha_dropout", {{{8, 16}, kFloat}}, {v(0), real(0.1), n(1)}, {512, 512, 512, -512}, {512, -512}},
+      {"atan2",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {512},
+       {512, 512, 512, -512, -512, 512, 128, -128, 512, 512, 512, 512, 512, -512, -512, -512, -512, -512}},
+      {"xlogy",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {512},
+       {512, 512, -512, 512, 128, 128, 128, 512, -128, -128, -128, -512}},
+      {"logaddexp",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {512},
+       {512, 512, 512, 512, -512, -512, -512, 512, 512, 512, 512, -512, -512, -512}},
+      {"hypot", {{{8, 16}, kFloat}, {{8, 16}, kFloat}}, {v(0), v(1)}, {512}, {512, 512, -512, 512, 512, -512}},
+      {"copysign", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512}, {512, 128, -128, 512, -512}},
+      {"fmod", {{{8, 16}, kFloat}}, {v(0), real(2)}, {512}, {}},
+      {"remainder", {{{8, 16}, kFloat}, {{8, 16}, kFloat}}, {v(0), v(1)}, {512}, {512, 512, 512, -512, -512}},
+      {"addcdiv",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1), v(2)},
+       {512},
+       {512, 512, -512, 512, 512, 512, 512, 512, -512, -512, -512, -512}},
+      {"lerp",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1), v(2)},
+       {512},
+       {512, 512, 512, -512, 512, 512, -512}},
+      {"clamp",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {512},
+       {4, 128, 512, -128, -4, 4, 128, 512, -128, -4}},
+      {"pow", {{{8, 16}, kFloat}}, {real(2), v(0)}, {512, 8, -8}, {512, 512, -512}},
+      {"max",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {512},
+       {512, 128, 512, 128, -128, -128, -512, 512, 128, 512, 128, -128, -128, -512}},
+      {"nll_loss", {{{8, 16}, kFloat}, {{8}, kPlace, false}}, {v(0), v(1)}, {4, 4}, {512, -4}},
+      {"cross_entropy",
+       {{{8, 16}, kFloat}, {{8}, kPlace, false}},
+       {v(0), v(1), none(), none(), none(), none(), text("none")},
+       {512, 32, 4},
+       {512, -4, 512, -512, -512}},
+      {"cross_entropy",
+       {{{8, 16}, kFloat}, {{8}, kPlace, false}},
+       {v(0), v(1), none(), none(), none(), none(), text("mean"), real(0.1)},
+       {512, 4, 4, 32, 32, -32, 8, 8, 8, 64, -64, 4, 4, -4, -8, 4, 4, 4, -4, -4, -4, -32, -4},
+       {4, 4, 4, -4, -8, 32, -4, -8, 32, -32, 512, -4, -4, 512, -32, -512, 512, -512, -512}},
+      {"cross_entropy",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
+       {v(0), v(1)},
+       {512, 512, 4, 4, 4, -4, -4, -512},
+       {4, 4, -4, 512, -4, 512, -512, -512}},
+      {"mse_loss", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512, 512, -512}, {512}},
+      {"smooth_l1_loss", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512, 512, -512}, {512}},
+      {"huber_loss", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512, 4, -512}, {512}},
+      {"l1_loss",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
+       {v(0), v(1)},
+       {512, 512, 4, -512},
+       {512, 512, 512, -512, -512, -512}},
+      {"kl_div",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
+       {v(0), v(1), none(), none(), text("batchmean")},
+       {512, 512, 512, -512, -512, 4, -512, 4, -4},
+       {4, 512, -4, 512, -512}},
+      {"binary_cross_entropy_with_logits",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
+       {v(0), v(1)},
+       {512, 512, 4, -512, -512},
+       {512}},
+      {"binary_cross_entropy", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512, 4, -4}, {512}},
+      {"soft_margin_loss",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
+       {v(0), v(1)},
+       {512, 4, -4},
+       {512, 512, 512, -512, -512, 512, -512}},
+      {"cosine_similarity",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat}},
+       {v(0), v(1)},
+       {32, 32, 32, 32, 4, 512, 512, 512, 32, -512, -4},
+       {512, 512, -512, -512, 512, 512,  512,  512,  -512, -512, -512, 512,  32,  -512, -512,
+        -32, 512, 512,  512,  512, -512, -512, -512, 512,  32,   -512, -512, -32, 512,  8,
+        512, -8,  -512, -32,  -32, -512, 512,  8,    512,  -8,   -512, -32,  -32, -512}},
+      {"cumprod",
+       {{{8, 16}, kFloat}},
+       {v(0), n(1)},
+       {512},
+       {512, 128, 1, -1, 512, 512, 512, -512, -512, 512, -512, -128, -512}},
+      {"cummax", {{{8, 16}, kFloat}}, {v(0), n(1)}, {512, 1024}, {512, -1024}},
+      {"logcumsumexp", {{{8, 16}, kFloat}}, {v(0), n(1)}, {512}, {4,   512,  512,  -512, 128,  512,  -128, 128,
+                                                                  512, -128, 512,  512,  512,  512,  -512, -512,
+                                                                  512, 512,  -512, -512, -512, 512,  512,  512,
+                                                                  512, -512, -512, 512,  512,  -512, -512, -512,
+                                                                  512, -512, -512, -512, -512, -512, -4}},
+      {"sort", {{{8, 16}, kFloat}}, {v(0), n(1)}, {512, 1024, 128, -128}, {512, -1024}},
+      {"topk", {{{8, 16}, kFloat}}, {v(0), n(2), n(0)}, {128, 256}, {512, -256}},
+      {"kthvalue", {{{8, 16}, kFloat}}, {v(0), n(2), n(1)}, {32, 64}, {512, -64}},
+      {"median", {{{8, 16}, kFloat}}, {v(0), n(1)}, {32, 64}, {512, -64}},
+      {"max", {{{8, 16}, kFloat}}, {v(0)}, {4}, {128, 1, 128, 8, 1024, -1024, 4, 512, -4, -8, -128, -1, -128}},
+      {"std_mean",
+       {{{8, 16}, kFloat}},
+       {v(0), n(1)},
+       {32, 32, -32},
+       {32, 32, 8, -8, -32, 32, 512, 32, 512, -32, -512, -32, -32}},
+      {"var_mean", {{{8, 16}, kFloat}}, {v(0), n(1)}, {32, 32, -32}, {32, 512, 32, 512, -32, -512, -32}},
+      {"baddbmm",
+       {{{4, 8, 8}, kFloat}, {{4, 8, 8}, kFloat}, {{4, 8, 8}, kFloat}},
+       {v(0), v(1), v(2)},
+       {1024},
+       {1024, 1024}},
+      {"mv", {{{8, 16}, kFloat}, {{16}, kFloat}}, {v(0), v(1)}, {32}, {512, 64}},
+      {"dot", {{{16}, kFloat}, {{16}, kFloat}}, {v(0), v(1)}, {4}, {64, 64}},
+      {"outer", {{{16}, kFloat}, {{16}, kFloat}}, {v(0), v(1)}, {1024}, {1024, 1024, 64, -1024, 64, -1024}},
+      {"addr", {{{16, 16}, kFloat}, {{16}, kFloat}, {{16}, kFloat}}, {v(0), v(1), v(2)}, {1024}, {64, 64}},
+      {"addmv", {{{8}, kFloat}, {{8, 16}, kFloat}, {{16}, kFloat}}, {v(0), v(1), v(2)}, {32}, {512, 64}},
+      {"diagonal", {{{4, 8, 8}, kFloat}}, {v(0), n(0), n(1), n(2)}, {}, {1024}},
+      {"diag_embed", {{{8, 16}, kFloat}}, {v(0)}, {8192}, {}},
+      {"diag", {{{8, 16}, kFloat}}, {v(0)}, {32}, {512}},
+      {"tril", {{{4, 8, 8}, kFloat}}, {v(0)}, {1024}, {1024}},
+      {"hstack", {{{8, 16}, kFloat}, {{8, 16}, kFloat}}, {list({v(0), v(1)})}, {1024}, {}},
+      {"rot90", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
+      {"pad", {{{2, 4, 4, 4}, kFloat}}, {v(0), list({n(1), n(1), n(1), n(1)}), text("reflect")}, {1152}, {512}},
+      {"index_put",
+       {{{8, 16}, kFloat}, {{8}, kPlace, false}, {{8, 16}, kFloat}},
+       {v(0), list({v(1)}), v(2)},
+       {512},
+       {512, 512, -512, 512}},
+      {"index_fill", {{{8, 16}, kFloat}, {{8}, kPlace, false}}, {v(0), n(0), v(1), real(0)}, {512}, {512}},
+      {"index_copy",
+       {{{8, 16}, kFloat}, {{8}, kPlace, false}, {{8, 16}, kFloat}},
+       {v(0), n(0), v(1), v(2)},
+       {512},
+       {512, 512}},
+      {"index_add",
+       {{{8, 16}, kFloat}, {{8}, kPlace, false}, {{8, 16}, kFloat}},
+       {v(0), n(0), v(1), v(2), n(2)},
+       {512},
+       {512, 512, -512}},
+      {"scatter_reduce",
+       {{{8, 16}, kFloat}, {{8, 16}, kPlace, false}, {{8, 16}, kFloat}},
+       {v(0), n(0), v(1), v(2), text("amax")},
+       {512},
+       {512,  128, 512, -128, 128,  512,  -128, 512,  512,  128,  512,
+        -128, 512, 128, 512,  -128, -512, -512, -512, -512, -512, -512}},
+      {"scatter_reduce",
+       {{{8, 16}, kFloat}, {{8, 16}, kPlace, false}, {{8, 16}, kFloat}},
+       {v(0), n(0), v(1), v(2), text("mean")},
+       {512, 512, 512, 128, -128, -512, -512},
+       {512, 512, 512, -512, -512, 128, -128, 512, 512, 512, 512, -512, -512, -512}},
+      {"select_scatter", {{{8, 16}, kFloat}, {{8}, kFloat}}, {v(0), v(1), n(1), n(1)}, {512}, {32, 512, -32}},
+      {"grid_sample", {{{2, 4, 4, 4}, kFloat}, {{2, 4, 4, 2}, kFloat}}, {v(0), v(1)}, {512}, {512, 256}},
+      {"complex", {{{8, 16}, kFloat}, {{8, 16}, kFloat}}, {v(0), v(1)}, {1024}, {}},
+  };
+  return kRows;
+}
+
+TEST(OperatorRows, RequestWhatTorchRequests) {
+  for (const Row& row : rows()) {
+    TapeBench bench;
+    bench.warm_up();
+    std::vector<Tensor> values;
+    for (const Operand& each : row.operands) {
+      values.push_back(bench.input(each.shape, each.dtype, each.needs_gradient));
+    }
+    bench.start();
+    Tensor result;
+    {
+      RecordedCall call(bench.tape, row.name, row.slots, values, {});
+      find_operator(row.name)->run(call);
+      ASSERT_FALSE(call.results.empty()) << row.name;
+      result = call.results.front();
+    }
+    expect_same(bench.requests(), row.forward, std::string(row.name) + ", forward");
+    ASSERT_TRUE(result.requires_grad()) << row.name;
+    bench.start();
+    bench.backward(result);
+    expect_same(bench.requests(), row.backward, std::string(row.name) + ", backward");
+  }
+}
+
+TEST(OperatorRows, AreOpaqueWithArgumentsThatTheyDoNotModel) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({8, 4, 4})};
+  const std::vector<BoundArgument> slots{text("bii->bi"), list({v(0)})};
+  const std::vector<GivenResult> given{{{8, 4}, kFloat}};
+  RecordedCall known(bench.tape, "einsum", slots, values, {}, given);
+  bench.start();
+  find_operator("einsum")->run(known);
+  ASSERT_EQ(known.results.size(), 1U);
+  EXPECT_EQ(known.results.front().shape(), (Shape{8, 4}));
+  EXPECT_TRUE(known.results.front().requires_grad());
+  EXPECT_EQ(bench.requests(), (Requests{8 * 4 * 4}));
+  RecordedCall unknown(bench.tape, "einsum", slots, values, {});
+  EXPECT_THROW(find_operator("einsum")->run(unknown), Error) << "recorded without the size of its result";
+}
+
+}  // namespace
+}  // namespace memcalc
