@@ -123,7 +123,8 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   model->experts = std::move(builder.experts);
-  if (std::holds_alternative<TorchvisionSpec>(spec.architecture)) model->layer_paths.emplace();  // calls none as a layer
+  if (std::holds_alternative<TorchvisionSpec>(spec.architecture))
+    model->layer_paths.emplace();  // calls none as a layer
   return model;
 }
 

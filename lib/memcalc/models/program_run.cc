@@ -143,10 +143,11 @@ void ProgramModel::run_changed(const Linear& linear, const BoundModule& module, 
                                const Calls& own_calls, std::vector<Tensor>& values) const {
   ModuleHooks* hooks = tape_.modes.module_hooks;
   if (hooks != nullptr && hooks->hooks_adapters()) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{}: adapters of {}, which is derived from nn.Linear, are not modelled where each module is "
-                            "gathered by itself; accepted: --parallel ddp, ds-zero2, fsdp2",
-                            program_->name, module.module->type));
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: adapters of {}, which is derived from nn.Linear, are not modelled where each module is "
+                    "gathered by itself; accepted: --parallel ddp, ds-zero2, fsdp2",
+                    program_->name, module.module->type));
   }
   Tensor& output = values[static_cast<std::size_t>(module.output)];
   Tensor& input = values[static_cast<std::size_t>(module.input)];

@@ -50,9 +50,9 @@ class Explanation {
   void write_model() {
     const ModelSpec& model = report_.model;
     const bool says_it = model.source.starts_with("recorded from");
-    const std::string answered = !is_program(model) ? "family " + family_of(model)
-                                                    : "program " + std::string(says_it ? "" : "recorded from ") +
-                                                          model.source;
+    const std::string answered = !is_program(model)
+                                     ? "family " + family_of(model)
+                                     : "program " + std::string(says_it ? "" : "recorded from ") + model.source;
     out_ += '\n';
     std::string lead = "model: ";
     for (const std::string& part : wrap(answered, options_.columns - lead.size())) {

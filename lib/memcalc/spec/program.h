@@ -236,9 +236,9 @@ struct Program {
   std::string name;
   std::string source;  // the class, and the versions it was recorded under
   std::string task;
-  bool loss_shifts_labels = false;  // Trainer._loss_shifts_labels
+  bool loss_shifts_labels = false;          // Trainer._loss_shifts_labels
   std::optional<std::int64_t> hidden_size;  // of its configuration, as trainer_config_finalize reads it
-  bool caches_in_trainer = false;   // the Trainer's config.use_cache = False does not reach the part that has the cache
+  bool caches_in_trainer = false;  // the Trainer's config.use_cache = False does not reach the part that has the cache
   std::vector<ProgramSymbol> symbols;
   std::vector<ProgramTensor> inputs;
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()

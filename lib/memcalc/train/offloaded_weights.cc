@@ -45,7 +45,8 @@ Tensor OffloadedWeights::before_module(const void* module, std::span<const Tenso
 }
 
 void OffloadedWeights::after_module(const void* module, const Tensor& /*output*/) {
-  const auto first = std::find_if(loaded_.begin(), loaded_.end(), [&](const auto& each) { return each.first == module; });
+  const auto first =
+      std::find_if(loaded_.begin(), loaded_.end(), [&](const auto& each) { return each.first == module; });
   for (auto at = first; at != loaded_.end(); ++at) {
     const Tensor& each = at->second;
     if (each.impl()->cached_cast >= 0) {

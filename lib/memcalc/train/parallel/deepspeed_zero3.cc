@@ -115,8 +115,9 @@ void DeepSpeedZero3::check_every_parameter_is_hooked() const {
   }
 }
 
-// A parameter that a module uses of another is gathered when it is first met, in the middle of the module, and from then
-// on with the module's own (ZeROOrderedDict.__getitem__, register_external_parameter): here from the first step on.
+// A parameter that a module uses of another is gathered when it is first met, in the middle of the module, and from
+// then on with the module's own (ZeROOrderedDict.__getitem__, register_external_parameter): here from the first step
+// on.
 Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor* const> parameters,
                                      const Tensor& input) {
   HookedModule& hooked = modules_[module];

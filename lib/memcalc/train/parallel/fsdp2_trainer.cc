@@ -237,11 +237,13 @@ Tensor Fsdp2::before_module(const void* module, std::span<const Tensor* const> p
   if (group->modules_to_run > 0) return input;
   group->modules_to_run = group->modules;
   Tensor argument = input;
-  if (input.defined() && param_dtype_ && is_floating(input.dtype()) && input.dtype() != *param_dtype_) {  // cast_forward_inputs
+  if (input.defined() && param_dtype_ && is_floating(input.dtype()) &&
+      input.dtype() != *param_dtype_) {  // cast_forward_inputs
     argument = to_dtype(input, *param_dtype_);
   }
   pre_forward(*group);
-  if (argument.defined() && tape.modes.grad_enabled && argument.requires_grad()) argument = register_post_backward(*group, argument);
+  if (argument.defined() && tape.modes.grad_enabled && argument.requires_grad())
+    argument = register_post_backward(*group, argument);
   return argument;
 }
 

@@ -57,7 +57,8 @@ Units units_at(Model& model, const std::vector<std::string>& paths) {
     std::vector<Parameter*>* unit = &units.rest;
     for (std::size_t dot = name.find('.'); dot != std::string_view::npos && !units.layers.empty();
          dot = name.find('.', dot + 1)) {
-      if (const auto found = places.find(name.substr(0, dot)); found != places.end()) unit = &units.layers[found->second];
+      if (const auto found = places.find(name.substr(0, dot)); found != places.end())
+        unit = &units.layers[found->second];
     }
     unit->push_back(&parameter);
   }

@@ -13,8 +13,8 @@ struct Units {
   std::vector<Parameter*> rest;
 };
 
-/// A layer is a member of a list of modules, which the first number in a parameter's name tells: "model.layers.3"; where
-/// the model says which they are (Model::layer_paths), those. The parameters of each unit are in the order of
+/// A layer is a member of a list of modules, which the first number in a parameter's name tells: "model.layers.3";
+/// where the model says which they are (Model::layer_paths), those. The parameters of each unit are in the order of
 /// module.parameters(). Without layers `rest` is the whole model: what wrappers do without a policy.
 [[nodiscard]] Units units_of(Model& model);
 
