@@ -3,11 +3,14 @@
 //
 //   python -m memcalc.record --hf config.json -o program.json.gz
 //   build/bench/bin/program_speed MODEL program.json.gz [ROUNDS]      MODEL: of the registry; the least of ROUNDS [31]
+//   build/bench/bin/program_speed --load [ROUNDS]      what decompressing and reading each shipped program takes
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <filesystem>
+#include <string_view>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/spec_file.h"
@@ -16,13 +19,36 @@
 namespace memcalc {
 namespace {
 
+double processor_milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
 double milliseconds_of(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
-  timespec start{}, end{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
+  const double start = processor_milliseconds();
   const Report report = estimate(model, run, device);
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  const double end = processor_milliseconds();
   if (report.parameters_total == 0) std::abort();  // keeps the estimate
-  return 1e3 * static_cast<double>(end.tv_sec - start.tv_sec) + 1e-6 * static_cast<double>(end.tv_nsec - start.tv_nsec);
+  return end - start;
+}
+
+int load(int rounds) {
+  double slowest = 0;
+  for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
+    if (file.path().extension() != ".gz") continue;
+    double least = 1e9;
+    for (int i = 0; i < rounds; ++i) {
+      const double start = processor_milliseconds();
+      const ModelSpec model = read_program_model(file.path().string());
+      least = std::min(least, processor_milliseconds() - start);
+      if (model.name.empty()) std::abort();  // keeps the reading
+    }
+    std::printf("%7.2f ms %s\n", least, file.path().filename().c_str());
+    slowest = std::max(slowest, least);
+  }
+  std::printf("%7.2f ms the slowest\n", slowest);
+  return EXIT_SUCCESS;
 }
 
 int compare(const char* name, const char* path, int rounds) {
@@ -55,11 +81,13 @@ int compare(const char* name, const char* path, int rounds) {
 }  // namespace memcalc
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: program_speed MODEL PROGRAM [ROUNDS]\n");
+  const bool loads = argc > 1 && std::string_view(argv[1]) == "--load";
+  if (argc < 3 && !loads) {
+    std::fprintf(stderr, "usage: program_speed MODEL PROGRAM [ROUNDS], or --load [ROUNDS]\n");
     return 2;
   }
   try {
+    if (loads) return memcalc::load(argc > 2 ? std::max(1, std::atoi(argv[2])) : 31);
     return memcalc::compare(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 31);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -23,22 +23,33 @@ constexpr std::string_view kFormat = "memcalc.program";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
-/// Where in the file a value stands, for messages.
+/// "/functions/3/body/0": where `wanted` stands in the tree below `node`. Sought only for a message, because each value
+/// of a program is looked at and hardly one is wrong.
+bool find_pointer(const JsonNode& node, const JsonNode* wanted, std::string& pointer) {
+  if (&node == wanted) return true;
+  for (const JsonNode& child : node.children) {
+    const std::size_t length = pointer.size();
+    pointer += "/" + child.key;
+    if (find_pointer(child, wanted, pointer)) return true;
+    pointer.resize(length);
+  }
+  return false;
+}
+
+/// A value of the file `file`, whose whole is `root`.
 class Place {
  public:
-  Place(const JsonNode& node, std::string pointer, const std::string& file)
-      : node_(&node), pointer_(std::move(pointer)), file_(&file) {}
+  Place(const JsonNode& node, const JsonNode& root, const std::string& file)
+      : node_(&node), root_(&root), file_(&file) {}
 
   [[nodiscard]] const JsonNode& node() const { return *node_; }
   [[nodiscard]] Kind kind() const { return node_->kind; }
   [[nodiscard]] std::size_t size() const { return node_->children.size(); }
-  [[nodiscard]] Place at(std::size_t i) const {
-    return {node_->children[i], fmt::format("{}/{}", pointer_, i), *file_};
-  }
+  [[nodiscard]] Place at(std::size_t i) const { return {node_->children[i], *root_, *file_}; }
   [[nodiscard]] std::optional<Place> find(std::string_view key) const {
     expect(Kind::kObject, "an object");
     for (const JsonNode& child : node_->children) {
-      if (child.key == key) return Place{child, fmt::format("{}/{}", pointer_, key), *file_};
+      if (child.key == key) return Place{child, *root_, *file_};
     }
     return std::nullopt;
   }
@@ -47,8 +58,9 @@ class Place {
     throw error(fmt::format("the key {} is missing", key));
   }
   [[nodiscard]] Error error(std::string_view message) const {
-    return {ErrorCode::kInput,
-            fmt::format("{}: {}: {}", shown_path(*file_), pointer_.empty() ? "/" : pointer_, message)};
+    std::string pointer;
+    (void)find_pointer(*root_, node_, pointer);
+    return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer.empty() ? "/" : pointer, message)};
   }
   void expect(Kind kind, std::string_view what) const {
     if (node_->kind != kind) throw error(fmt::format("expected {}", what));
@@ -70,7 +82,7 @@ class Place {
 
  private:
   const JsonNode* node_;
-  std::string pointer_;
+  const JsonNode* root_;
   const std::string* file_;
 };
 
@@ -611,7 +623,7 @@ bool is_program_file(const JsonObject& json) {
 }
 
 Program read_program(const JsonObject& json) {
-  const Place root(json.node(), "", json.file());
+  const Place root(json.node(), json.node(), json.file());
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
   if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
     throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));
