@@ -21,6 +21,7 @@
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
+  FAMILY(kGranite)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kMistral)               \

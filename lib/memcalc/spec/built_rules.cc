@@ -95,6 +95,8 @@ const BuiltRule kCpCausal{"cp-of-causal-attention", "--cp --model",
                           "context_parallel's load balancing needs causal attention", "decoders", ErrorCode::kUsage};
 const BuiltRule kCpKernel{"cp-kernel", "--cp --precision", "the {} kernel of attention is not modelled under --cp",
                           "16-bit precision on a card with cuDNN's or flash attention", ErrorCode::kUsage};
+const BuiltRule kNoClassifier{"classifier-of-family", "--task --model",
+                              "transformers has no class of this model that classifies sequences", "--task causal"};
 const BuiltRule kStages{"stages-of-family", "--pp --model",
                         "how a stage of a pipeline calls the layers of {} is not modelled",
                         "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
@@ -106,13 +108,15 @@ const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts -
                                    "--compile-parts model, or no --compile"};
 
 constexpr const BuiltRule* kAll[] = {
-    &kKnownActivation, &kKnownTorchvision, &kMegatronModels,   &kLitGptModels,    &kImageLargeEnough,
-    &kGroupedExperts,  &kLoraLayers,       &kLoraTarget,       &kFreezeName,      &kFreezeNotAll,
-    &kMarlinShape,     &kFp8Experts,       &kPackedHead,       &kQuantizedLayers, &kOffloadedParameterHooks,
-    &kTpDivides,       &kTpExperts,        &kTpPlan,           &kTpNorm,          &kTpRowBias,
-    &kTpLayers,        &kFsdp1Frozen,      &kFsdp1Scalar,      &kFsdp1Layers,     &kFsdp2Scalar,
-    &kFsdp2Layers,     &kZero3Frozen,      &kZero3Hooks,       &kCpMask,          &kCpCausal,
-    &kCpKernel,        &kStages,           &kCompiledArguments};
+    &kKnownActivation,  &kKnownTorchvision, &kMegatronModels,  &kLitGptModels,
+    &kImageLargeEnough, &kGroupedExperts,   &kNoClassifier,    &kLoraLayers,
+    &kLoraTarget,       &kFreezeName,       &kFreezeNotAll,    &kMarlinShape,
+    &kFp8Experts,       &kPackedHead,       &kQuantizedLayers, &kOffloadedParameterHooks,
+    &kTpDivides,        &kTpExperts,        &kTpPlan,          &kTpNorm,
+    &kTpRowBias,        &kTpLayers,         &kFsdp1Frozen,     &kFsdp1Scalar,
+    &kFsdp1Layers,      &kFsdp2Scalar,      &kFsdp2Layers,     &kZero3Frozen,
+    &kZero3Hooks,       &kCpMask,           &kCpCausal,        &kCpKernel,
+    &kStages,           &kCompiledArguments};
 
 }  // namespace rules
 
