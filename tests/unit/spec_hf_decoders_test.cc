@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/families/smollm3/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/error_text.h"
@@ -12,6 +13,7 @@
 namespace memcalc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 ModelSpec read(const std::string& text) {
@@ -36,6 +38,21 @@ TEST(HfDecoders, GraniteHasLlamasSizes) {
   EXPECT_EQ(spec.max_position_embeddings, 2048);
   EXPECT_FALSE(spec.attention_bias || spec.mlp_bias || spec.tie_word_embeddings);
   EXPECT_THAT(refusal_of(R"({"model_type": "granite", "hidden_act": "nonsense"})"), HasSubstr("hidden_act"));
+}
+
+TEST(HfDecoders, SmolLm3LeavesPositionsOutOfEveryFourthLayer) {
+  const auto spec = spec_of<SmolLm3Spec>(R"({"model_type": "smollm3", "num_hidden_layers": 5})");
+  EXPECT_EQ(spec.vocab_size, 128256);
+  EXPECT_EQ(spec.num_key_value_heads, 4);
+  EXPECT_TRUE(spec.tie_word_embeddings);
+  EXPECT_THAT(spec.rotates, ElementsAre(true, true, true, false, true));
+  EXPECT_TRUE(spec.sliding_layers.empty());
+  const auto sliding = spec_of<SmolLm3Spec>(R"({"model_type": "smollm3", "num_hidden_layers": 2,
+      "no_rope_layers": [0, 1, 1], "use_sliding_window": true, "sliding_window": 128})");
+  EXPECT_THAT(sliding.rotates, ElementsAre(false, true));
+  EXPECT_THAT(sliding.sliding_layers, ElementsAre(true, false));
+  EXPECT_EQ(refusal_of(R"({"model_type": "smollm3", "no_rope_layers": [1]})"),
+            "config.json: /no_rope_layers: has 1 entries; accepted: one for each of num_hidden_layers (36)");
 }
 
 }  // namespace
