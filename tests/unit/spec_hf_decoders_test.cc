@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/families/seed_oss/spec.h"
 #include "memcalc/families/smollm3/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
@@ -53,6 +54,18 @@ TEST(HfDecoders, SmolLm3LeavesPositionsOutOfEveryFourthLayer) {
   EXPECT_THAT(sliding.sliding_layers, ElementsAre(true, false));
   EXPECT_EQ(refusal_of(R"({"model_type": "smollm3", "no_rope_layers": [1]})"),
             "config.json: /no_rope_layers: has 1 entries; accepted: one for each of num_hidden_layers (36)");
+}
+
+TEST(HfDecoders, SeedOssHasDropoutByDefault) {
+  const auto spec = spec_of<SeedOssSpec>(R"({"model_type": "seed_oss"})");
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_EQ(spec.num_attention_heads, 80);
+  EXPECT_EQ(spec.attention_dropout, 0.1);
+  EXPECT_EQ(spec.residual_dropout, 0.1);
+  EXPECT_TRUE(spec.attention_bias);
+  EXPECT_FALSE(spec.attention_out_bias);
+  EXPECT_THAT(refusal_of(R"({"model_type": "seed_oss", "residual_dropout": 2})"),
+              HasSubstr("found 2; accepted: a number from 0 to 1"));
 }
 
 }  // namespace

@@ -35,6 +35,7 @@
   FAMILY(kQwen3)                 \
   FAMILY(kQwen3Moe)              \
   FAMILY(kRoberta)               \
+  FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
