@@ -5,6 +5,8 @@
 #include <string>
 
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/families/olmo/spec.h"
+#include "memcalc/families/olmo2/spec.h"
 #include "memcalc/families/seed_oss/spec.h"
 #include "memcalc/families/smollm3/spec.h"
 #include "memcalc/spec/hf_config.h"
@@ -66,6 +68,23 @@ TEST(HfDecoders, SeedOssHasDropoutByDefault) {
   EXPECT_FALSE(spec.attention_out_bias);
   EXPECT_THAT(refusal_of(R"({"model_type": "seed_oss", "residual_dropout": 2})"),
               HasSubstr("found 2; accepted: a number from 0 to 1"));
+}
+
+TEST(HfDecoders, Olmo3SlidesInThreeLayersOfFour) {
+  const auto spec = spec_of<Olmo2Spec>(R"({"model_type": "olmo3", "num_hidden_layers": 4})");
+  EXPECT_THAT(spec.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(spec.sliding_window, 4096);
+  EXPECT_FALSE(spec.yarn_positions);
+  EXPECT_TRUE(spec_of<Olmo2Spec>(R"({"model_type": "olmo3", "rope_scaling": {"rope_type": "yarn", "factor": 8}})")
+                  .yarn_positions);
+  EXPECT_EQ(refusal_of(R"({"model_type": "olmo3", "sliding_window": null})"),
+            "config.json: /sliding_window: null; accepted: a size, since a mask is made of it");
+}
+
+TEST(HfDecoders, OlmoIsNotClipped) {
+  EXPECT_EQ(spec_of<OlmoSpec>(R"({"model_type": "olmo", "clip_qkv": null})").vocab_size, 50304);
+  EXPECT_EQ(refusal_of(R"({"model_type": "olmo", "clip_qkv": 8.0})"),
+            "config.json: /clip_qkv: clipping query, key and value is not modelled; accepted: null");
 }
 
 }  // namespace

@@ -27,7 +27,9 @@
   FAMILY(kMistral)               \
   FAMILY(kMixtral)               \
   FAMILY(kMt5)                   \
+  FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
+  FAMILY(kOlmo3)                 \
   FAMILY(kOpt)                   \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
