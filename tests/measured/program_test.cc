@@ -189,9 +189,9 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                                          Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
                                          Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
                                          Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq},
-                                         Case{"granite", Task::kCausalLm}, Case{"olmo", Task::kCausalLm},
-                                         Case{"olmo3", Task::kCausalLm}, Case{"seed_oss", Task::kCausalLm},
-                                         Case{"smollm3", Task::kCausalLm}),
+                                         Case{"granite", Task::kCausalLm}, Case{"ministral3", Task::kCausalLm},
+                                         Case{"olmo", Task::kCausalLm}, Case{"olmo3", Task::kCausalLm},
+                                         Case{"seed_oss", Task::kCausalLm}, Case{"smollm3", Task::kCausalLm}),
                          [](const auto& info) { return info.param.model; });
 
 /// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/ministral3/spec.h"
 #include "memcalc/families/olmo/spec.h"
 #include "memcalc/families/olmo2/spec.h"
 #include "memcalc/families/seed_oss/spec.h"
@@ -85,6 +87,29 @@ TEST(HfDecoders, OlmoIsNotClipped) {
   EXPECT_EQ(spec_of<OlmoSpec>(R"({"model_type": "olmo", "clip_qkv": null})").vocab_size, 50304);
   EXPECT_EQ(refusal_of(R"({"model_type": "olmo", "clip_qkv": 8.0})"),
             "config.json: /clip_qkv: clipping query, key and value is not modelled; accepted: null");
+}
+
+TEST(HfDecoders, Ministral3ScalesItsQueries) {
+  const auto spec = spec_of<Ministral3Spec>(R"({"model_type": "ministral3"})");
+  EXPECT_EQ(spec.num_hidden_layers, 34);
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_TRUE(spec.yarn_positions);
+  EXPECT_FALSE(spec.sliding_window.has_value());
+  EXPECT_EQ(refusal_of(R"({"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn"}})"),
+            "config.json: /rope_parameters: has no llama_4_scaling_beta; accepted: a number, which scales the queries");
+}
+
+TEST(HfDecoders, Mistral3IsAskedAsItsTextModel) {
+  const ModelSpec small = read(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})");
+  EXPECT_EQ(small.architecture.as<LlamaSpec>().intermediate_size, 14336);
+  EXPECT_EQ(
+      small.assumptions.back(),
+      "mistral3 sees images too: this is its text model (mistral) alone, without the vision tower (not modelled)");
+  EXPECT_TRUE(read(R"({"model_type": "mistral3", "text_config": {"model_type": "ministral3"}})")
+                  .architecture.is<Ministral3Spec>());
+  EXPECT_THAT(refusal_of(R"({"model_type": "mistral3", "text_config": {"model_type": "llama"}})"),
+              HasSubstr("llama is not modelled; accepted: mistral, ministral3"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "mistral3"})"), HasSubstr("text_config"));
 }
 
 }  // namespace

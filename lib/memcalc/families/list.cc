@@ -24,7 +24,9 @@
   FAMILY(kGranite)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
+  FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
   FAMILY(kMt5)                   \
   FAMILY(kOlmo)                  \
