@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
@@ -87,6 +88,18 @@ TEST(HfDecoders, OlmoIsNotClipped) {
   EXPECT_EQ(spec_of<OlmoSpec>(R"({"model_type": "olmo", "clip_qkv": null})").vocab_size, 50304);
   EXPECT_EQ(refusal_of(R"({"model_type": "olmo", "clip_qkv": 8.0})"),
             "config.json: /clip_qkv: clipping query, key and value is not modelled; accepted: null");
+}
+
+TEST(HfDecoders, GlmRotatesHalfOfAHead) {
+  for (const std::string type : {"glm", "glm4"}) {
+    const auto spec = spec_of<GlmSpec>(R"({"model_type": ")" + type + R"("})");
+    EXPECT_EQ(spec.head_dim, 128);
+    EXPECT_EQ(spec.rotary_dim, 64);
+    EXPECT_EQ(spec.num_key_value_heads, 2);
+    EXPECT_TRUE(spec.attention_bias);
+  }
+  EXPECT_THAT(refusal_of(R"({"model_type": "glm4", "partial_rotary_factor": 0.01})"),
+              HasSubstr("rotates 1 of 128 numbers of a head"));
 }
 
 TEST(HfDecoders, Ministral3ScalesItsQueries) {

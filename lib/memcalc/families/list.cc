@@ -18,6 +18,8 @@
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGlm)                   \
+  FAMILY(kGlm4)                  \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
