@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "memcalc/families/exaone4/spec.h"
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/families/llama/spec.h"
@@ -88,6 +89,15 @@ TEST(HfDecoders, OlmoIsNotClipped) {
   EXPECT_EQ(spec_of<OlmoSpec>(R"({"model_type": "olmo", "clip_qkv": null})").vocab_size, 50304);
   EXPECT_EQ(refusal_of(R"({"model_type": "olmo", "clip_qkv": 8.0})"),
             "config.json: /clip_qkv: clipping query, key and value is not modelled; accepted: null");
+}
+
+TEST(HfDecoders, Exaone4NeedsToKnowItsLayersWithoutAWindow) {
+  const auto spec = spec_of<Exaone4Spec>(R"({"model_type": "exaone4", "num_hidden_layers": 4})");
+  EXPECT_EQ(spec.vocab_size, 102400);
+  EXPECT_EQ(spec.sliding_window, 4096);
+  EXPECT_THAT(spec.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(refusal_of(R"({"model_type": "exaone4", "sliding_window": null})"),
+            "config.json: /sliding_window: null; accepted with it: layer_types that are all full_attention");
 }
 
 TEST(HfDecoders, GlmRotatesHalfOfAHead) {
