@@ -4,9 +4,11 @@
 
 #include <string>
 
+#include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/families/exaone4/spec.h"
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/families/hunyuan_v1_dense/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
 #include "memcalc/families/olmo/spec.h"
@@ -133,6 +135,19 @@ TEST(HfDecoders, Mistral3IsAskedAsItsTextModel) {
   EXPECT_THAT(refusal_of(R"({"model_type": "mistral3", "text_config": {"model_type": "llama"}})"),
               HasSubstr("llama is not modelled; accepted: mistral, ministral3"));
   EXPECT_THAT(refusal_of(R"({"model_type": "mistral3"})"), HasSubstr("text_config"));
+}
+
+TEST(HfDecoders, HunyuanAndErnieHaveTheirOwnSizes) {
+  const auto hunyuan = spec_of<HunyuanSpec>(R"({"model_type": "hunyuan_v1_dense"})");
+  EXPECT_EQ(hunyuan.vocab_size, 290943);
+  EXPECT_EQ(hunyuan.head_dim, 128);
+  const auto ernie = spec_of<Ernie45Spec>(R"({"model_type": "ernie4_5", "attention_dropout": 0.5})");
+  EXPECT_EQ(ernie.num_hidden_layers, 18);
+  EXPECT_EQ(ernie.head_dim, 128);
+  EXPECT_EQ(ernie.attention_dropout, 0);
+  EXPECT_FALSE(ernie.use_bias);
+  EXPECT_THAT(refusal_of(R"({"model_type": "ernie4_5", "num_hidden_layers": 0})"), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "hunyuan_v1_dense", "head_dim": 65})"), HasSubstr("gives a head of 65"));
 }
 
 }  // namespace

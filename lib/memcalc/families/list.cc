@@ -15,6 +15,7 @@
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kElectra)               \
+  FAMILY(kErnie45)               \
   FAMILY(kExaone4)               \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
@@ -25,6 +26,7 @@
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
   FAMILY(kGranite)               \
+  FAMILY(kHunyuanV1Dense)        \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kMinistral3)            \
