@@ -15,6 +15,7 @@
 #include "memcalc/families/olmo2/spec.h"
 #include "memcalc/families/seed_oss/spec.h"
 #include "memcalc/families/smollm3/spec.h"
+#include "memcalc/families/starcoder2/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/error_text.h"
@@ -148,6 +149,15 @@ TEST(HfDecoders, HunyuanAndErnieHaveTheirOwnSizes) {
   EXPECT_FALSE(ernie.use_bias);
   EXPECT_THAT(refusal_of(R"({"model_type": "ernie4_5", "num_hidden_layers": 0})"), HasSubstr("num_hidden_layers"));
   EXPECT_THAT(refusal_of(R"({"model_type": "hunyuan_v1_dense", "head_dim": 65})"), HasSubstr("gives a head of 65"));
+}
+
+TEST(HfDecoders, Starcoder2HasBiasesAndNoWindowByDefault) {
+  const auto spec = spec_of<Starcoder2Spec>(R"({"model_type": "starcoder2"})");
+  EXPECT_TRUE(spec.use_bias && spec.tie_word_embeddings);
+  EXPECT_EQ(spec.hidden_act, "gelu_pytorch_tanh");
+  EXPECT_FALSE(spec.sliding_window.has_value());
+  EXPECT_EQ(spec_of<Starcoder2Spec>(R"({"model_type": "starcoder2", "sliding_window": 4096})").sliding_window, 4096);
+  EXPECT_THAT(refusal_of(R"({"model_type": "starcoder2", "embedding_dropout": 3})"), HasSubstr("embedding_dropout"));
 }
 
 }  // namespace
