@@ -15,6 +15,7 @@
 #include "memcalc/families/olmo2/spec.h"
 #include "memcalc/families/seed_oss/spec.h"
 #include "memcalc/families/smollm3/spec.h"
+#include "memcalc/families/stablelm/spec.h"
 #include "memcalc/families/starcoder2/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
@@ -158,6 +159,15 @@ TEST(HfDecoders, Starcoder2HasBiasesAndNoWindowByDefault) {
   EXPECT_FALSE(spec.sliding_window.has_value());
   EXPECT_EQ(spec_of<Starcoder2Spec>(R"({"model_type": "starcoder2", "sliding_window": 4096})").sliding_window, 4096);
   EXPECT_THAT(refusal_of(R"({"model_type": "starcoder2", "embedding_dropout": 3})"), HasSubstr("embedding_dropout"));
+}
+
+TEST(HfDecoders, StableLmRotatesAQuarterOfAHead) {
+  const auto spec = spec_of<StableLmSpec>(R"({"model_type": "stablelm"})");
+  EXPECT_EQ(spec.head_dim, 80);
+  EXPECT_EQ(spec.rotary_dim, 20);
+  EXPECT_FALSE(spec.use_qkv_bias || spec.use_parallel_residual);
+  EXPECT_EQ(refusal_of(R"({"model_type": "stablelm", "qk_layernorm": true})"),
+            "config.json: /qk_layernorm: true is not modelled for stablelm yet");
 }
 
 }  // namespace

@@ -46,6 +46,7 @@
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \
+  FAMILY(kStableLm)              \
   FAMILY(kStarcoder2)            \
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
