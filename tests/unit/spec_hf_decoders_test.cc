@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "memcalc/families/cohere/spec.h"
 #include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/families/exaone4/spec.h"
 #include "memcalc/families/glm/spec.h"
@@ -168,6 +169,17 @@ TEST(HfDecoders, StableLmRotatesAQuarterOfAHead) {
   EXPECT_FALSE(spec.use_qkv_bias || spec.use_parallel_residual);
   EXPECT_EQ(refusal_of(R"({"model_type": "stablelm", "qk_layernorm": true})"),
             "config.json: /qk_layernorm: true is not modelled for stablelm yet");
+}
+
+TEST(HfDecoders, CommandRHasLocalLayersFromR7bOn) {
+  const auto first = spec_of<CohereSpec>(R"({"model_type": "cohere"})");
+  EXPECT_EQ(first.num_key_value_heads, 64);
+  EXPECT_TRUE(first.sliding_layers.empty());
+  const auto second = spec_of<CohereSpec>(R"({"model_type": "cohere2", "num_hidden_layers": 4})");
+  EXPECT_THAT(second.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(second.sliding_window, 4096);
+  EXPECT_EQ(refusal_of(R"({"model_type": "cohere", "use_qk_norm": true})"),
+            "config.json: /use_qk_norm: true is not modelled for cohere yet");
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
   FAMILY(kClip)                  \
+  FAMILY(kCohere)                \
+  FAMILY(kCohere2)               \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
