@@ -27,8 +27,8 @@ Architecture exaone4(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr std::string_view kPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
+                                      "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
