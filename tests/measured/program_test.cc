@@ -198,13 +198,19 @@ TEST_P(Programs, CompileTheirLayers) {
   expect_equal(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
-                         testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm},
-                                         Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
-                                         Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
-                                         Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
-                                         Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq}),
-                         [](const auto& info) { return info.param.model; });
+INSTANTIATE_TEST_SUITE_P(
+    Recorded, Programs,
+    testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm}, Case{"llama", Task::kCausalLm},
+                    Case{"qwen3", Task::kCausalLm}, Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
+                    Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
+                    Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq}, Case{"cohere", Task::kCausalLm},
+                    Case{"cohere2", Task::kCausalLm}, Case{"ernie4_5", Task::kCausalLm},
+                    Case{"exaone4", Task::kCausalLm}, Case{"glm", Task::kCausalLm}, Case{"glm4", Task::kCausalLm},
+                    Case{"granite", Task::kCausalLm}, Case{"hunyuan_v1_dense", Task::kCausalLm},
+                    Case{"ministral3", Task::kCausalLm}, Case{"olmo", Task::kCausalLm}, Case{"olmo3", Task::kCausalLm},
+                    Case{"seed_oss", Task::kCausalLm}, Case{"smollm3", Task::kCausalLm},
+                    Case{"stablelm", Task::kCausalLm}, Case{"starcoder2", Task::kCausalLm}),
+    [](const auto& info) { return info.param.model; });
 
 /// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).
 class CompiledPrograms : public testing::TestWithParam<Case> {

@@ -49,6 +49,7 @@ constexpr Case kCases[] = {
     {"tp-plan-of-layer", "--model gpt2 --gpus 2 --tp 2 --loop bare --optimizer adamw-for"},
     {"tp-norm-of-heads", "--model olmo2-7b --gpus 2 --tp 2 --loop bare --optimizer adamw-for"},
     {"cp-kernel", "--model llama-3.2-1b --gpus 2 --cp 2 --loop bare --parallel fsdp2 --precision fp32"},
+    {"classifier-of-family", "--arch granite --task seqcls"},
     {"stages-of-family", "--model mistral-7b --gpus 2 --pp 2 --loop bare --precision bf16"},
 };
 

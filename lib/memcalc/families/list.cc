@@ -10,23 +10,35 @@
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
   FAMILY(kClip)                  \
+  FAMILY(kCohere)                \
+  FAMILY(kCohere2)               \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kElectra)               \
+  FAMILY(kErnie45)               \
+  FAMILY(kExaone4)               \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGlm)                   \
+  FAMILY(kGlm4)                  \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
+  FAMILY(kGranite)               \
+  FAMILY(kHunyuanV1Dense)        \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
+  FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
   FAMILY(kMt5)                   \
+  FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
+  FAMILY(kOlmo3)                 \
   FAMILY(kOpt)                   \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
@@ -34,6 +46,10 @@
   FAMILY(kQwen3)                 \
   FAMILY(kQwen3Moe)              \
   FAMILY(kRoberta)               \
+  FAMILY(kSeedOss)               \
+  FAMILY(kSmolLm3)               \
+  FAMILY(kStableLm)              \
+  FAMILY(kStarcoder2)            \
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \

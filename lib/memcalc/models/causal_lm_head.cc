@@ -73,7 +73,9 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     return;
   }
   output.logits = lm_head(kept_positions(hidden_states, batch));
-  if (head.softcaps) {
+  if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
+  if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);
+  if (head.logits == LogitsChange::kSoftcapped) {
     output.logits = divide_scalar(output.logits);
     output.logits = tanh(output.logits);
     output.logits = multiply_scalar(output.logits);

@@ -12,11 +12,19 @@
 
 namespace memcalc {
 
+/// What is done to the logits before the loss.
+enum class LogitsChange {
+  kNone,
+  kSoftcapped,  // Gemma: final_logit_softcapping
+  kDivided,     // Granite: by logits_scaling
+  kMultiplied,  // Cohere: by logit_scale
+};
+
 /// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).
 struct CausalLmHead {
-  bool softcaps = false;                               // final_logit_softcapping
-  bool liger = false;                                  // lce_forward: in training the logits are never made
-  bool loss_breaks_graph = false;                      // loss_function warns that it knows no loss of this class's name
+  LogitsChange logits = LogitsChange::kNone;
+  bool liger = false;              // lce_forward: in training the logits are never made
+  bool loss_breaks_graph = false;  // loss_function warns that it knows no loss of this class's name
   const std::vector<Tensor>* router_logits = nullptr;  // of mixtures of experts, where they were recorded
   std::int64_t experts_per_token = 0;
 };

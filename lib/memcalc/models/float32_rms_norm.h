@@ -25,8 +25,9 @@ struct Float32RmsNorm {
  private:
   [[nodiscard]] Tensor normalize(const Tensor& x) const {
     const DType input_dtype = x.dtype();
+    Tensor variance;  // where a recomputation stops here, it dies last
     Tensor hidden_states = to_dtype(x, DType::kFloat32);
-    Tensor variance = mean_last(power(hidden_states));
+    variance = mean_last(power(hidden_states));
     hidden_states = hidden_states * reciprocal_sqrt(add_scalar(variance));
     Tensor result = to_dtype(weight * hidden_states, input_dtype);
     drop(hidden_states, variance);

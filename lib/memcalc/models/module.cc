@@ -211,8 +211,9 @@ Tensor RmsNorm::normalize(const Tensor& x) const {
     return normalize(distributed(x));
   }
   const DType input_dtype = x.dtype();
+  Tensor variance;  // where a recomputation stops here, it dies last
   Tensor hidden_states = to_dtype(x, DType::kFloat32);
-  Tensor variance = mean_last(power(hidden_states));
+  variance = mean_last(power(hidden_states));
   hidden_states = hidden_states * reciprocal_sqrt(add_scalar(variance));
   Tensor result = weight * to_dtype(hidden_states, input_dtype);
   drop(hidden_states, variance);

@@ -85,6 +85,55 @@ void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& pos
   key = std::move(k_embed);
 }
 
+Tensor interleaved(const Tensor& numbers) {
+  const std::int64_t half = numbers.size(-1) / 2;
+  const Tensor first = unsqueeze(slice(numbers, -1, 0, half), -1);
+  return reshape(expand(first, {numbers.size(0), numbers.size(1), numbers.size(2), half, 2}),
+                 {numbers.size(0), numbers.size(1), numbers.size(2), 2 * half});
+}
+
+Tensor half_of_neighbours(const Tensor& x) {
+  const Tensor x1 = every_second(x, -1), x2 = every_second(x, -1);
+  const Tensor negated = unsqueeze(negate(x2), -1);
+  return view(cat(negated, unsqueeze(x1, -1), -1), x.shape());
+}
+
+Tensor rotated_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  Tensor scaled = x * cos;
+  Tensor rotated = half_of_neighbours(x);
+  Tensor product = std::move(rotated) * sin;
+  return std::move(scaled) + std::move(product);
+}
+
+void rotate_neighbours(Tensor& query, Tensor& key, const RotaryPositions& positions) {
+  Tensor cos = interleaved(unsqueeze(positions.cos, 1));
+  Tensor sin = interleaved(unsqueeze(positions.sin, 1));
+  const std::int64_t rotary_dim = cos.size(-1);
+  const std::int64_t rest = query.size(-1) - rotary_dim;
+  Tensor q_rot = slice(query, -1, 0, rotary_dim), q_pass = slice(query, -1, rotary_dim, rest);
+  Tensor k_rot = slice(key, -1, 0, rotary_dim), k_pass = slice(key, -1, rotary_dim, rest);
+  Tensor q_embed = rotated_neighbours(q_rot, cos, sin);
+  Tensor k_embed = rotated_neighbours(k_rot, cos, sin);
+  q_embed = cat(q_embed, q_pass, -1);
+  k_embed = cat(k_embed, k_pass, -1);
+  drop(cos, sin, q_rot, q_pass, k_rot, k_pass);
+  query = std::move(q_embed);
+  key = std::move(k_embed);
+}
+
+void rotate_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions) {
+  const DType q_type = query.dtype(), k_type = key.dtype();
+  const Tensor cos = unsqueeze(positions.cos, 1);
+  const Tensor sin = unsqueeze(positions.sin, 1);
+  Tensor q_embed = rotate(query, cos, sin);
+  Tensor k_embed = rotate(key, cos, sin);
+  Tensor q_cast = to_dtype(q_embed, q_type);
+  Tensor k_cast = to_dtype(k_embed, k_type);
+  drop(q_embed, k_embed);
+  query = std::move(q_cast);
+  key = std::move(k_cast);
+}
+
 HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec, const AttentionOptions& options,
                                  bool sliding, bool qkv_bias, bool output_bias)
     : q_proj(b, "q_proj", spec.hidden_size, checked_multiply(spec.num_attention_heads, spec.head_dim), qkv_bias),
@@ -97,6 +146,8 @@ HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec
       liger(b.fine_tuning.liger) {}
 
 void HeadProjections::rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const {
+  if (!rotates) return;
+  if (rotation != nullptr) return rotation(query, key, positions);
   if (!liger) return apply_rotary(query, key, positions.cos, positions.sin);
   query = liger_rotate(query, positions.cos, positions.sin);
   key = liger_rotate(key, positions.cos, positions.sin);
@@ -164,7 +215,26 @@ Tensor GatedMlp::forward(const Tensor& x) const {
     activated = activation_function(act_fn, gate);
   }
   Tensor product = std::move(activated) * up_proj(x);
-  return down_proj(product);
+  Tensor output = down_proj(product);
+  if (output_dropout == 0) return output;
+  product.reset();
+  return dropout(output, output_dropout);
+}
+
+FusedGatedMlp::FusedGatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec)
+    : gate_up_proj(b, "gate_up_proj", spec.hidden_size, 2 * spec.intermediate_size, false),
+      down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, false),
+      activation_fn(spec.hidden_act) {}
+
+Tensor FusedGatedMlp::forward(const Tensor& hidden_states) const {
+  Tensor up_states = gate_up_proj(hidden_states);
+  std::vector<Tensor> parts = split(up_states, -1, 2);
+  Tensor gate = std::move(parts[0]);
+  up_states = std::move(parts[1]);
+  up_states = up_states * activation_function(activation_fn, gate);
+  Tensor result = down_proj(up_states);
+  drop(up_states, gate);
+  return result;
 }
 
 const Tensor& input_of(const Tensor& x, Tensor& gathered) {
@@ -198,6 +268,11 @@ MaskPlan MaskPlan::single(const RotaryDecoderSpec& spec) {
   return plan;
 }
 
+MaskPlan MaskPlan::mapped(const std::vector<bool>& sliding_layers) {
+  const bool slides = std::find(sliding_layers.begin(), sliding_layers.end(), true) != sliding_layers.end();
+  return {.sliding = slides, .mapping = true, .sliding_layers = sliding_layers};
+}
+
 /// Dies in the order of module.parameters().
 struct RotaryDecoder::Rest {
   std::vector<Parameter> parameters;
@@ -216,6 +291,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
                              const DecoderPlan& plan)
     : run_(run), plan_(plan) {
   check_activation_function(spec.hidden_act);
+  if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
   b.scope("model", [&] {
@@ -230,7 +306,8 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     return 0;
   });
   for (const bool sliding : {false, true}) {
-    if (has_rotary(sliding)) rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, plan.rotary_dim, spec.yarn_positions);
+    if (has_rotary(sliding))
+      rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, plan.rotary_dim, spec.yarn_positions && !sliding);
   }
   Tensor current_frequencies;
   for (const bool sliding : {false, true}) {
@@ -258,7 +335,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
     hidden_states = decode(batch, cache);
   }
   predict(classifier_, lm_head_, hidden_states, batch, output,
-          {.softcaps = plan_.final_softcap,
+          {.logits = plan_.logits,
            .liger = run_.fine_tuning.liger,
            .router_logits = &router_logits,
            .experts_per_token = plan_.experts_per_token});
@@ -267,8 +344,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 }
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
-  if (plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding || plan_.final_softcap ||
-      classifier_) {
+  if (plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding ||
+      plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();
@@ -306,7 +383,7 @@ Tensor RotaryDecoder::forward_stage(const ModelStage& stage, const Tensor& x) {
     const DecoderLayer& layer = *layers_[index_of(stage, i)];
     const KeptTensors keywords = {Tensor(), positions.cos, positions.sin, position_ids};
     hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer](const KeptTensors& kept) {
-      return layer.forward(kept[0], {kept[2], kept[3]}, kept[1], nullptr);
+      return layer.forward(kept[0], {kept[2], kept[3], kept[4]}, kept[1], nullptr);
     });
   }
   if (stage.predicts) {
@@ -353,12 +430,13 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
   past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
   if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
   if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+  if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
     if (!has_rotary(sliding)) continue;
     const std::optional<DType> dtype = plan_.float32_positions ? std::optional(DType::kFloat32) : std::nullopt;
     positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
-    if (!plan_.rotary_by_layer_type || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
+    if (!plan_.rotated_per_layer_once || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
     for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
       positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
     }
@@ -370,12 +448,13 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
     const RotaryPositions& own = positions[plan_.rotary_by_layer_type ? type : 0];
     // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
     const std::size_t cos = plan_.position_ids_first ? 3 : 2;
+    const std::size_t ids = plan_.position_ids_first ? 2 : 4;
     const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
                                                           : KeptTensors{masks[type], own.cos, own.sin, position_ids};
     hidden_states = checkpointed(
         run_, {hidden_states}, keywords,
-        [&layer, cache, cos](const KeptTensors& kept) {
-          return layer.forward(kept[0], {kept[cos], kept[cos + 1]}, kept[1], cache);
+        [&layer, cache, cos, ids](const KeptTensors& kept) {
+          return layer.forward(kept[0], {kept[cos], kept[cos + 1], kept[ids]}, kept[1], cache);
         },
         cache);
   }

@@ -27,6 +27,7 @@ namespace memcalc {
 
 struct RotaryPositions {
   Tensor cos, sin;
+  Tensor position_ids;  // as a layer is called with them
 };
 
 /// LlamaRotaryEmbedding: two buffers of inverse frequencies; before 5.0 one.
@@ -46,6 +47,18 @@ struct RotaryEmbedding {
 /// apply_rotary_pos_emb where only the first part of each head is rotated (GPT-NeoX).
 void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& positions);
 
+/// GLM's apply_rotary_pos_emb: pairs of neighbours are rotated, in the first part of each head or all of it.
+void rotate_neighbours(Tensor& query, Tensor& key, const RotaryPositions& positions);
+/// torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
+[[nodiscard]] Tensor half_of_neighbours(const Tensor& x);
+/// (x * cos) + (rotate_half(x) * sin) where rotate_half turns pairs of neighbours.
+[[nodiscard]] Tensor rotated_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin);
+/// cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1) of cos.unsqueeze(1)
+[[nodiscard]] Tensor interleaved(const Tensor& numbers);
+
+/// OLMo's apply_rotary_pos_emb: cos and sin are float32, and the result is cast back.
+void rotate_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions);
+
 /// attn_output.reshape(*input_shape, -1).contiguous()
 [[nodiscard]] Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states);
 
@@ -56,13 +69,16 @@ struct HeadProjections {
   AttentionOptions options;
   bool sliding = false;
   bool liger = false;
+  bool rotates = true;  // else a layer without positions (NoPE)
+  void (*rotation)(Tensor& query, Tensor& key, const RotaryPositions&) = nullptr;  // null: apply_rotary_pos_emb
+  double output_dropout = 0;                                                       // behind o_proj
 
   HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec, const AttentionOptions& options, bool sliding,
                   bool qkv_bias, bool output_bias);
 
   /// projection(hidden_states).view(hidden_shape)
   [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const;
-  /// apply_rotary_pos_emb, or Liger's in its place.
+  /// apply_rotary_pos_emb, or Liger's in its place; nothing where the layer does not rotate.
   void rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const;
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
@@ -75,6 +91,7 @@ struct HeadProjections {
     AttentionResult result = interface(query, key, value);
     result.output = flatten_heads(result.output, hidden_states);
     result.output = o_proj(result.output);
+    if (output_dropout > 0) result.output = dropout(result.output, output_dropout);
     drop(query, key, value);
     return result;
   }
@@ -84,11 +101,21 @@ struct HeadProjections {
 struct GatedMlp {
   Linear gate_proj, up_proj, down_proj;
   std::string act_fn;
-  bool liger;  // LigerSwiGLUMLP in its place
+  bool liger;                 // LigerSwiGLUMLP in its place
+  double output_dropout = 0;  // behind down_proj
 
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t intermediate_size, bool bias);
   [[nodiscard]] Tensor forward(const Tensor& x) const;
+};
+
+/// down(up * act(gate)) of one projection that gives both (Phi-3, GLM).
+struct FusedGatedMlp {
+  Linear gate_up_proj, down_proj;
+  std::string activation_fn;
+
+  FusedGatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec);
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const;
 };
 
 /// LlamaAttention.forward, which Qwen2's and Gemma's repeat.
@@ -118,8 +145,8 @@ struct LayerIndex {
 };
 
 /// LlamaDecoderLayer, which Qwen2's, Qwen3's and Gemma's repeat: a norm before each half. SelfAttention is constructed
-/// from (builder, spec, run, sliding).
-template <typename Spec, typename SelfAttention, typename Norm, typename Mlp = GatedMlp>
+/// from (builder, spec, run, sliding). `kScalesHalves`: what a half adds is multiplied by a number (Granite).
+template <typename Spec, typename SelfAttention, typename Norm, typename Mlp = GatedMlp, bool kScalesHalves = false>
 struct PreNormLayer {
   SelfAttention self_attn;
   Mlp mlp;
@@ -144,16 +171,72 @@ struct PreNormLayer {
     AttentionResult attention = self_attn.forward(input_of(hidden_states, whole), positions, mask, cache);
     whole.reset();
     hidden_states = std::move(attention.output);
-    hidden_states = residual + hidden_states;
+    hidden_states = joined(residual, hidden_states);
     residual = hidden_states;
     hidden_states = post_attention_layernorm(hidden_states);
     hidden_states = mlp.forward(input_of(hidden_states, whole));
     whole.reset();
+    hidden_states = joined(residual, hidden_states);
+    drop(residual, attention.weights);
+    return hidden_states;
+  }
+
+ private:
+  [[nodiscard]] static Tensor joined(const Tensor& residual, const Tensor& half) {
+    if constexpr (kScalesHalves) return residual + multiply_scalar(half);
+    return residual + half;
+  }
+};
+
+/// Olmo2DecoderLayer, which EXAONE 4's repeats: a norm behind each half.
+template <typename Spec, typename SelfAttention, typename Norm>
+struct PostNormLayer {
+  SelfAttention self_attn;
+  GatedMlp mlp;
+  Norm post_attention_layernorm, post_feedforward_layernorm;
+
+  PostNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
+      : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
+        mlp(b.scope("mlp", [&] { return GatedMlp(b, spec); })),
+        post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size),
+        post_feedforward_layernorm(b, "post_feedforward_layernorm", spec.hidden_size) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
+                               KeyValueCache* cache) const {
+    Tensor residual = input;
+    AttentionResult attention = self_attn.forward(input, positions, mask, cache);
+    Tensor hidden_states = std::move(attention.output);
+    hidden_states = post_attention_layernorm(hidden_states);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+    hidden_states = mlp.forward(hidden_states);
+    hidden_states = post_feedforward_layernorm(hidden_states);
     hidden_states = residual + hidden_states;
     drop(residual, attention.weights);
     return hidden_states;
   }
 };
+
+/// The forward of a layer with a norm before and behind each half (Gemma 2, GLM 4).
+template <typename SelfAttention, typename Mlp, typename Norm>
+[[nodiscard]] Tensor forward_between_norms(const Norm& before_attention, const SelfAttention& self_attn,
+                                           const Norm& after_attention, const Norm& before_mlp, const Mlp& mlp,
+                                           const Norm& after_mlp, const Tensor& input, const RotaryPositions& positions,
+                                           const Tensor& mask, KeyValueCache* cache) {
+  Tensor residual = input;
+  Tensor hidden_states = before_attention(input);
+  AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
+  hidden_states = std::move(attention.output);
+  hidden_states = after_attention(hidden_states);
+  hidden_states = residual + hidden_states;
+  residual = hidden_states;
+  hidden_states = before_mlp(hidden_states);
+  hidden_states = mlp.forward(hidden_states);
+  hidden_states = after_mlp(hidden_states);
+  hidden_states = residual + hidden_states;
+  drop(residual, attention.weights);
+  return hidden_states;
+}
 
 /// lm_head, which shares the embedding's weight where `tied`.
 [[nodiscard]] Linear language_model_head(ModuleBuilder& b, const Embedding& embedding, bool tied, std::int64_t in,
@@ -171,6 +254,8 @@ struct MaskPlan {
 
   /// One mask for every layer: of the window where there is one.
   [[nodiscard]] static MaskPlan single(const RotaryDecoderSpec& spec);
+  /// A dict of the full mask, and of the sliding one where some layer slides (Qwen2).
+  [[nodiscard]] static MaskPlan mapped(const std::vector<bool>& sliding_layers);
   [[nodiscard]] bool is_sliding(std::int64_t layer) const {
     return sliding_layers.empty() ? !full : sliding_layers[static_cast<std::size_t>(layer)];
   }
@@ -210,14 +295,17 @@ struct WordEmbedding {
 /// What differs between the families of RotaryDecoder. decoder_plan() is LLaMA's.
 struct DecoderPlan {
   MaskPlan masks;
-  std::int64_t rotary_dim = 0;              // of head_dim: the part that is rotated
-  bool final_softcap = false;               // tanh before the loss
+  std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated
+  LogitsChange logits = LogitsChange::kNone;
   bool trained_without_cache_once = false;  // before 5.0 its training had no key-value cache
-  bool rotary_by_layer_type = false;        // local and global layers have positions of their own
-  bool float32_positions = false;           // cosines and sines are not cast
-  bool position_ids_first = false;          // the layers are called with position_ids before the positions
+  bool rotary_by_layer_type = false;    // local and global layers have positions of their own; global ones are yarn's
+  bool rotated_per_layer_once = false;  // by every layer of a type anew, in some releases
+  bool float32_positions = false;       // cosines and sines are not cast
+  double embedding_dropout = 0;         // behind the masks
+  bool position_ids_first = false;      // the layers are called with position_ids before the positions
   bool head_bias = false;
   std::int64_t experts_per_token = 0;  // of mixtures: whose router logits a trainer may balance
+  bool has_classifier = true;  // transformers has its ...ForSequenceClassification
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;

@@ -99,6 +99,8 @@ const BuiltRule kCpCausal{"cp-of-causal-attention", "--cp --model",
                           "context_parallel's load balancing needs causal attention", "decoders", ErrorCode::kUsage};
 const BuiltRule kCpKernel{"cp-kernel", "--cp --precision", "the {} kernel of attention is not modelled under --cp",
                           "16-bit precision on a card with cuDNN's or flash attention", ErrorCode::kUsage};
+const BuiltRule kNoClassifier{"classifier-of-family", "--task --model",
+                              "transformers has no class of this model that classifies sequences", "--task causal"};
 const BuiltRule kStages{"stages-of-family", "--pp --model",
                         "how a stage of a pipeline calls the layers of {} is not modelled",
                         "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
@@ -111,7 +113,7 @@ const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts -
 
 constexpr const BuiltRule* kAll[] = {
     &kKnownActivation, &kKnownTorchvision, &kMegatronModels, &kLitGptModels,     &kImageLargeEnough,
-    &kGroupedExperts,  &kLoraLayers,       &kLoraTarget,     &kFreezeName,       &kFreezeNotAll,
+    &kGroupedExperts, &kNoClassifier,  &kLoraLayers,       &kLoraTarget,     &kFreezeName,       &kFreezeNotAll,
     &kMarlinShape,     &kFp8Experts,       &kPackedHead,     &kQuantizedLayers,  &kOffloadedParameterHooks,
     &kTpDivides,       &kTpExperts,        &kTpPlan,         &kTpNorm,           &kTpRowBias,
     &kTpLayers,        &kFsdp1Frozen,      &kFsdp1Scalar,    &kFsdp1Layers,      &kFsdp2Scalar,

@@ -24,7 +24,7 @@ namespace rules {
 
 // Models
 extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kLitGptModels, kImageLargeEnough,
-    kGroupedExperts;
+    kGroupedExperts, kNoClassifier;
 // Adapters, quantised weights, frozen parameters
 extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kFp8Experts, kPackedHead,
     kQuantizedLayers, kOffloadedParameterHooks;

@@ -42,7 +42,9 @@ void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecod
   spec.hidden_act = config.activation(defaults.activation_key, defaults.activation);
   spec.max_position_embeddings = config.size({"max_position_embeddings"}, defaults.max_position_embeddings);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", defaults.tie_word_embeddings);
-  spec.attention_dropout = config.json().is_null("attention_dropout") ? 0 : config.probability("attention_dropout", 0);
+  spec.attention_dropout = config.json().is_null("attention_dropout")
+                               ? 0
+                               : config.probability("attention_dropout", defaults.attention_dropout);
   std::optional<std::int64_t> head_dim = defaults.fixed_head_dim;
   if (!head_dim) head_dim = config.nullable_size("head_dim");
   if (!head_dim && defaults.head_dim) head_dim = config.size({"head_dim"}, *defaults.head_dim);

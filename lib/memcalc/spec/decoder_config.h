@@ -27,6 +27,7 @@ struct DecoderDefaults {
   std::string_view activation = "silu";
   std::int64_t max_position_embeddings = 0;
   bool tie_word_embeddings = false;
+  double attention_dropout = 0;
 };
 
 void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecoderSpec& spec);

@@ -126,19 +126,8 @@ struct FourNormLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
-    hidden_states = std::move(attention.output);
-    hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = pre_feedforward_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
-    hidden_states = post_feedforward_layernorm(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, attention.weights);
-    return hidden_states;
+    return forward_between_norms(input_layernorm, self_attn, post_attention_layernorm, pre_feedforward_layernorm, mlp,
+                                 post_feedforward_layernorm, input, positions, mask, cache);
   }
 };
 
@@ -146,7 +135,7 @@ struct FourNormLayer {
 template <typename Spec>
 void alternate(const Spec& spec, DecoderPlan& plan) {
   plan.masks = {.full = true, .sliding = true, .mapping = true, .sliding_layers = spec.sliding_layers};
-  plan.final_softcap = spec.final_softcap;
+  if (spec.final_softcap) plan.logits = LogitsChange::kSoftcapped;
   plan.trained_without_cache_once = true;
 }
 
@@ -177,6 +166,7 @@ std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunS
   plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
   alternate(spec, plan);
   plan.rotary_by_layer_type = true;
+  plan.rotated_per_layer_once = true;
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 

@@ -63,30 +63,9 @@ struct SelfAttention {
   }
 };
 
-struct Mlp {
-  Linear gate_up_proj, down_proj;
-  std::string activation_fn;
-
-  Mlp(ModuleBuilder& b, const Phi3Spec& spec)
-      : gate_up_proj(b, "gate_up_proj", spec.hidden_size, 2 * spec.intermediate_size, false),
-        down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, false),
-        activation_fn(spec.hidden_act) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
-    Tensor up_states = gate_up_proj(hidden_states);
-    std::vector<Tensor> parts = split(up_states, -1, 2);
-    Tensor gate = std::move(parts[0]);
-    up_states = std::move(parts[1]);
-    up_states = up_states * activation_function(activation_fn, gate);
-    Tensor result = down_proj(up_states);
-    drop(up_states, gate);
-    return result;
-  }
-};
-
 struct Phi3Layer {
   SelfAttention self_attn;
-  Mlp mlp;
+  FusedGatedMlp mlp;
   RmsNorm input_layernorm, post_attention_layernorm;
   double resid_pdrop;
 
@@ -94,7 +73,7 @@ struct Phi3Layer {
       : self_attn(
             b.scope("self_attn",
                     [&] { return SelfAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding); })),
-        mlp(b.scope("mlp", [&] { return Mlp(b, spec); })),
+        mlp(b.scope("mlp", [&] { return FusedGatedMlp(b, spec); })),
         input_layernorm(b, "input_layernorm", spec.hidden_size),
         post_attention_layernorm(b, "post_attention_layernorm", spec.hidden_size),
         resid_pdrop(dropout_probability(run, spec.resid_pdrop)) {}

@@ -1,8 +1,6 @@
 // Qwen2, Qwen2.5 and Qwen3: transformers models/qwen2/modeling_qwen2.py, models/qwen3/modeling_qwen3.py.
 // MIRRORS(transformers, "models/qwen2/modeling_qwen2.py", "5.17.0")
 // MIRRORS(transformers, "models/qwen3/modeling_qwen3.py", "5.17.0")
-#include <algorithm>
-
 #include "memcalc/families/qwen/spec.h"
 #include "memcalc/models/megatron_config.h"
 #include "memcalc/models/rotary_decoder.h"
@@ -20,24 +18,19 @@ struct Qwen2Attention : RotaryAttention {
 template <typename Spec, typename SelfAttention>
 using QwenLayer = PreNormLayer<Spec, SelfAttention, RmsNorm>;
 
-MaskPlan mask_plan(const std::vector<bool>& sliding_layers) {
-  const bool slides = std::find(sliding_layers.begin(), sliding_layers.end(), true) != sliding_layers.end();
-  return {.sliding = slides, .mapping = true, .sliding_layers = sliding_layers};
-}
-
 }  // namespace
 
 std::unique_ptr<Model> build_qwen2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<Qwen2Spec>();
   auto plan = decoder_plan<QwenLayer<Qwen2Spec, Qwen2Attention>>(spec, run);
-  plan.masks = mask_plan(spec.sliding_layers);
+  plan.masks = MaskPlan::mapped(spec.sliding_layers);
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 
 std::unique_ptr<Model> build_qwen3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<Qwen3Spec>();
   auto plan = decoder_plan<QwenLayer<Qwen3Spec, NormedRotaryAttention>>(spec, run);
-  plan.masks = mask_plan(spec.sliding_layers);
+  plan.masks = MaskPlan::mapped(spec.sliding_layers);
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 

@@ -1,0 +1,54 @@
+// config.json of GLM 4, as transformers 5.17 reads it: models/glm, models/glm4.
+#include "memcalc/families/glm/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+Architecture glm(HfReader& config) {
+  GlmSpec spec;
+  read_decoder(config,
+               {.vocab_size = 151552,
+                .intermediate_size = 13696,
+                .num_hidden_layers = 40,
+                .num_key_value_heads = 2,
+                .head_dim = 128,
+                .max_position_embeddings = 131072},
+               spec);
+  spec.attention_bias = config.flag("attention_bias", true);
+  spec.rotary_dim = rotary_dim(config, "partial_rotary_factor", 0.5, spec.head_dim);
+  return spec;
+}
+
+constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+
+}  // namespace
+
+const Family kGlm = {
+    .model_type = "glm",
+    .kind = FamilyKind::kDecoder,
+    .read = glm,
+    .build = build_glm,
+    .size_keys = kDecoderKeys,
+    .measured = {},
+    .special_tokens = {.begins = false},
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+};
+
+const Family kGlm4 = {
+    .model_type = "glm4",
+    .kind = FamilyKind::kDecoder,
+    .read = glm,
+    .build = build_glm4,
+    .size_keys = kDecoderKeys,
+    .measured = {},
+    .special_tokens = {.begins = false},
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,38 @@
+// config.json of OLMo 1, as transformers 5.17 reads it: models/olmo.
+#include "memcalc/families/olmo/spec.h"
+#include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/hf_reader.h"
+
+namespace memcalc::family {
+namespace {
+
+Architecture olmo(HfReader& config) {
+  OlmoSpec spec;
+  read_decoder(config, {.vocab_size = 50304, .intermediate_size = 11008, .max_position_embeddings = 2048}, spec);
+  spec.attention_bias = config.flag("attention_bias", false);
+  if (config.json().nullable_double("clip_qkv", {0, 1e9})) {
+    throw config.json().error("clip_qkv", "clipping query, key and value is not modelled; accepted: null",
+                              ErrorCode::kUnsupported);
+  }
+  return spec;
+}
+
+constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+
+}  // namespace
+
+const Family kOlmo = {
+    .model_type = "olmo",
+    .kind = FamilyKind::kDecoder,
+    .read = olmo,
+    .build = build_olmo,
+    .size_keys = kDecoderKeys,
+    .measured = {},
+    .special_tokens = {.begins = false},
+    .tp_plan = kPlan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,186 @@
+// config.json of decoders with rotary positions that came after LLaMA's relatives: defaults and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "memcalc/families/cohere/spec.h"
+#include "memcalc/families/ernie4_5/spec.h"
+#include "memcalc/families/exaone4/spec.h"
+#include "memcalc/families/glm/spec.h"
+#include "memcalc/families/granite/spec.h"
+#include "memcalc/families/hunyuan_v1_dense/spec.h"
+#include "memcalc/families/llama/spec.h"
+#include "memcalc/families/ministral3/spec.h"
+#include "memcalc/families/olmo/spec.h"
+#include "memcalc/families/olmo2/spec.h"
+#include "memcalc/families/seed_oss/spec.h"
+#include "memcalc/families/smollm3/spec.h"
+#include "memcalc/families/stablelm/spec.h"
+#include "memcalc/families/starcoder2/spec.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/json_reader.h"
+#include "support/error_text.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelSpec read(const std::string& text) {
+  const JsonDocument document = JsonDocument::parse(text, "config.json");
+  return model_from_hf_config(document.root(), "test");
+}
+
+template <typename Spec>
+Spec spec_of(const std::string& text) {
+  return read(text).architecture.as<Spec>();
+}
+
+std::string refusal_of(const std::string& text) {
+  return error_text([&] { (void)read(text); });
+}
+
+TEST(HfDecoders, GraniteHasLlamasSizes) {
+  const auto spec = spec_of<GraniteSpec>(R"({"model_type": "granite", "logits_scaling": 8.0})");
+  EXPECT_EQ(spec.vocab_size, 32000);
+  EXPECT_EQ(spec.intermediate_size, 11008);
+  EXPECT_EQ(spec.num_key_value_heads, 32);
+  EXPECT_EQ(spec.max_position_embeddings, 2048);
+  EXPECT_FALSE(spec.attention_bias || spec.mlp_bias || spec.tie_word_embeddings);
+  EXPECT_THAT(refusal_of(R"({"model_type": "granite", "hidden_act": "nonsense"})"), HasSubstr("hidden_act"));
+}
+
+TEST(HfDecoders, SmolLm3LeavesPositionsOutOfEveryFourthLayer) {
+  const auto spec = spec_of<SmolLm3Spec>(R"({"model_type": "smollm3", "num_hidden_layers": 5})");
+  EXPECT_EQ(spec.vocab_size, 128256);
+  EXPECT_EQ(spec.num_key_value_heads, 4);
+  EXPECT_TRUE(spec.tie_word_embeddings);
+  EXPECT_THAT(spec.rotates, ElementsAre(true, true, true, false, true));
+  EXPECT_TRUE(spec.sliding_layers.empty());
+  const auto sliding = spec_of<SmolLm3Spec>(R"({"model_type": "smollm3", "num_hidden_layers": 2,
+      "no_rope_layers": [0, 1, 1], "use_sliding_window": true, "sliding_window": 128})");
+  EXPECT_THAT(sliding.rotates, ElementsAre(false, true));
+  EXPECT_THAT(sliding.sliding_layers, ElementsAre(true, false));
+  EXPECT_EQ(refusal_of(R"({"model_type": "smollm3", "no_rope_layers": [1]})"),
+            "config.json: /no_rope_layers: has 1 entries; accepted: one for each of num_hidden_layers (36)");
+}
+
+TEST(HfDecoders, SeedOssHasDropoutByDefault) {
+  const auto spec = spec_of<SeedOssSpec>(R"({"model_type": "seed_oss"})");
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_EQ(spec.num_attention_heads, 80);
+  EXPECT_EQ(spec.attention_dropout, 0.1);
+  EXPECT_EQ(spec.residual_dropout, 0.1);
+  EXPECT_TRUE(spec.attention_bias);
+  EXPECT_FALSE(spec.attention_out_bias);
+  EXPECT_THAT(refusal_of(R"({"model_type": "seed_oss", "residual_dropout": 2})"),
+              HasSubstr("found 2; accepted: a number from 0 to 1"));
+}
+
+TEST(HfDecoders, Olmo3SlidesInThreeLayersOfFour) {
+  const auto spec = spec_of<Olmo2Spec>(R"({"model_type": "olmo3", "num_hidden_layers": 4})");
+  EXPECT_THAT(spec.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(spec.sliding_window, 4096);
+  EXPECT_FALSE(spec.yarn_positions);
+  EXPECT_TRUE(spec_of<Olmo2Spec>(R"({"model_type": "olmo3", "rope_scaling": {"rope_type": "yarn", "factor": 8}})")
+                  .yarn_positions);
+  EXPECT_EQ(refusal_of(R"({"model_type": "olmo3", "sliding_window": null})"),
+            "config.json: /sliding_window: null; accepted: a size, since a mask is made of it");
+}
+
+TEST(HfDecoders, OlmoIsNotClipped) {
+  EXPECT_EQ(spec_of<OlmoSpec>(R"({"model_type": "olmo", "clip_qkv": null})").vocab_size, 50304);
+  EXPECT_EQ(refusal_of(R"({"model_type": "olmo", "clip_qkv": 8.0})"),
+            "config.json: /clip_qkv: clipping query, key and value is not modelled; accepted: null");
+}
+
+TEST(HfDecoders, Exaone4NeedsToKnowItsLayersWithoutAWindow) {
+  const auto spec = spec_of<Exaone4Spec>(R"({"model_type": "exaone4", "num_hidden_layers": 4})");
+  EXPECT_EQ(spec.vocab_size, 102400);
+  EXPECT_EQ(spec.sliding_window, 4096);
+  EXPECT_THAT(spec.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(refusal_of(R"({"model_type": "exaone4", "sliding_window": null})"),
+            "config.json: /sliding_window: null; accepted with it: layer_types that are all full_attention");
+}
+
+TEST(HfDecoders, GlmRotatesHalfOfAHead) {
+  for (const std::string type : {"glm", "glm4"}) {
+    const auto spec = spec_of<GlmSpec>(R"({"model_type": ")" + type + R"("})");
+    EXPECT_EQ(spec.head_dim, 128);
+    EXPECT_EQ(spec.rotary_dim, 64);
+    EXPECT_EQ(spec.num_key_value_heads, 2);
+    EXPECT_TRUE(spec.attention_bias);
+  }
+  EXPECT_THAT(refusal_of(R"({"model_type": "glm4", "partial_rotary_factor": 0.01})"),
+              HasSubstr("rotates 1 of 128 numbers of a head"));
+}
+
+TEST(HfDecoders, Ministral3ScalesItsQueries) {
+  const auto spec = spec_of<Ministral3Spec>(R"({"model_type": "ministral3"})");
+  EXPECT_EQ(spec.num_hidden_layers, 34);
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_TRUE(spec.yarn_positions);
+  EXPECT_FALSE(spec.sliding_window.has_value());
+  EXPECT_EQ(refusal_of(R"({"model_type": "ministral3", "rope_parameters": {"rope_type": "yarn"}})"),
+            "config.json: /rope_parameters: has no llama_4_scaling_beta; accepted: a number, which scales the queries");
+}
+
+TEST(HfDecoders, Mistral3IsAskedAsItsTextModel) {
+  const ModelSpec small = read(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})");
+  EXPECT_EQ(small.architecture.as<LlamaSpec>().intermediate_size, 14336);
+  EXPECT_EQ(
+      small.assumptions.back(),
+      "mistral3 sees images too: this is its text model (mistral) alone, without the vision tower (not modelled)");
+  EXPECT_TRUE(read(R"({"model_type": "mistral3", "text_config": {"model_type": "ministral3"}})")
+                  .architecture.is<Ministral3Spec>());
+  EXPECT_THAT(refusal_of(R"({"model_type": "mistral3", "text_config": {"model_type": "llama"}})"),
+              HasSubstr("llama is not modelled; accepted: mistral, ministral3"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "mistral3"})"), HasSubstr("text_config"));
+}
+
+TEST(HfDecoders, HunyuanAndErnieHaveTheirOwnSizes) {
+  const auto hunyuan = spec_of<HunyuanSpec>(R"({"model_type": "hunyuan_v1_dense"})");
+  EXPECT_EQ(hunyuan.vocab_size, 290943);
+  EXPECT_EQ(hunyuan.head_dim, 128);
+  const auto ernie = spec_of<Ernie45Spec>(R"({"model_type": "ernie4_5", "attention_dropout": 0.5})");
+  EXPECT_EQ(ernie.num_hidden_layers, 18);
+  EXPECT_EQ(ernie.head_dim, 128);
+  EXPECT_EQ(ernie.attention_dropout, 0);
+  EXPECT_FALSE(ernie.use_bias);
+  EXPECT_THAT(refusal_of(R"({"model_type": "ernie4_5", "num_hidden_layers": 0})"), HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "hunyuan_v1_dense", "head_dim": 65})"), HasSubstr("gives a head of 65"));
+}
+
+TEST(HfDecoders, Starcoder2HasBiasesAndNoWindowByDefault) {
+  const auto spec = spec_of<Starcoder2Spec>(R"({"model_type": "starcoder2"})");
+  EXPECT_TRUE(spec.use_bias && spec.tie_word_embeddings);
+  EXPECT_EQ(spec.hidden_act, "gelu_pytorch_tanh");
+  EXPECT_FALSE(spec.sliding_window.has_value());
+  EXPECT_EQ(spec_of<Starcoder2Spec>(R"({"model_type": "starcoder2", "sliding_window": 4096})").sliding_window, 4096);
+  EXPECT_THAT(refusal_of(R"({"model_type": "starcoder2", "embedding_dropout": 3})"), HasSubstr("embedding_dropout"));
+}
+
+TEST(HfDecoders, StableLmRotatesAQuarterOfAHead) {
+  const auto spec = spec_of<StableLmSpec>(R"({"model_type": "stablelm"})");
+  EXPECT_EQ(spec.head_dim, 80);
+  EXPECT_EQ(spec.rotary_dim, 20);
+  EXPECT_FALSE(spec.use_qkv_bias || spec.use_parallel_residual);
+  EXPECT_EQ(refusal_of(R"({"model_type": "stablelm", "qk_layernorm": true})"),
+            "config.json: /qk_layernorm: true is not modelled for stablelm yet");
+}
+
+TEST(HfDecoders, CommandRHasLocalLayersFromR7bOn) {
+  const auto first = spec_of<CohereSpec>(R"({"model_type": "cohere"})");
+  EXPECT_EQ(first.num_key_value_heads, 64);
+  EXPECT_TRUE(first.sliding_layers.empty());
+  const auto second = spec_of<CohereSpec>(R"({"model_type": "cohere2", "num_hidden_layers": 4})");
+  EXPECT_THAT(second.sliding_layers, ElementsAre(true, true, true, false));
+  EXPECT_EQ(second.sliding_window, 4096);
+  EXPECT_EQ(refusal_of(R"({"model_type": "cohere", "use_qk_norm": true})"),
+            "config.json: /use_qk_norm: true is not modelled for cohere yet");
+}
+
+}  // namespace
+}  // namespace memcalc
