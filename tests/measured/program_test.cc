@@ -108,7 +108,8 @@ class Programs : public testing::TestWithParam<Case> {
 
   static bool has_experts() {
     const std::string& model = GetParam().model;
-    return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss";
+    return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss" || model == "qwen2_moe" ||
+           model == "olmoe" || model == "glm4_moe" || model == "minimax_m2";
   }
 
   /// Where a recomputation stops in some layers, variables die in another order: a program does not say which function
@@ -188,7 +189,9 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                                          Case{"llama", Task::kCausalLm}, Case{"qwen3", Task::kCausalLm},
                                          Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
                                          Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
-                                         Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq}),
+                                         Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq},
+                                         Case{"qwen2_moe", Task::kCausalLm}, Case{"olmoe", Task::kCausalLm},
+                                         Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm}),
                          [](const auto& info) { return info.param.model; });
 
 /// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).

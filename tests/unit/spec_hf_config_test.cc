@@ -11,6 +11,7 @@
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/hf_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -187,6 +188,19 @@ TEST(HfConfig, GemmaAlternates) {
   EXPECT_TRUE(gemma3.tie_word_embeddings);
 }
 
+TEST(HfConfig, Gemma3WithImagesIsItsTextModel) {
+  const ModelSpec model = read(R"({"model_type": "gemma3", "dtype": "bfloat16", "vision_config": {"hidden_size": 1152},
+      "text_config": {"hidden_size": 2560, "num_hidden_layers": 7, "sliding_window": 1024}})");
+  const auto& text = model.architecture.as<Gemma3Spec>();
+  EXPECT_EQ(text.hidden_size, 2560);
+  EXPECT_EQ(text.vocab_size, 262208);
+  EXPECT_EQ(text.sliding_layers, (std::vector<bool>{true, true, true, true, true, false, true}));
+  EXPECT_EQ(model.checkpoint_dtype, DType::kBFloat16);
+  EXPECT_THAT(model.assumptions, testing::Contains(testing::HasSubstr("gemma3 is its text model")));
+  EXPECT_EQ(error_text([] { static_cast<void>(read(R"({"model_type": "gemma3"})")); }),
+            "config.json: missing key \"text_config\"");
+}
+
 TEST(HfConfig, PartsOfHeadsAreRotated) {
   EXPECT_EQ(architecture<GptNeoxSpec>(R"({"model_type": "gpt_neox", "hidden_size": 1024, "num_attention_heads": 16})")
                 .rotary_dim,
@@ -257,15 +271,19 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
               "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, clip, deepseek_v2, "
-              "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, "
-              "mistral, mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, "
+              "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, "
+              "gpt_oss, kimi_k2, llama, "
+              "minimax_m2, mistral, mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, "
+              "roberta, t5, torchvision, vit, "
               "whisper; "
               "did you mean 'llama'?"},
         Wrong{"type_to_come", R"({"model_type": "mamba"})",
               "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, clip, deepseek_v2, "
               "deepseek_v3, "
-              "deit, distilbert, electra, gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, "
-              "mixtral, mt5, olmo2, opt, phi, phi3, qwen2, qwen3, qwen3_moe, roberta, t5, torchvision, vit, whisper",
+              "deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
+              "kimi_k2, llama, minimax_m2, mistral, "
+              "mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, roberta, t5, "
+              "torchvision, vit, whisper",
               ErrorCode::kUnsupported},
         Wrong{"layer_types", R"({"model_type": "gemma2", "layer_types": ["full_attention"]})",
               "config.json: /layer_types: has 1 entries; accepted: one for each of num_hidden_layers (26)"},

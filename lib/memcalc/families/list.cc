@@ -17,20 +17,26 @@
   FAMILY(kElectra)               \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
+  FAMILY(kGemma3)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGlm4Moe)               \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
+  FAMILY(kKimiK2)                \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kMiniMaxM2)             \
   FAMILY(kMistral)               \
   FAMILY(kMixtral)               \
   FAMILY(kMt5)                   \
   FAMILY(kOlmo2)                 \
+  FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \
+  FAMILY(kQwen2Moe)              \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen3Moe)              \
   FAMILY(kRoberta)               \
