@@ -191,7 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Recorded, Programs,
                                          Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
                                          Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq},
                                          Case{"qwen2_moe", Task::kCausalLm}, Case{"olmoe", Task::kCausalLm},
-                                         Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm}),
+                                         Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm},
+                                         Case{"gptj", Task::kCausalLm}),
                          [](const auto& info) { return info.param.model; });
 
 /// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).

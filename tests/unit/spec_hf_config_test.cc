@@ -3,6 +3,7 @@
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/families/gptj/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/opt/spec.h"
 #include "memcalc/families/phi/spec.h"
@@ -215,6 +216,15 @@ TEST(HfConfig, PartsOfHeadsAreRotated) {
   EXPECT_EQ(architecture<Phi3Spec>(R"({"model_type": "phi3"})").rotary_dim, 96);
 }
 
+TEST(HfConfig, GptjRotatesAPartOfEachHead) {
+  const auto gptj = architecture<GptjSpec>(R"({"model_type": "gptj"})");
+  EXPECT_EQ(gptj.rotary_dim, 64);
+  EXPECT_EQ(gptj.n_inner, 16384);
+  EXPECT_EQ(gptj.n_layer, 28);
+  EXPECT_FALSE(gptj.tie_word_embeddings);
+  EXPECT_EQ(architecture<GptjSpec>(R"({"model_type": "gptj", "hidden_size": 2048, "n_inner": 99})").n_inner, 99);
+}
+
 TEST(HfConfig, OptProjectsItsEmbeddingsWhereTold) {
   EXPECT_EQ(architecture<OptSpec>(R"({"model_type": "opt"})").word_embed_proj_dim, 768);
   const auto opt = architecture<OptSpec>(R"({"model_type": "opt", "hidden_size": 1024, "num_attention_heads": 16,
@@ -272,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
               "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, clip, deepseek_v2, "
               "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, "
-              "gpt_oss, kimi_k2, llama, "
+              "gpt_oss, gptj, kimi_k2, llama, "
               "minimax_m2, mistral, mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, "
               "roberta, t5, torchvision, vit, "
               "whisper; "
@@ -281,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, clip, deepseek_v2, "
               "deepseek_v3, "
               "deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
-              "kimi_k2, llama, minimax_m2, mistral, "
+              "gptj, kimi_k2, llama, minimax_m2, mistral, "
               "mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, roberta, t5, "
               "torchvision, vit, whisper",
               ErrorCode::kUnsupported},
@@ -304,6 +314,8 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /hidden_size: found 768; accepted: a multiple of num_attention_heads (7)"},
         Wrong{"gpt2_heads", R"({"model_type": "gpt2", "n_head": 7})",
               "config.json: /n_embd: found 768; accepted: a multiple of n_head (7)"},
+        Wrong{"gptj_rotary", R"({"model_type": "gptj", "n_embd": 512, "n_head": 16})",
+              "config.json: /rotary_dim: found 64; accepted: an even number up to the width of a head (32)"},
         Wrong{"llama_heads", R"({"model_type": "llama", "num_attention_heads": 7})",
               "config.json: /hidden_size: found 4096; accepted: a multiple of num_attention_heads (7)"},
         Wrong{"llama_heads_despite_head_dim", R"({"model_type": "llama", "num_attention_heads": 7, "head_dim": 64})",

@@ -23,6 +23,7 @@
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
+  FAMILY(kGptj)                  \
   FAMILY(kKimiK2)                \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \

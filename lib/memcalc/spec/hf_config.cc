@@ -18,12 +18,11 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "albert",       "bloom",        "convnext",    "convnextv2", "deberta",     "deberta-v2", "dinov2",
-    "efficientnet", "falcon",       "glm",         "glm4",       "gpt_bigcode", "gpt_neo",    "gptj",
-    "granite",      "llama4",       "llama4_text", "llava",      "longformer",  "mamba",      "mamba2",
-    "mbart",        "mobilenet_v2", "modernbert",  "mpt",        "nemotron",    "olmo",       "pegasus",
-    "qwen2_vl",     "resnet",       "siglip",      "smollm3",    "stablelm",    "starcoder2", "swin",
-    "wav2vec2",     "xlm-roberta",
+    "albert",     "bloom",      "convnext", "convnextv2",  "deberta", "deberta-v2",   "dinov2",     "efficientnet",
+    "falcon",     "glm",        "glm4",     "gpt_bigcode", "gpt_neo", "granite",      "llama4",     "llama4_text",
+    "llava",      "longformer", "mamba",    "mamba2",      "mbart",   "mobilenet_v2", "modernbert", "mpt",
+    "nemotron",   "olmo",       "pegasus",  "qwen2_vl",    "resnet",  "siglip",       "smollm3",    "stablelm",
+    "starcoder2", "swin",       "wav2vec2", "xlm-roberta",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {
