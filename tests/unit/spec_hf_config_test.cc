@@ -281,7 +281,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"type_of_type", R"({"model_type": 3})", "config.json: /model_type: found 3; accepted: a string"},
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
               "config.json: /model_type: found the string \"lama\"; accepted: one of bart, bert, clip, deepseek_v2, "
-              "deepseek_v3, deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, "
+              "deepseek_v3, deit, distilbert, electra, ernie4_5_moe, gemma, gemma2, gemma3, gemma3_text, glm4_moe, "
+              "gpt2, gpt_neox, "
               "gpt_oss, gptj, kimi_k2, llama, "
               "minimax_m2, mistral, mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, "
               "roberta, t5, torchvision, vit, "
@@ -290,7 +291,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"type_to_come", R"({"model_type": "mamba"})",
               "config.json: /model_type: mamba is not modelled yet; modelled: bart, bert, clip, deepseek_v2, "
               "deepseek_v3, "
-              "deit, distilbert, electra, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, gpt_oss, "
+              "deit, distilbert, electra, ernie4_5_moe, gemma, gemma2, gemma3, gemma3_text, glm4_moe, gpt2, gpt_neox, "
+              "gpt_oss, "
               "gptj, kimi_k2, llama, minimax_m2, mistral, "
               "mixtral, mt5, olmo2, olmoe, opt, phi, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, roberta, t5, "
               "torchvision, vit, whisper",

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memcalc/families/deepseek/spec.h"
+#include "memcalc/families/ernie4_5_moe/spec.h"
 #include "memcalc/families/glm4_moe/spec.h"
 #include "memcalc/families/gpt_oss/spec.h"
 #include "memcalc/families/minimax_m2/spec.h"
@@ -129,6 +130,16 @@ TEST(HfExperts, Glm4MoeRotatesHalfOfAHead) {
   EXPECT_FALSE(spec.use_qk_norm);
 }
 
+TEST(HfExperts, Ernie45MoeStartsDense) {
+  const auto spec = spec_of<Ernie45MoeSpec>(R"({"model_type": "ernie4_5_moe", "num_hidden_layers": 4,
+      "moe_layer_end_index": 2})");
+  EXPECT_THAT(spec.dense_layers, ElementsAre(true, false, false, true));
+  EXPECT_EQ(spec.experts.count, 64);
+  EXPECT_EQ(spec.experts.per_token, 6);
+  EXPECT_EQ(spec.moe_num_shared_experts, 2);
+  EXPECT_TRUE(spec.tie_word_embeddings);
+}
+
 TEST(HfExperts, KimiK2IsComputedAsDeepseekV3) {
   const ModelSpec model = read(R"({"model_type": "kimi_k2", "n_routed_experts": 384, "n_group": 1, "topk_group": 1})");
   EXPECT_EQ(model.architecture.as<DeepseekV3Spec>().experts.count, 384);
@@ -172,6 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /output_router_logits: true is not modelled for qwen2_moe yet"},
         Wrong{"glm_groups", R"({"model_type": "glm4_moe", "head_dim": 128, "topk_group": 2})",
               "config.json: /topk_group: found 2; accepted: up to n_group (1)"},
+        Wrong{"ernie_choice", R"({"model_type": "ernie4_5_moe", "moe_k": 65})",
+              "config.json: /moe_k: found 65; accepted: an integer from 1 to 64"},
         Wrong{"minimax_jitter", R"({"model_type": "minimax_m2", "router_jitter_noise": 0.1})",
               "config.json: /router_jitter_noise: noise before the router is not modelled; accepted: 0"},
         Wrong{"jitter", R"({"model_type": "mixtral", "router_jitter_noise": 0.1})",

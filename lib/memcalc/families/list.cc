@@ -15,6 +15,7 @@
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kElectra)               \
+  FAMILY(kErnie45Moe)            \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \

@@ -8,6 +8,7 @@
 #include "memcalc/families/gptj/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/causal_lm_head.h"
+#include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -16,28 +17,10 @@ namespace memcalc {
 
 namespace {
 
-/// torch.repeat_interleave(x[:, :, None, :], 2, 3)
-Tensor twice(const Tensor& x) {
-  const Tensor pairs = unsqueeze(unsqueeze(x, 2), 4);
-  const std::int64_t width = x.size(-1);
-  const Tensor copied = contiguous_copy(expand(pairs, {x.size(0), x.size(1), 1, width, 2}));
-  return reshape(copied, {x.size(0), x.size(1), 1, 2 * width});
-}
-
-Tensor rotate_every_two(const Tensor& x) {
-  Tensor stacked;
-  {
-    const Tensor x1 = every_second(x, -1), x2 = every_second(x, -1);
-    Tensor negated = negate(x2);
-    stacked = cat(unsqueeze(negated, -1), unsqueeze(x1, -1), -1);
-  }
-  return reshape(stacked, x.shape());
-}
-
 /// apply_rotary_pos_emb
 Tensor rotate_pairs(const Tensor& tensor, const Tensor& sin_of_pairs, const Tensor& cos_of_pairs) {
-  Tensor sin = twice(sin_of_pairs);
-  Tensor cos = twice(cos_of_pairs);
+  Tensor sin = each_twice(unsqueeze(sin_of_pairs, 2));
+  Tensor cos = each_twice(unsqueeze(cos_of_pairs, 2));
   Tensor scaled = tensor * cos;
   Tensor rotated = rotate_every_two(tensor);
   Tensor product = std::move(rotated) * sin;
