@@ -303,7 +303,7 @@ TEST(GptOss, TakesEagerAttentionOnly) {
   const ModelSpec model = registry().model("gpt-oss-20b");
   EXPECT_EQ(resolve(model, {.batch_size = 1}).run.attention, Attention::kEager);
   EXPECT_EQ(error_text([&] { static_cast<void>(resolve(model, {.batch_size = 1, .attention = Attention::kSdpa})); }),
-            "attention sdpa: gpt_oss needs attention sinks, and only the eager attention of transformers has them; "
+            "attention sdpa: gpt_oss has only the eager attention of transformers; "
             "accepted: --attn eager");
 }
 

@@ -3,6 +3,7 @@
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/families/gptj/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/opt/spec.h"
 #include "memcalc/families/phi/spec.h"
@@ -11,6 +12,7 @@
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/hf_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -187,6 +189,19 @@ TEST(HfConfig, GemmaAlternates) {
   EXPECT_TRUE(gemma3.tie_word_embeddings);
 }
 
+TEST(HfConfig, Gemma3WithImagesIsItsTextModel) {
+  const ModelSpec model = read(R"({"model_type": "gemma3", "dtype": "bfloat16", "vision_config": {"hidden_size": 1152},
+      "text_config": {"hidden_size": 2560, "num_hidden_layers": 7, "sliding_window": 1024}})");
+  const auto& text = model.architecture.as<Gemma3Spec>();
+  EXPECT_EQ(text.hidden_size, 2560);
+  EXPECT_EQ(text.vocab_size, 262208);
+  EXPECT_EQ(text.sliding_layers, (std::vector<bool>{true, true, true, true, true, false, true}));
+  EXPECT_EQ(model.checkpoint_dtype, DType::kBFloat16);
+  EXPECT_THAT(model.assumptions, testing::Contains(testing::HasSubstr("gemma3 is its text model")));
+  EXPECT_EQ(error_text([] { static_cast<void>(read(R"({"model_type": "gemma3"})")); }),
+            "config.json: missing key \"text_config\"");
+}
+
 TEST(HfConfig, PartsOfHeadsAreRotated) {
   EXPECT_EQ(architecture<GptNeoxSpec>(R"({"model_type": "gpt_neox", "hidden_size": 1024, "num_attention_heads": 16})")
                 .rotary_dim,
@@ -199,6 +214,15 @@ TEST(HfConfig, PartsOfHeadsAreRotated) {
       architecture<PhiSpec>(R"({"model_type": "phi", "hidden_size": 2560, "partial_rotary_factor": 0.4})").rotary_dim,
       32);
   EXPECT_EQ(architecture<Phi3Spec>(R"({"model_type": "phi3"})").rotary_dim, 96);
+}
+
+TEST(HfConfig, GptjRotatesAPartOfEachHead) {
+  const auto gptj = architecture<GptjSpec>(R"({"model_type": "gptj"})");
+  EXPECT_EQ(gptj.rotary_dim, 64);
+  EXPECT_EQ(gptj.n_inner, 16384);
+  EXPECT_EQ(gptj.n_layer, 28);
+  EXPECT_FALSE(gptj.tie_word_embeddings);
+  EXPECT_EQ(architecture<GptjSpec>(R"({"model_type": "gptj", "hidden_size": 2048, "n_inner": 99})").n_inner, 99);
 }
 
 TEST(HfConfig, OptProjectsItsEmbeddingsWhereTold) {
@@ -285,6 +309,8 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /hidden_size: found 768; accepted: a multiple of num_attention_heads (7)"},
         Wrong{"gpt2_heads", R"({"model_type": "gpt2", "n_head": 7})",
               "config.json: /n_embd: found 768; accepted: a multiple of n_head (7)"},
+        Wrong{"gptj_rotary", R"({"model_type": "gptj", "n_embd": 512, "n_head": 16})",
+              "config.json: /rotary_dim: found 64; accepted: an even number up to the width of a head (32)"},
         Wrong{"llama_heads", R"({"model_type": "llama", "num_attention_heads": 7})",
               "config.json: /hidden_size: found 4096; accepted: a multiple of num_attention_heads (7)"},
         Wrong{"llama_heads_despite_head_dim", R"({"model_type": "llama", "num_attention_heads": 7, "head_dim": 64})",

@@ -5,8 +5,13 @@
 #include <string>
 
 #include "memcalc/families/deepseek/spec.h"
+#include "memcalc/families/ernie4_5_moe/spec.h"
+#include "memcalc/families/glm4_moe/spec.h"
 #include "memcalc/families/gpt_oss/spec.h"
+#include "memcalc/families/minimax_m2/spec.h"
 #include "memcalc/families/mixtral/spec.h"
+#include "memcalc/families/olmoe/spec.h"
+#include "memcalc/families/qwen2_moe/spec.h"
 #include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
@@ -93,6 +98,64 @@ TEST(HfExperts, DeepseekV3DefaultsAreThoseOfTheModel) {
   EXPECT_TRUE(spec.rope_interleave);
 }
 
+TEST(HfExperts, Qwen2MoeHasAnMlpBesideThem) {
+  const auto spec = spec_of<Qwen2MoeSpec>(R"({"model_type": "qwen2_moe", "num_hidden_layers": 3,
+      "mlp_only_layers": [1]})");
+  EXPECT_EQ(spec.experts.count, 60);
+  EXPECT_EQ(spec.experts.intermediate_size, 1408);
+  EXPECT_EQ(spec.shared_expert_intermediate_size, 5632);
+  EXPECT_TRUE(spec.qkv_bias);
+  EXPECT_FALSE(spec.sliding_window.has_value());
+  EXPECT_THAT(spec.dense_layers, ElementsAre(false, true, false));
+  EXPECT_THAT(spec_of<Qwen2MoeSpec>(R"({"model_type": "qwen2_moe", "num_hidden_layers": 4, "use_sliding_window": true,
+      "max_window_layers": 2})")
+                  .sliding_layers,
+              ElementsAre(true, false, false, false));
+}
+
+TEST(HfExperts, OlmoeDefaultsAreThoseOfItsClass) {
+  const auto spec = spec_of<OlmoeSpec>(R"({"model_type": "olmoe", "clip_qkv": null})");
+  EXPECT_EQ(spec.num_key_value_heads, 16);
+  EXPECT_EQ(spec.experts.count, 64);
+  EXPECT_EQ(spec.experts.per_token, 8);
+  EXPECT_EQ(spec.experts.intermediate_size, 2048);
+}
+
+TEST(HfExperts, Glm4MoeRotatesHalfOfAHead) {
+  const auto spec = spec_of<Glm4MoeSpec>(R"({"model_type": "glm4_moe", "head_dim": 128})");
+  EXPECT_EQ(spec.rotary_dim, 64);
+  EXPECT_EQ(spec.experts.count, 128);
+  EXPECT_EQ(spec.n_group, 1);
+  EXPECT_EQ(spec.first_k_dense_replace, 1);
+  EXPECT_FALSE(spec.use_qk_norm);
+}
+
+TEST(HfExperts, Ernie45MoeStartsDense) {
+  const auto spec = spec_of<Ernie45MoeSpec>(R"({"model_type": "ernie4_5_moe", "num_hidden_layers": 4,
+      "moe_layer_end_index": 2})");
+  EXPECT_THAT(spec.dense_layers, ElementsAre(true, false, false, true));
+  EXPECT_EQ(spec.experts.count, 64);
+  EXPECT_EQ(spec.experts.per_token, 6);
+  EXPECT_EQ(spec.moe_num_shared_experts, 2);
+  EXPECT_TRUE(spec.tie_word_embeddings);
+}
+
+TEST(HfExperts, KimiK2IsComputedAsDeepseekV3) {
+  const ModelSpec model = read(R"({"model_type": "kimi_k2", "n_routed_experts": 384, "n_group": 1, "topk_group": 1})");
+  EXPECT_EQ(model.architecture.as<DeepseekV3Spec>().experts.count, 384);
+  EXPECT_THAT(model.assumptions, testing::Contains(testing::HasSubstr("kimi_k2 is computed as deepseek_v3 is")));
+}
+
+TEST(HfExperts, MiniMaxM2RotatesWholeHeadsUnlessTold) {
+  const auto spec = spec_of<MiniMaxM2Spec>(R"({"model_type": "minimax_m2", "rotary_dim": 64})");
+  EXPECT_EQ(spec.head_dim, 128);
+  EXPECT_EQ(spec.rotary_dim, 128);
+  EXPECT_EQ(spec.experts.count, 256);
+  EXPECT_EQ(spec_of<MiniMaxM2Spec>(R"({"model_type": "minimax_m2", "rope_parameters": {"partial_rotary_factor": 0.5}})")
+                .rotary_dim,
+            64);
+}
+
 struct Wrong {
   const char* name;
   const char* text;
@@ -114,6 +177,16 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /num_experts: found 1024; accepted: an integer from 1 to 1023"},
         Wrong{"auxiliary_loss", R"({"model_type": "mixtral", "output_router_logits": true})",
               "config.json: /output_router_logits: true is not modelled for mixtral yet"},
+        Wrong{"clipped", R"({"model_type": "olmoe", "clip_qkv": 8})",
+              "config.json: /clip_qkv: is not modelled for olmoe yet; remove the key to see the plain model"},
+        Wrong{"qwen2_auxiliary_loss", R"({"model_type": "qwen2_moe", "output_router_logits": true})",
+              "config.json: /output_router_logits: true is not modelled for qwen2_moe yet"},
+        Wrong{"glm_groups", R"({"model_type": "glm4_moe", "head_dim": 128, "topk_group": 2})",
+              "config.json: /topk_group: found 2; accepted: up to n_group (1)"},
+        Wrong{"ernie_choice", R"({"model_type": "ernie4_5_moe", "moe_k": 65})",
+              "config.json: /moe_k: found 65; accepted: an integer from 1 to 64"},
+        Wrong{"minimax_jitter", R"({"model_type": "minimax_m2", "router_jitter_noise": 0.1})",
+              "config.json: /router_jitter_noise: noise before the router is not modelled; accepted: 0"},
         Wrong{"jitter", R"({"model_type": "mixtral", "router_jitter_noise": 0.1})",
               "config.json: /router_jitter_noise: noise before the router is not modelled; accepted: 0"},
         Wrong{"dense_layer_list", R"({"model_type": "qwen3_moe", "mlp_only_layers": [0.5]})",

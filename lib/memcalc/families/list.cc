@@ -18,19 +18,25 @@
   FAMILY(kDistilBert)            \
   FAMILY(kElectra)               \
   FAMILY(kErnie45)               \
+  FAMILY(kErnie45Moe)            \
   FAMILY(kExaone4)               \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
+  FAMILY(kGemma3)                \
   FAMILY(kGemma3Text)            \
   FAMILY(kGlm)                   \
   FAMILY(kGlm4)                  \
+  FAMILY(kGlm4Moe)               \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
+  FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
   FAMILY(kHunyuanV1Dense)        \
+  FAMILY(kKimiK2)                \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
@@ -39,10 +45,12 @@
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
+  FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \
+  FAMILY(kQwen2Moe)              \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen3Moe)              \
   FAMILY(kRoberta)               \

@@ -23,8 +23,8 @@ enum class LogitsChange {
 /// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).
 struct CausalLmHead {
   LogitsChange logits = LogitsChange::kNone;
-  bool liger = false;              // lce_forward: in training the logits are never made
-  bool loss_breaks_graph = false;  // loss_function warns that it knows no loss of this class's name
+  bool liger = false;                                  // lce_forward: in training the logits are never made
+  bool loss_breaks_graph = false;                      // loss_function warns that it knows no loss of this class's name
   const std::vector<Tensor>* router_logits = nullptr;  // of mixtures of experts, where they were recorded
   std::int64_t experts_per_token = 0;
 };

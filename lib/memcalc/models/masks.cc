@@ -201,9 +201,10 @@ Tensor boolean_padding(const Tensor& attention_mask) {
   return attention_mask.defined() ? no_grad::to(attention_mask, DType::kBool) : Tensor();
 }
 
-/// get_mask_sizes: how many keys the queries meet. A sliding layer has kept the window's.
+/// get_mask_sizes: how many keys the queries meet. A sliding layer has kept the window's; with a window of 0 there is
+/// none (Qwen2-MoE).
 std::int64_t keys_of(std::int64_t queries, const PastTokens& past, std::optional<std::int64_t> window) {
-  return queries + (window ? std::min(past.seen, *window - 1) : past.seen);
+  return queries + (window && *window > 0 ? std::min(past.seen, *window - 1) : past.seen);
 }
 
 /// _ignore_causal_mask_sdpa: whether SDPA's is_causal serves, or nothing at all.

@@ -81,6 +81,7 @@ void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& pos
   Tensor k_embed = rotate(k_rot, cos, sin);
   q_embed = cat(q_embed, q_pass, -1);
   k_embed = cat(k_embed, k_pass, -1);
+  drop(q_rot, q_pass, k_rot, k_pass);  // the function returns before its caller lets go of query and key
   query = std::move(q_embed);
   key = std::move(k_embed);
 }

@@ -112,13 +112,15 @@ const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts -
                                    "--compile-parts model, or no --compile"};
 
 constexpr const BuiltRule* kAll[] = {
-    &kKnownActivation, &kKnownTorchvision, &kMegatronModels, &kLitGptModels,     &kImageLargeEnough,
-    &kGroupedExperts, &kNoClassifier,  &kLoraLayers,       &kLoraTarget,     &kFreezeName,       &kFreezeNotAll,
-    &kMarlinShape,     &kFp8Experts,       &kPackedHead,     &kQuantizedLayers,  &kOffloadedParameterHooks,
-    &kTpDivides,       &kTpExperts,        &kTpPlan,         &kTpNorm,           &kTpRowBias,
-    &kTpLayers,        &kFsdp1Frozen,      &kFsdp1Scalar,    &kFsdp1Layers,      &kFsdp2Scalar,
-    &kFsdp2Layers,     &kFsdp2DirectRead,  &kZero3Frozen,    &kZero3Hooks,       &kCpMask,
-    &kCpCausal,        &kCpKernel,         &kStages,         &kCompiledArguments};
+    &kKnownActivation,  &kKnownTorchvision, &kMegatronModels,   &kLitGptModels,
+    &kImageLargeEnough, &kGroupedExperts,   &kNoClassifier,     &kLoraLayers,
+    &kLoraTarget,       &kFreezeName,       &kFreezeNotAll,     &kMarlinShape,
+    &kFp8Experts,       &kPackedHead,       &kQuantizedLayers,  &kOffloadedParameterHooks,
+    &kTpDivides,        &kTpExperts,        &kTpPlan,           &kTpNorm,
+    &kTpRowBias,        &kTpLayers,         &kFsdp1Frozen,      &kFsdp1Scalar,
+    &kFsdp1Layers,      &kFsdp2Scalar,      &kFsdp2Layers,      &kFsdp2DirectRead,
+    &kZero3Frozen,      &kZero3Hooks,       &kCpMask,           &kCpCausal,
+    &kCpKernel,         &kStages,           &kCompiledArguments};
 
 }  // namespace rules
 

@@ -128,6 +128,43 @@ ExpertsSpec read_experts(HfReader& config, std::initializer_list<std::string_vie
   return experts;
 }
 
+std::vector<bool> read_dense_layers(HfReader& config, std::int64_t layers) {
+  std::vector<bool> dense;
+  const std::int64_t step = config.size({"decoder_sparse_step"}, 1);
+  for (std::int64_t i = 0; i < layers; ++i) dense.push_back((i + 1) % step != 0);
+  if (config.json().has("mlp_only_layers") && !config.json().is_null("mlp_only_layers")) {
+    for (const std::int64_t layer : config.json().required_ints("mlp_only_layers", {0, kLayerRange.max})) {
+      if (layer < layers) dense[static_cast<std::size_t>(layer)] = true;
+    }
+  }
+  return dense;
+}
+
+ExpertGroups read_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest,
+                         const ExpertsSpec& experts) {
+  ExpertGroups read;
+  read.n_group = config.size({"n_group"}, groups);
+  read.topk_group = config.size({"topk_group"}, chosen);
+  config.divides("n_group", read.n_group, "n_routed_experts", experts.count);
+  const std::int64_t in_group = experts.count / read.n_group;
+  if (in_group < fewest) {
+    throw config.json().error("n_group", "leaves " + std::to_string(in_group) +
+                                             " experts for each group; accepted: a number that leaves " +
+                                             std::to_string(fewest) + " or more");
+  }
+  if (read.topk_group > read.n_group) {
+    throw config.json().error("topk_group", "found " + std::to_string(read.topk_group) + "; accepted: up to n_group (" +
+                                                std::to_string(read.n_group) + ")");
+  }
+  return read;
+}
+
 void refuse_auxiliary_loss(const HfReader& config) { config.only_flag("output_router_logits", false); }
+
+void refuse_router_noise(const HfReader& config) {
+  if (config.json().optional_double("router_jitter_noise", {0, 1}).value_or(0) == 0) return;
+  throw config.json().error("router_jitter_noise", "noise before the router is not modelled; accepted: 0",
+                            ErrorCode::kUnsupported);
+}
 
 }  // namespace memcalc::family

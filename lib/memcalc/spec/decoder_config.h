@@ -52,8 +52,19 @@ void read_window(HfReader& config, RotaryDecoderSpec& spec, std::int64_t fallbac
                                        std::int64_t count, std::int64_t per_token, std::int64_t intermediate_size,
                                        const RotaryDecoderSpec& spec);
 
+/// Of a mixture's layers those that are dense all the same: mlp_only_layers, and all but each decoder_sparse_step-th.
+[[nodiscard]] std::vector<bool> read_dense_layers(HfReader& config, std::int64_t layers);
+
+/// n_group groups of experts, of which a token takes topk_group; each has `fewest` experts or more.
+struct ExpertGroups {
+  std::int64_t n_group = 0, topk_group = 0;
+};
+[[nodiscard]] ExpertGroups read_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest,
+                                       const ExpertsSpec& experts);
+
 /// The router's auxiliary loss is off by default, and not modelled.
 void refuse_auxiliary_loss(const HfReader& config);
+void refuse_router_noise(const HfReader& config);
 
 /// Whether a number that caps logits is there and above 0.
 [[nodiscard]] bool capped(const HfReader& config, std::string_view key, bool fallback);

@@ -230,8 +230,7 @@ constexpr Rule kCache[] = {
 constexpr Rule kAttention[] = {
     {.id = "attention-of-sinks",
      .options = "--attn --model",
-     .message =
-         "attention {--attn}: {family} needs attention sinks, and only the eager attention of transformers has them",
+     .message = "attention {--attn}: {family} has only the eager attention of transformers",
      .accepted = "--attn eager",
      .broken = [](const RuleQuestion& q) { return has_eager_attention_only(q.model); }},
     {.id = "flash-attention-of-t5",

@@ -35,20 +35,10 @@ void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t 
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, dense_layers, {0, kLayerRange.max});
 }
 
-/// n_group groups of experts, of which a token takes topk_group.
-void read_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
-  spec.n_group = config.size({"n_group"}, groups);
-  spec.topk_group = config.size({"topk_group"}, chosen);
-  config.divides("n_group", spec.n_group, "n_routed_experts", spec.experts.count);
-  if (spec.experts.count / spec.n_group < fewest) {
-    throw config.json().error("n_group", "leaves " + text(spec.experts.count / spec.n_group) +
-                                             " experts for each group; accepted: a number that leaves " + text(fewest) +
-                                             " or more");
-  }
-  if (spec.topk_group > spec.n_group) {
-    throw config.json().error(
-        "topk_group", "found " + text(spec.topk_group) + "; accepted: up to n_group (" + text(spec.n_group) + ")");
-  }
+void take_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
+  const ExpertGroups read = read_groups(config, groups, chosen, fewest, spec.experts);
+  spec.n_group = read.n_group;
+  spec.topk_group = read.topk_group;
 }
 
 Architecture deepseek_v2(HfReader& config) {
@@ -65,7 +55,7 @@ Architecture deepseek_v2(HfReader& config) {
   const std::string method = config.json().optional_choice("topk_method", methods).value_or("greedy");
   if (method == "group_limited_greedy") {
     spec.n_group = config.json().required_int("n_group", {1, 1023});
-    read_groups(config, spec.n_group, config.json().required_int("topk_group", {1, 1023}), 1, spec);
+    take_groups(config, spec.n_group, config.json().required_int("topk_group", {1, 1023}), 1, spec);
   }
   return spec;
 }
@@ -84,10 +74,16 @@ Architecture deepseek_v3(HfReader& config) {
   const std::int64_t width = config.size({"moe_intermediate_size"}, 2048);
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 256, 8, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
-  read_groups(config, 8, 4, 2, spec);
+  take_groups(config, 8, 4, 2, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", true);
   spec.rope_interleave = config.flag("rope_interleave", true);
   return spec;
+}
+
+/// A Kimi K2 checkpoint brings no classes but DeepSeek-V3's (auto_map names DeepseekV3ForCausalLM).
+Architecture kimi_k2(HfReader& config) {
+  config.assume("kimi_k2 is computed as deepseek_v3 is: its config.json names DeepSeek-V3's classes");
+  return deepseek_v3(config);
 }
 
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
@@ -121,6 +117,21 @@ const Family kDeepseekV3 = {
     .build = build_deepseek_v3,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
     .measured = kMeasured,
+    .tp_plan = kV3Plan,
+    .dropout_is_module = false,
+    .fp8_layers = true,
+    .has_stages = true,
+    .has_latent_attention = true,
+    .to_megatron = deepseek_v3_to_megatron,
+};
+
+const Family kKimiK2 = {
+    .model_type = "kimi_k2",
+    .kind = FamilyKind::kDecoder,
+    .read = kimi_k2,
+    .build = build_deepseek_v3,
+    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = {},
     .tp_plan = kV3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,

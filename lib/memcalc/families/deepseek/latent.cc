@@ -86,33 +86,6 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
   return result;
 }
 
-Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight) {
-  Tensor operand = to_dtype(hidden_states, DType::kFloat32);
-  Tensor matrix = to_dtype(weight, DType::kFloat32);
-  Tensor result = linear(operand, matrix, {});
-  drop(operand, matrix);
-  return result;
-}
-
-Tensor by_group(const Tensor& scores, std::int64_t groups) {
-  return view(scores, {-1, groups, scores.size(-1) / groups});
-}
-
-void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
-                     Tensor& group_mask, Tensor& score_mask) {
-  const std::int64_t groups = group_scores.size(1);
-  group_idx = topk(group_scores, topk_group).indices;
-  group_mask = no_grad::zeros_like(group_scores);  // scatter_ in place
-  score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
-}
-
-Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask) {
-  Tensor chosen = to_dtype(score_mask, DType::kBool);
-  const Tensor others = pointwise(aten::kBitwiseNot, {&chosen}, 1);
-  chosen.reset();
-  return masked_fill(scores, others);
-}
-
 /// Experts from the first layer that is not dense on; Megatron-core counts keys and values of every head.
 void take_deepseek(const DeepseekSpec& spec, MegatronConfig& config) {
   take_decoder(config, spec);

@@ -1,4 +1,4 @@
-// DeepSeek-V2, V3 and R1: transformers models/deepseek_v2, models/deepseek_v3.
+// DeepSeek-V2, V3 and R1, Kimi K2: transformers models/deepseek_v2, models/deepseek_v3.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ void deepseek_v2_to_megatron(const Architecture& architecture, MegatronConfig& c
 void deepseek_v3_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
-extern const Family kDeepseekV2, kDeepseekV3;
+extern const Family kDeepseekV2, kDeepseekV3, kKimiK2;
 }  // namespace family
 
 }  // namespace memcalc

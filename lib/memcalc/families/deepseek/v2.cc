@@ -88,11 +88,11 @@ struct DeepseekV2TopkRouter {
   }
 };
 
-using DeepseekV2Moe = DeepseekMoe<DeepseekV2Spec, DeepseekV2TopkRouter>;
+using DeepseekV2Moe = MixtureWithShared<DeepseekV2Spec, DeepseekV2TopkRouter>;
 
-struct DeepseekV2Layer : DeepseekLayer<DeepseekV2Spec, DeepseekV2Attention, DeepseekV2Moe> {
+struct DeepseekV2Layer : DenseFirstLayer<DeepseekV2Spec, DeepseekV2Attention, DeepseekV2Moe> {
   DeepseekV2Layer(ModuleBuilder& b, const DeepseekV2Spec& spec, const RunSpec& run, bool sliding, LayerIndex index)
-      : DeepseekLayer(b, spec, run, sliding, index, spec.mlp_bias) {}
+      : DenseFirstLayer(b, spec, run, sliding, index, spec.mlp_bias) {}
 };
 
 }  // namespace

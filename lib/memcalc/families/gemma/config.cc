@@ -1,4 +1,7 @@
 // config.json of Gemma 1 to 3, as transformers 5.17 reads it: models/gemma, models/gemma2, models/gemma3.
+#include <string>
+#include <utility>
+
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
@@ -86,6 +89,16 @@ Architecture gemma3_text(HfReader& config) {
   return spec;
 }
 
+/// The model of images and text that the hub's Gemma 3 of 4B to 27B are: its text model.
+Architecture gemma3(HfReader& config) {
+  const JsonObject text_config = config.json().required_object("text_config");
+  HfReader text(text_config, "gemma3_text");
+  config.assume("gemma3 is its text model (text_config): no vision tower, no projector, no images");
+  Architecture architecture = gemma3_text(text);
+  for (std::string& line : text.assumptions()) config.assume(std::move(line));
+  return architecture;
+}
+
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 constexpr std::string_view kPlan[] = {"embed_tokens", "q_proj",    "k_proj",  "v_proj",
                                       "o_proj",       "gate_proj", "up_proj", "down_proj"};
@@ -116,6 +129,18 @@ const Family kGemma2 = {
     .measured = kMeasured,
     .tp_plan = kPlan,
     .is_eager = [](const Behaviors& b) { return b.gemma2_eager; },
+    .dropout_is_module = false,
+    .fp8_layers = true,
+    .has_stages = true,
+};
+
+const Family kGemma3 = {
+    .model_type = "gemma3",
+    .kind = FamilyKind::kDecoder,
+    .read = gemma3,
+    .build = build_gemma3,
+    .measured = {},
+    .tp_plan = kNormedPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,

@@ -29,7 +29,7 @@ BuildFamily build_gemma2;
 BuildFamily build_gemma3;
 
 namespace family {
-extern const Family kGemma, kGemma2, kGemma3Text;
+extern const Family kGemma, kGemma2, kGemma3, kGemma3Text;
 }  // namespace family
 
 }  // namespace memcalc

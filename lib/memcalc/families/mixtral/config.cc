@@ -12,10 +12,7 @@ Architecture mixtral(HfReader& config) {
   if (config.json().has("sliding_window")) read_window(config, spec);
   spec.experts = read_experts(config, {"num_local_experts", "num_experts"}, 8, 2, spec.intermediate_size, spec);
   refuse_auxiliary_loss(config);
-  if (config.json().optional_double("router_jitter_noise", {0, 1}).value_or(0) != 0) {
-    throw config.json().error("router_jitter_noise", "noise before the router is not modelled; accepted: 0",
-                              ErrorCode::kUnsupported);
-  }
+  refuse_router_noise(config);
   return spec;
 }
 

@@ -18,17 +18,11 @@ Architecture qwen3_moe(HfReader& config) {
                spec);
   spec.attention_bias = config.flag("attention_bias", false);
   if (config.flag("use_sliding_window", false)) read_window(config, spec);
-  const std::int64_t step = config.size({"decoder_sparse_step"}, 1);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 768);
   spec.experts = read_experts(config, {"num_experts", "num_local_experts"}, 128, 8, width, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", false);
   refuse_auxiliary_loss(config);
-  for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) spec.dense_layers.push_back((i + 1) % step != 0);
-  if (config.json().has("mlp_only_layers") && !config.json().is_null("mlp_only_layers")) {
-    for (const std::int64_t layer : config.json().required_ints("mlp_only_layers", {0, kLayerRange.max})) {
-      if (layer < spec.num_hidden_layers) spec.dense_layers[static_cast<std::size_t>(layer)] = true;
-    }
-  }
+  spec.dense_layers = read_dense_layers(config, spec.num_hidden_layers);
   return spec;
 }
 

@@ -4,46 +4,20 @@
 #include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/megatron_config.h"
-#include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-struct Qwen3MoeTopKRouter {
-  std::int64_t top_k;
-  bool norm_topk_prob;
-  Tensor weight;
-
-  Qwen3MoeTopKRouter(ModuleBuilder& b, const Qwen3MoeSpec& spec)
-      : top_k(spec.experts.per_token),
-        norm_topk_prob(spec.norm_topk_prob),
-        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
-
-  [[nodiscard]] Routing forward(const Tensor& input) const {
-    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
-    Tensor router_logits = linear(hidden_states, weight, {});
-    Tensor router_probs = softmax(router_logits, DType::kFloat32);
-    auto [router_top_value, router_indices] = topk(router_probs, top_k);
-    if (norm_topk_prob) {
-      router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
-    }
-    if (!router_logits.tape().behaviors.qwen_routes_in_float32) {
-      router_top_value = to_dtype(router_top_value, router_logits.dtype());
-    }
-    return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
-  }
-};
-
 struct Qwen3MoeSparseMoeBlock {
   Experts experts;
-  Qwen3MoeTopKRouter gate;
+  SoftmaxRouter gate;
 
   Qwen3MoeSparseMoeBlock(ModuleBuilder& b, const Qwen3MoeSpec& spec)
       : experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
-        gate(b.scope("gate", [&] { return Qwen3MoeTopKRouter(b, spec); })) {}
+        gate(b.scope("gate", [&] { return SoftmaxRouter(b, spec); })) {}
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states) const {
     const Tensor hidden_states_reshaped = view(hidden_states, {-1, hidden_states.size(-1)});

@@ -1,0 +1,80 @@
+#include "memcalc/models/routers.h"
+
+#include <utility>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+Routing SoftmaxRouter::forward(const Tensor& input) const {
+  const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
+  Tensor router_logits = linear(hidden_states, weight, {});
+  Tensor router_probs = softmax(router_logits, DType::kFloat32);
+  auto [router_top_value, router_indices] = topk(router_probs, top_k);
+  if (norm_topk_prob) {
+    router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
+  }
+  if (!router_logits.tape().behaviors.qwen_routes_in_float32) {
+    router_top_value = to_dtype(router_top_value, router_logits.dtype());
+  }
+  return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
+}
+
+Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
+  Tensor hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;
+  const Locals locals(hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask,
+                      denominator);
+  hidden_states = view(input, {-1, input.size(-1)});
+  Tensor router_logits = float32_linear(hidden_states, weight);
+  scores = sigmoid(router_logits);
+  scores_for_choice = scores + e_score_correction_bias;
+  group_scores = topk(by_group(scores_for_choice, num_group), 2).values;
+  group_scores = sum_over(group_scores, -1, false);
+  limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
+  scores_for_choice = fill_other_groups(scores_for_choice, score_mask);
+  Tensor topk_indices = topk(scores_for_choice, top_k).indices;
+  Tensor topk_weights = gather(scores, topk_indices);
+  if (norm_topk_prob) {
+    denominator = sum_over(topk_weights, -1, true);
+    denominator = add_scalar(denominator);
+    topk_weights = divide_in_place(topk_weights, denominator);
+  }
+  topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
+  return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
+}
+
+Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight) {
+  Tensor operand = to_dtype(hidden_states, DType::kFloat32);
+  Tensor matrix = to_dtype(weight, DType::kFloat32);
+  Tensor result = linear(operand, matrix, {});
+  drop(operand, matrix);
+  return result;
+}
+
+Tensor by_group(const Tensor& scores, std::int64_t groups) {
+  return view(scores, {-1, groups, scores.size(-1) / groups});
+}
+
+void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
+                     Tensor& group_mask, Tensor& score_mask) {
+  const std::int64_t groups = group_scores.size(1);
+  group_idx = topk(group_scores, topk_group).indices;
+  group_mask = no_grad::zeros_like(group_scores);  // scatter_ in place
+  score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
+}
+
+Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask) {
+  Tensor chosen = to_dtype(score_mask, DType::kBool);
+  const Tensor others = pointwise(aten::kBitwiseNot, {&chosen}, 1);
+  chosen.reset();
+  return masked_fill(scores, others);
+}
+
+}  // namespace memcalc
