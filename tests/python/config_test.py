@@ -44,7 +44,7 @@ def test_a_command_line_is_keywords_too():
 
 
 def test_what_is_wrong_raises():
-    with pytest.raises(memcalc.UnsupportedError, match="/stage: LLaMA-Factory's trainer of the stage dpo"):
+    with pytest.raises(memcalc.UnsupportedError, match="/stage: LLaMA-Factory's dpo holds"):
         memcalc.read_config(FILES / "llama-factory-dpo.yaml")
     with pytest.raises(memcalc.UsageError, match="did you mean 'axolotl'"):
         memcalc.read_config(FILES / "axolotl-lora-1b.yml", format="axolotle")

@@ -9,7 +9,7 @@ from memcalc import _core
 
 OF_THE_CALL = {"--model", "--gpu", "--arch", "--specs",  # arguments of estimate(), Model.of_family, MEMCALC_SPEC_PATH
                "--config", "--config-format", "--config-without"}  # read_config()
-NEGATIONS = {"--no-tie", "--no-prepare-kbit"}             # keyword=False
+NEGATIONS = {"--no-tie", "--no-prepare-kbit", "--no-expandable", "--no-reentrant"}             # keyword=False
 
 
 def options_of_the_command_line(cli):

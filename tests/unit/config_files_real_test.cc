@@ -198,21 +198,25 @@ const std::vector<Case>& cases() {
        {},
        "--model Qwen/Qwen2.5-1.5B-Instruct --optimizer adamw_torch_fused --task causal --loop trl-grpo --completion "
        "256 "
-       "--ref-model adapters --vllm colocate --vllm-utilization 0.4 --bs 8 --accum 2 --seq 1024 --precision amp-bf16 "
-       "--weights-dtype bf16 --checkpointing full --lora 8 --lora-targets all-linear",
+       "--ref-model adapters --vllm colocate --vllm-utilization 0.4 --expandable --bs 8 --accum 2 --seq 1024 "
+       "--precision amp-bf16 "
+       "--weights-dtype bf16 --checkpointing full --no-reentrant --lora 8 --lora-targets all-linear",
        {}},
       {"axolotl-orpo-mistral.yml",
        "",
        {},
-       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trl-orpo --bs 2 --accum 4 "
-       "--seq 4096 --precision amp-bf16 --weights-dtype bf16 --checkpointing full --lora 32 --lora-dropout 0.05 "
+       "--model mistralai/Mistral-7B-v0.1 --optimizer adamw_bnb_8bit --task causal --loop trl-orpo --expandable --bs 2 "
+       "--accum 4 "
+       "--seq 4096 --precision amp-bf16 --weights-dtype bf16 --checkpointing full --reentrant --lora 32 --lora-dropout "
+       "0.05 "
        "--lora-targets all-linear",
        {}},
       {"llama-factory-orpo.yaml",
        "",
        {},
        "--accum 8 --model Qwen/Qwen3-4B-Instruct-2507 --loop trl-orpo --task causal --seq 2048 --bs 1 --precision "
-       "amp-bf16 --loader-workers 4 --checkpointing full --lora 8 --weights-dtype bf16 --lora-targets all-linear",
+       "amp-bf16 --loader-workers 4 --checkpointing full --reentrant --lora 8 --weights-dtype bf16 --lora-targets "
+       "all-linear",
        {"pref_loss"}},
       {"trl-grpo.yaml",
        "",

@@ -208,8 +208,7 @@ constexpr Odd kOdd[] = {
      "fsdp1-scalar"},
     {"ScalarOnFsdp2", "clip-vit-base-patch32", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp2; },
      "fsdp2-scalar"},
-    {"SequentialOnFsdp1", "vgg16", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp1; },
-     "fsdp1-layers"},
+    {"SequentialOnFsdp1", "vgg16", [](RunOptions& o) { o.parallel.data_parallel = DataParallel::kFsdp1; }, nullptr},
     {"NormsOverAllHeads", "olmo-2-7b",
      [](RunOptions& o) {
        o.parallel.tensor = 2;

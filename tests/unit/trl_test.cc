@@ -234,6 +234,7 @@ TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
     std::vector<std::size_t> open;
     std::size_t most = 0;
     for (const Event& event : trace.events) {
+      if (!event.moves_block()) continue;
       const auto block = static_cast<std::size_t>(event.block);
       if (trace.blocks[block].requested != 2 * 250 * 128 * 2 || event.phase != Phase::kForward) continue;
       if (event.kind == EventKind::kAllocate) open.push_back(block);
