@@ -57,7 +57,8 @@ class RunOptions(TypedDict, total=False):
     checkpointing: str | None
     """`--checkpointing`: none, full, every-N (layers) or selective [none]"""
     reentrant: bool | None
-    """`--reentrant`: checkpoints with use_reentrant=True [as the versions]; False: with use_reentrant=False"""
+    """`--reentrant`: checkpoints with use_reentrant=True [as the versions]; False: with
+    use_reentrant=False"""
     compile: bool | None
     """`--compile`: torch.compile, the default mode"""
     float8: str | None
@@ -115,7 +116,7 @@ class RunOptions(TypedDict, total=False):
     stages: str | None
     """`--stages`: peak of: train, or all, from loading to saving [train]"""
     load: str | None
-    """`--load`: config (made on the card), device-map, host, rank0 [config]"""
+    """`--load`: config (on the card), device-map, host, rank0 [config]"""
     save: str | None
     """`--save`: at the end: checkpoint, merge, FSDP2: full, sharded"""
     eval_batch_size: int | None

@@ -412,7 +412,7 @@ std::vector<std::string> shipped_programs() {
 }
 
 TEST(ShippedPrograms, AreSmall) {
-  EXPECT_GE(shipped_programs().size(), 51U);
+  EXPECT_GE(shipped_programs().size(), 49U);
   for (const std::string& name : shipped_programs()) {
     EXPECT_LE(std::filesystem::file_size(test::specs_dir() / "programs" / (name + ".json.gz")), 60'000U) << name;
   }

@@ -31,7 +31,7 @@ def load_specs():
     for path in sorted((ROOT / "specs/models").glob("*.json")):
         spec = json.loads(path.read_text())
         if "program" in spec["config"]:  # recorded: it has no sizes of its own
-            recorded.update(name.lower() for name in [spec["name"], *spec.get("aliases", []), *spec.get("part_of", [])])
+            recorded.update(name.lower() for name in [spec["name"], *spec.get("aliases", []), *spec.get("part_of", []), *spec.get("text_of", [])])
             continue
         specs[spec["name"]] = spec
         for name in [spec["name"], *spec.get("aliases", []), *spec.get("stands_for", [])]:

@@ -47,6 +47,7 @@ void fit_other_names(const std::vector<ModelListing>& models, std::vector<Cells>
     used += width + kGap;
   }
   const std::size_t room = used < kColumns ? kColumns - used : 0;
+  if (rows.front()[kLast].size() > room) rows.front()[kLast] = "also";
   for (std::size_t i = 0; i < models.size(); ++i) {
     const std::vector<std::string>& names = models[i].aliases;
     if (names.empty()) continue;

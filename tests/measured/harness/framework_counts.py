@@ -25,20 +25,26 @@ SPECS = Path(__file__).resolve().parents[3] / "specs/models"
 AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
         "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification", "contrastive": ""}
 ENCODERS = ("bert", "roberta", "electra", "distilbert")
-EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe")  # grouped_mm takes no other type than bfloat16
+EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2")  # grouped_mm takes no other type than bfloat16
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
+BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
+# Of these no program was compared as a classifier, or transformers has none.
+CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3", "mistral3", "glm", "glm4", "exaone4", "hunyuan_v1_dense", "ernie4_5",
+                "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
 def tasks_of(model_type):
     if model_type in ENCODERS: return "seqcls", "mlm", "tokcls"
+    if model_type in CAUSAL_ALONE: return ("causal",)
     return (TASKS[model_type],) if model_type in TASKS else ("causal", "seqcls")
 
 
 def build(config, task):
     config = dict(config)
     model_type = config.pop("model_type")
+    model_type = BUILT_AS.get(model_type, model_type)
     with torch.device("meta"):
         if config.get("architecture") == "swin_l":  # torchvision has the class alone
             return torchvision.models.SwinTransformer([4, 4], 192, [2, 2, 18, 2], [6, 12, 24, 48], [7, 7],

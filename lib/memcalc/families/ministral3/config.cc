@@ -71,7 +71,6 @@ const Family kMistral3 = {
     .kind = FamilyKind::kDecoder,
     .read = mistral3,
     .build = build_mistral3,
-    .size_keys = kDecoderKeys,
     .measured = {},
     .tp_plan = kPlan,
     .dropout_is_module = false,

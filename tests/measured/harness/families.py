@@ -1,0 +1,139 @@
+"""Runs of model families, drawn and predicted before they are measured. A case is a line {"id", "config", "run"}: a
+config.json and memcalc's record of a run.
+
+usage: families.py draw SEED N CASES OUT              N more cases of the configurations in CASES
+       families.py predict MEMCALC CASES OUT
+       families.py measure CASES OUT [--budget SECONDS]        on a card
+       families.py compare CASES PREDICTED MEASURED [--rows OUT]
+"""
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
+
+
+def lines_of(path): return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def write_lines(path, rows): Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def draw(a):
+    r = random.Random(a.seed)
+    cases = lines_of(a.cases)
+    drawn = []
+    for i in range(a.n):
+        case = cases[i % len(cases)]
+        run = dict(task=case["run"]["task"], loop="bare", use_cache=True, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
+                   batch_size=r.choice([1, 2, 3, 5, 8]), sequence_length=r.choice([100, 197, 333, 512, 777]),
+                   optimizer=r.choice(["adamw", "adamw", "adamw-fused", "sgdm", "adafactor-torch"]))
+        run["weights_dtype"] = "bf16" if run["precision"] == "bf16" else "fp32"
+        if r.random() < 0.3: run["checkpointing"] = "full"
+        if r.random() < 0.2: run["accumulation_steps"] = 2
+        if r.random() < 0.2: run["max_grad_norm"] = 1.0
+        drawn.append(dict(id=f"drawn-{a.seed}-{i}-{case['id']}", config=case["config"], run=run))
+    write_lines(a.out, drawn)
+
+
+def predict(a):
+    sys.path.insert(0, str(HERE.parents[2] / "scripts"))
+    import memcalc_rows
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in lines_of(a.cases):
+            path = Path(folder, "config.json")
+            path.write_text(json.dumps(case["config"]))
+            words = ["--model", str(path), *memcalc_rows.words_of(case["run"]), "--gpu", "NVIDIA H100 80GB HBM3"]
+            answer = subprocess.run([a.memcalc, *words, "--format", "json"], capture_output=True, text=True)
+            row = dict(id=case["id"])
+            if answer.returncode > 1: row["refused"] = answer.stderr.strip()
+            else:
+                report = json.loads(answer.stdout)
+                row.update(allocated=report["memory"]["peak_allocated_bytes"], reserved=report["memory"]["peak_reserved_bytes"],
+                           ms=1e3 * (report.get("time") or {}).get("step_seconds", 0))
+            said.append(row)
+    write_lines(a.out, said)
+
+
+def measure(a):
+    import os
+
+    import measure as one
+    import models
+    import torch
+    import transformers  # noqa: F401  before the children are made
+    del torch
+    end = time.time() + a.budget
+    for case in lines_of(a.cases):
+        if time.time() > end: break
+        child = os.fork()
+        if child == 0:
+            row = dict(id=case["id"])
+            try:
+                config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
+                if config["model_type"] == "gemma3" or config["model_type"] == "mistral3":
+                    text = dict(config.get("text_config", config))
+                    text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
+                    config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
+                config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
+                models.MODELS[case["id"]] = ("causal", config)
+                asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
+                if config["model_type"] == "gptj": asked["attention"] = "eager"
+                row.update(one.run_case(asked, None))
+            except Exception as error:
+                import traceback
+                row["error"] = repr(error)[:400] + traceback.format_exc()[-600:]
+            row["id"], row["run"] = case["id"], case["run"]
+            for key in ("flops_by_op",): row.pop(key, None)
+            with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
+            print(case["id"], row.get("peak_allocated"), row.get("step_ms_median"), row.get("error", "")[:200], flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+def compare(a):
+    cases, said = {c["id"]: c for c in lines_of(a.cases)}, {p["id"]: p for p in lines_of(a.predicted)}
+    rows, errors = [], []
+    for row in lines_of(a.measured):
+        p = said[row["id"]]
+        if "error" in row or "refused" in p:
+            print(f"{row['id']:56} {row.get('error', p.get('refused'))[:160]}")
+            continue
+        found = [100 * (p["allocated"] / row["peak_allocated"] - 1), 100 * (p["reserved"] / row["peak_reserved"] - 1),
+                 100 * (p["ms"] / row["step_ms_median"] - 1) if p["ms"] and row.get("step_ms_median") else None]
+        errors.append(found)
+        print(f"{row['id']:56} {p['allocated'] - row['peak_allocated']:+12d} {found[0]:+8.3f} % {found[1]:+8.3f} % " +
+              (f"{found[2]:+.0f} %" if found[2] is not None else "-"))
+        kept = dict(id=row["id"], gpu=row["gpu"], config=cases[row["id"]]["config"], run=row["run"], params=row["params"])
+        kept.update({k: row[k] for k in ("peak_allocated", "peak_reserved", "step_ms_median") if k in row})
+        rows.append(dict(kept, predicted=dict(allocated=p["allocated"], reserved=p["reserved"], ms=round(p["ms"], 2))))
+    for i, name in enumerate(("allocated", "reserved", "time")):
+        sizes = sorted(abs(e[i]) for e in errors if e[i] is not None)
+        if sizes:
+            print(f"{name}: exact {sum(s == 0 for s in sizes)} of {len(sizes)}, median {sizes[len(sizes) // 2]:.3f} %, "
+                  f"p90 {sizes[len(sizes) * 9 // 10]:.3f} %, worst {sizes[-1]:.2f} %")
+    if a.rows: write_lines(a.rows, rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for function, names in ((draw, ("seed", "n", "cases", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
+                            (compare, ("cases", "predicted", "measured"))):
+        command = commands.add_parser(function.__name__)
+        for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
+        if function is measure: command.add_argument("--budget", type=float, default=500)
+        if function is compare: command.add_argument("--rows")
+        command.set_defaults(call=function)
+    a = parser.parse_args()
+    a.call(a)
+
+
+if __name__ == "__main__": main()
