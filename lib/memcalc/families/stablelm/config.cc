@@ -32,7 +32,7 @@ const Family kStableLm = {
     .kind = FamilyKind::kDecoder,
     .read = stablelm,
     .build = build_stablelm,
-    .size_keys = kDecoderKeys,
+    .size_keys = with(kDecoderKeys, 4, {}),
     .measured = {},
     .fp8_layers = true,
 };
