@@ -322,7 +322,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   if (classifier_) return;
   Embedding tied;
   tied.weight = embed_tokens_.weight;
-  lm_head_ = language_model_head(b, tied, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size, plan.head_bias);
+  lm_head_ = language_model_head(b, tied, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
 }
 
 ModelOutput RotaryDecoder::forward(const Batch& batch) {

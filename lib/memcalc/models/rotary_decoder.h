@@ -303,9 +303,8 @@ struct DecoderPlan {
   bool float32_positions = false;       // cosines and sines are not cast
   double embedding_dropout = 0;         // behind the masks
   bool position_ids_first = false;      // the layers are called with position_ids before the positions
-  bool head_bias = false;
-  std::int64_t experts_per_token = 0;  // of mixtures: whose router logits a trainer may balance
-  bool has_classifier = true;          // transformers has its ...ForSequenceClassification
+  std::int64_t experts_per_token = 0;   // of mixtures: whose router logits a trainer may balance
+  bool has_classifier = true;           // transformers has its ...ForSequenceClassification
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;

@@ -13,11 +13,6 @@
 namespace memcalc {
 
 // --- the model
-template <typename Spec>
-[[nodiscard]] bool is_family(const RuleQuestion& q) {
-  return q.model.architecture.is<Spec>();
-}
-
 /// What its family's record says; false where the model has no family.
 [[nodiscard]] inline bool has(const RuleQuestion& q, bool Family::*capability) {
   const Family* const family = family_of(q.model);

@@ -25,7 +25,6 @@ constexpr std::string_view kRecomputeMethods[] = {"uniform", "block"};
 constexpr double kMostMegatron = 1 << 20;
 constexpr double kMostElements = 1e15;  // of DeepSpeed's buckets
 
-bool has_mixtures(const RunRecord& r) { return has_experts(r.model); }
 bool has_megatron_stages(const RunRecord& r) { return is_megatron(r) && has_stages(r); }
 bool has_even_megatron_stages(const RunRecord& r) {
   return has_megatron_stages(r) && r.run.parallel.virtual_stages == 1;
@@ -34,11 +33,11 @@ bool has_megatron_chunks(const RunRecord& r) { return is_megatron(r) && r.run.pa
 bool defers_head_gradient(const RunRecord& r) {
   return is_megatron(r) && r.run.parallel.megatron().defers_head_gradient;
 }
-bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_mixtures(r); }
+bool has_megatron_experts(const RunRecord& r) { return is_megatron(r) && has_experts(r.model); }
 bool has_uneven_experts(const RunRecord& r) {
   return has_megatron_experts(r) && !r.run.parallel.megatron().expert_capacity;
 }
-bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_mixtures(r); }
+bool is_megatron_dense(const RunRecord& r) { return is_megatron(r) && !has_experts(r.model); }
 bool has_megatron_rotary(const RunRecord& r) {
   const Family* const family = family_of(r.model);
   const bool latent = family != nullptr && family->has_latent_attention;

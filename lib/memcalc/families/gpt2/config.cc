@@ -33,15 +33,6 @@ Architecture gpt2(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"n_layer", ""},
-                                     {"n_embd", ""},
-                                     {"n_head", ""},
-                                     {},
-                                     {},
-                                     {"n_inner", ""},
-                                     {"vocab_size", ""},
-                                     {"n_positions", ""},
-                                     {"tie_word_embeddings", ""}}};
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 
 }  // namespace
@@ -51,7 +42,7 @@ const Family kGpt2 = {
     .kind = FamilyKind::kDecoder,
     .read = gpt2,
     .build = build_gpt2,
-    .size_keys = kKeys,
+    .size_keys = kGpt2Keys,
     .measured = kMeasured,
     .has_own_classifier = true,
     .to_megatron = gpt2_to_megatron,

@@ -31,7 +31,20 @@ BuildFamily build_gpt2;
 void gpt2_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
+
+/// GPT-2's names of sizes, which GPT-J has, too.
+inline constexpr SizeKeysOfFamily kGpt2Keys = {{{"n_layer", ""},
+                                                {"n_embd", ""},
+                                                {"n_head", ""},
+                                                {},
+                                                {},
+                                                {"n_inner", ""},
+                                                {"vocab_size", ""},
+                                                {"n_positions", ""},
+                                                {"tie_word_embeddings", ""}}};
+
 extern const Family kGpt2;
+
 }  // namespace family
 
 }  // namespace memcalc

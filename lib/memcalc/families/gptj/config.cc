@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "memcalc/families/gpt2/spec.h"
 #include "memcalc/spec/hf_reader.h"
 
 namespace memcalc::family {
@@ -39,16 +40,6 @@ Architecture gptj(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"n_layer", ""},
-                                     {"n_embd", ""},
-                                     {"n_head", ""},
-                                     {},
-                                     {},
-                                     {"n_inner", ""},
-                                     {"vocab_size", ""},
-                                     {"n_positions", ""},
-                                     {"tie_word_embeddings", ""}}};
-
 }  // namespace
 
 const Family kGptj = {
@@ -56,7 +47,7 @@ const Family kGptj = {
     .kind = FamilyKind::kDecoder,
     .read = gptj,
     .build = build_gptj,
-    .size_keys = kKeys,
+    .size_keys = kGpt2Keys,
     .measured = {},
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
