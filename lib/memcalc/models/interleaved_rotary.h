@@ -1,4 +1,4 @@
-// Rotary positions of neighbouring numbers: pairs instead of halves. GPT-J, ERNIE 4.5.
+// Rotary positions of neighbouring numbers: pairs instead of halves. GPT-J, GLM, Cohere, ERNIE 4.5.
 #pragma once
 
 #include "memcalc/symbolic/ops/elementwise.h"

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
@@ -86,29 +87,33 @@ void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& pos
   key = std::move(k_embed);
 }
 
-Tensor interleaved(const Tensor& numbers) {
-  const std::int64_t half = numbers.size(-1) / 2;
-  const Tensor first = unsqueeze(slice(numbers, -1, 0, half), -1);
-  return reshape(expand(first, {numbers.size(0), numbers.size(1), numbers.size(2), half, 2}),
-                 {numbers.size(0), numbers.size(1), numbers.size(2), 2 * half});
+namespace {
+
+/// cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1) of positions.unsqueeze(1)
+Tensor first_half_twice(const Tensor& positions) {
+  return each_twice(slice(unsqueeze(positions, 1), -1, 0, positions.size(-1) / 2));
 }
 
-Tensor half_of_neighbours(const Tensor& x) {
-  const Tensor x1 = every_second(x, -1), x2 = every_second(x, -1);
-  const Tensor negated = unsqueeze(negate(x2), -1);
-  return view(cat(negated, unsqueeze(x1, -1), -1), x.shape());
+/// (x.float() * cos) + (rotate_half(x).float() * sin)
+Tensor rotated_neighbours_in_float32(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  Tensor scaled = to_dtype(x, DType::kFloat32) * cos;
+  Tensor rotated = to_dtype(rotate_every_two(x), DType::kFloat32);
+  Tensor product = std::move(rotated) * sin;
+  return std::move(scaled) + std::move(product);
 }
+
+}  // namespace
 
 Tensor rotated_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   Tensor scaled = x * cos;
-  Tensor rotated = half_of_neighbours(x);
+  Tensor rotated = rotate_every_two(x);
   Tensor product = std::move(rotated) * sin;
   return std::move(scaled) + std::move(product);
 }
 
 void rotate_neighbours(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  Tensor cos = interleaved(unsqueeze(positions.cos, 1));
-  Tensor sin = interleaved(unsqueeze(positions.sin, 1));
+  Tensor cos = first_half_twice(positions.cos);
+  Tensor sin = first_half_twice(positions.sin);
   const std::int64_t rotary_dim = cos.size(-1);
   const std::int64_t rest = query.size(-1) - rotary_dim;
   Tensor q_rot = slice(query, -1, 0, rotary_dim), q_pass = slice(query, -1, rotary_dim, rest);
@@ -120,6 +125,19 @@ void rotate_neighbours(Tensor& query, Tensor& key, const RotaryPositions& positi
   drop(cos, sin, q_rot, q_pass, k_rot, k_pass);
   query = std::move(q_embed);
   key = std::move(k_embed);
+}
+
+void rotate_neighbours_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions) {
+  const DType original_dtype = query.dtype();
+  Tensor cos = first_half_twice(positions.cos);
+  Tensor sin = first_half_twice(positions.sin);
+  Tensor q_embed = rotated_neighbours_in_float32(query, cos, sin);
+  Tensor k_embed = rotated_neighbours_in_float32(key, cos, sin);
+  Tensor q_cast = to_dtype(q_embed, original_dtype);
+  Tensor k_cast = to_dtype(k_embed, original_dtype);
+  drop(cos, sin, q_embed, k_embed);
+  query = std::move(q_cast);
+  key = std::move(k_cast);
 }
 
 void rotate_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions) {

@@ -49,12 +49,10 @@ void apply_partial_rotary(Tensor& query, Tensor& key, const RotaryPositions& pos
 
 /// GLM's apply_rotary_pos_emb: pairs of neighbours are rotated, in the first part of each head or all of it.
 void rotate_neighbours(Tensor& query, Tensor& key, const RotaryPositions& positions);
-/// torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
-[[nodiscard]] Tensor half_of_neighbours(const Tensor& x);
 /// (x * cos) + (rotate_half(x) * sin) where rotate_half turns pairs of neighbours.
 [[nodiscard]] Tensor rotated_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin);
-/// cos[..., : cos.shape[-1] // 2].repeat_interleave(2, dim=-1) of cos.unsqueeze(1)
-[[nodiscard]] Tensor interleaved(const Tensor& numbers);
+/// ERNIE 4.5's: the same of whole heads, whose numbers are float32 meanwhile.
+void rotate_neighbours_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions);
 
 /// OLMo's apply_rotary_pos_emb: cos and sin are float32, and the result is cast back.
 void rotate_in_float32(Tensor& query, Tensor& key, const RotaryPositions& positions);

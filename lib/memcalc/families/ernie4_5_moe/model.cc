@@ -5,7 +5,6 @@
 
 #include "memcalc/families/ernie4_5_moe/spec.h"
 #include "memcalc/models/experts.h"
-#include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -16,40 +15,10 @@ namespace memcalc {
 
 namespace {
 
-/// (x.float() * cos) + (rotate_half(x).float() * sin)
-Tensor rotated_in_float32(const Tensor& x, const Tensor& cos, const Tensor& sin) {
-  Tensor scaled = to_dtype(x, DType::kFloat32) * cos;
-  Tensor rotated = to_dtype(rotate_every_two(x), DType::kFloat32);
-  Tensor product = std::move(rotated) * sin;
-  return std::move(scaled) + std::move(product);
-}
-
-/// apply_rotary_pos_emb
-void rotate_pairs(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  const std::int64_t half = positions.cos.size(-1) / 2;
-  const DType original_dtype = query.dtype();
-  Tensor cos = each_twice(slice(unsqueeze(positions.cos, 1), -1, 0, half));
-  Tensor sin = each_twice(slice(unsqueeze(positions.sin, 1), -1, 0, half));
-  Tensor q_embed = rotated_in_float32(query, cos, sin);
-  Tensor k_embed = rotated_in_float32(key, cos, sin);
-  Tensor q_cast = to_dtype(q_embed, original_dtype);
-  Tensor k_cast = to_dtype(k_embed, original_dtype);
-  drop(cos, sin, q_embed, k_embed);
-  query = std::move(q_cast);
-  key = std::move(k_cast);
-}
-
-struct Ernie45MoeAttention : HeadProjections {
+struct Ernie45MoeAttention : RotaryAttention {
   Ernie45MoeAttention(ModuleBuilder& b, const Ernie45MoeSpec& spec, const RunSpec& run, bool sliding)
-      : HeadProjections(b, spec, causal_attention(run, 0), sliding, spec.use_bias, spec.use_bias) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, KeyValueCache* cache) const {
-    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
-    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    rotate_pairs(query_states, key_states, positions);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+      : RotaryAttention(b, spec, causal_attention(run, 0), sliding, spec.use_bias, spec.use_bias) {
+    rotation = rotate_neighbours_in_float32;
   }
 };
 
