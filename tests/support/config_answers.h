@@ -2,10 +2,12 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,14 +41,19 @@ inline std::string refusal_of(const Call& call) {
   return "no error";
 }
 
-/// A file of these lines, read.
+/// A file of these lines, read; in a folder of this process, since tests run beside each other.
 class Written {
  public:
   explicit Written(const std::string& text, const std::string& name = "run.yml")
-      : path_(std::filesystem::path(testing::TempDir()) / name) {
+      : path_(std::filesystem::path(testing::TempDir()) / ("memcalc-" + std::to_string(getpid())) / name) {
+    std::filesystem::create_directories(path_.parent_path());
     std::ofstream(path_) << text;
   }
-  ~Written() { std::filesystem::remove(path_); }
+  ~Written() {
+    std::filesystem::remove(path_);
+    std::error_code others;  // another file may still be there
+    std::filesystem::remove(path_.parent_path(), others);
+  }
   Written(const Written&) = delete;
   Written& operator=(const Written&) = delete;
 
