@@ -99,7 +99,7 @@ class Programs : public testing::TestWithParam<Case> {
   static void expect_equal(RunOptions options, bool in_any_order = false) {
     const auto& [model, task] = GetParam();
     options.batch_size = 3;
-    options.sequence_length = 77;
+    options.sequence_length = has_mamba() ? 192 : 77;  // a program of Mamba-2 takes whole chunks alone
     if (task == Task::kSeq2Seq) options.target_sequence_length = 33;
     const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
     options.task = task;
@@ -111,7 +111,16 @@ class Programs : public testing::TestWithParam<Case> {
   static bool has_experts() {
     const std::string& model = GetParam().model;
     return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss" || model == "qwen2_moe" ||
-           model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe";
+           model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
+           model == "qwen3_next" || model == "lfm2_moe";
+  }
+
+  static bool has_mamba() { return GetParam().model == "nemotron_h"; }
+
+  /// Families whose graphs are not modelled.
+  static bool has_linear_layers() {
+    const std::string& model = GetParam().model;
+    return model == "qwen3_next" || model == "qwen3_5" || model == "lfm2" || model == "lfm2_moe" || has_mamba();
   }
 
   /// Where a recomputation stops in some layers, variables die in another order: a program does not say which function
@@ -187,6 +196,7 @@ TEST_P(Programs, AreSharedOutByDeepSpeedInTheTrainer) {
 }
 
 TEST_P(Programs, CompileTheirLayers) {
+  if (has_linear_layers()) GTEST_SKIP();
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
   options.compiled_parts = CompiledParts::kLayers;
   expect_equal(options);
@@ -202,19 +212,20 @@ TEST_P(Programs, CompileTheirLayers) {
 
 INSTANTIATE_TEST_SUITE_P(
     Recorded, Programs,
-    testing::Values(Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm}, Case{"llama", Task::kCausalLm},
-                    Case{"qwen3", Task::kCausalLm}, Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
-                    Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm},
-                    Case{"deepseek_v3", Task::kCausalLm}, Case{"t5", Task::kSeq2Seq}, Case{"cohere", Task::kCausalLm},
-                    Case{"cohere2", Task::kCausalLm}, Case{"ernie4_5", Task::kCausalLm},
-                    Case{"exaone4", Task::kCausalLm}, Case{"glm", Task::kCausalLm}, Case{"glm4", Task::kCausalLm},
-                    Case{"granite", Task::kCausalLm}, Case{"hunyuan_v1_dense", Task::kCausalLm},
-                    Case{"ministral3", Task::kCausalLm}, Case{"olmo", Task::kCausalLm}, Case{"olmo3", Task::kCausalLm},
-                    Case{"seed_oss", Task::kCausalLm}, Case{"smollm3", Task::kCausalLm},
-                    Case{"stablelm", Task::kCausalLm}, Case{"starcoder2", Task::kCausalLm},
-                    Case{"qwen2_moe", Task::kCausalLm}, Case{"olmoe", Task::kCausalLm},
-                    Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm},
-                    Case{"gptj", Task::kCausalLm}, Case{"ernie4_5_moe", Task::kCausalLm}),
+    testing::Values(
+        Case{"bert", Task::kMaskedLm}, Case{"gpt2", Task::kCausalLm}, Case{"llama", Task::kCausalLm},
+        Case{"qwen3", Task::kCausalLm}, Case{"roberta", Task::kMaskedLm}, Case{"gemma3", Task::kCausalLm},
+        Case{"mixtral", Task::kCausalLm}, Case{"gpt_oss", Task::kCausalLm}, Case{"deepseek_v3", Task::kCausalLm},
+        Case{"t5", Task::kSeq2Seq}, Case{"cohere", Task::kCausalLm}, Case{"cohere2", Task::kCausalLm},
+        Case{"ernie4_5", Task::kCausalLm}, Case{"exaone4", Task::kCausalLm}, Case{"glm", Task::kCausalLm},
+        Case{"glm4", Task::kCausalLm}, Case{"granite", Task::kCausalLm}, Case{"hunyuan_v1_dense", Task::kCausalLm},
+        Case{"ministral3", Task::kCausalLm}, Case{"olmo", Task::kCausalLm}, Case{"olmo3", Task::kCausalLm},
+        Case{"seed_oss", Task::kCausalLm}, Case{"smollm3", Task::kCausalLm}, Case{"stablelm", Task::kCausalLm},
+        Case{"starcoder2", Task::kCausalLm}, Case{"qwen2_moe", Task::kCausalLm}, Case{"olmoe", Task::kCausalLm},
+        Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm}, Case{"gptj", Task::kCausalLm},
+        Case{"ernie4_5_moe", Task::kCausalLm}, Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm},
+        Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
+                    Case{"nemotron_h", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// As one graph: NAME.compiling.json.gz is what torch.compile traces (compiling.py).

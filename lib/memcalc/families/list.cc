@@ -34,6 +34,8 @@
   FAMILY(kGranite)               \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
+  FAMILY(kLfm2)                  \
+  FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kMiniMaxM2)             \
@@ -42,6 +44,7 @@
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
   FAMILY(kMt5)                   \
+  FAMILY(kNemotronH)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
@@ -52,7 +55,12 @@
   FAMILY(kQwen2)                 \
   FAMILY(kQwen2Moe)              \
   FAMILY(kQwen3)                 \
+  FAMILY(kQwen35)                \
+  FAMILY(kQwen35Moe)             \
+  FAMILY(kQwen35MoeText)         \
+  FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
+  FAMILY(kQwen3Next)             \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \
