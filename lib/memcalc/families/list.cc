@@ -32,6 +32,7 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \

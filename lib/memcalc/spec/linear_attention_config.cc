@@ -46,6 +46,22 @@ GatedDeltaNetSpec read_gated_delta_net(HfReader& config) {
   return spec;
 }
 
+Mamba2MixerSpec read_mamba_d(HfReader& config, std::int64_t hidden_size) {
+  Mamba2MixerSpec spec;
+  spec.num_heads = config.size({"mamba_n_heads"}, 128);
+  const std::int64_t width = checked_multiply(config.size({"mamba_expand"}, 2), hidden_size);
+  config.divides("mamba_n_heads", spec.num_heads, "mamba_expand * hidden_size", width);
+  spec.head_dim = width / spec.num_heads;  // transformers takes no other mamba_d_head
+  spec.state_size = config.size({"mamba_d_state"}, 256);
+  spec.n_groups = config.size({"mamba_n_groups"}, 1);
+  spec.conv_kernel = config.size({"mamba_d_conv"}, 4);
+  spec.chunk_size = config.size({"mamba_chunk_size"}, 256);
+  spec.conv_bias = config.flag("mamba_conv_bias", true);
+  spec.projection_bias = config.flag("mamba_proj_bias", false);
+  config.divides("mamba_n_groups", spec.n_groups, "mamba_n_heads", spec.num_heads);
+  return spec;
+}
+
 void assume_torch_path(HfReader& config, std::string_view packages) {
   config.assume("linear attention runs as transformers' own PyTorch code, as without the packages " +
                 std::string(packages) + ": their kernels take less memory and time, and are not modelled");

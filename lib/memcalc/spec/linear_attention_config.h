@@ -21,6 +21,9 @@ namespace memcalc::family {
 
 [[nodiscard]] GatedDeltaNetSpec read_gated_delta_net(HfReader& config);
 
+/// mamba_n_heads, mamba_d_head and so on of Granite 4, Bamba and Falcon-H1.
+[[nodiscard]] Mamba2MixerSpec read_mamba_d(HfReader& config, std::int64_t hidden_size);
+
 /// The assumption that goes with such a family.
 void assume_torch_path(HfReader& config, std::string_view packages);
 
