@@ -128,7 +128,7 @@ class Programs : public testing::TestWithParam<Case> {
   static bool stops_otherwise(const RunOptions& options) {
     if (options.checkpointing != Checkpointing::kFull) return false;
     const std::string& model = GetParam().model;
-    return has_experts() || (model == "gpt2" && options.precision == Precision::kAmpBf16);
+    return has_experts() || model == "nemotron_h" || (model == "gpt2" && options.precision == Precision::kAmpBf16);
   }
 };
 
@@ -423,7 +423,7 @@ std::vector<std::string> shipped_programs() {
 }
 
 TEST(ShippedPrograms, AreSmall) {
-  EXPECT_GE(shipped_programs().size(), 49U);
+  EXPECT_GE(shipped_programs().size(), 47U);
   for (const std::string& name : shipped_programs()) {
     EXPECT_LE(std::filesystem::file_size(test::specs_dir() / "programs" / (name + ".json.gz")), 60'000U) << name;
   }

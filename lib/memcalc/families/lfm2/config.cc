@@ -119,7 +119,6 @@ const Family kLfm2Moe = {
     .kind = FamilyKind::kDecoder,
     .read = lfm2_moe,
     .build = build_lfm2,
-    .size_keys = kDecoderKeys,
     .measured = {},
     .dropout_is_module = false,
     .compiled_whole_alone = true,

@@ -139,8 +139,10 @@ struct Lfm2MoeRouter {
       routing_weights = std::move(chosen.values);
     }
     if (norm_topk_prob) {
-      const Tensor sum = add_scalar(sum_over(routing_weights, -1, true));
-      routing_weights = sum.requires_grad() ? divide_both(routing_weights, sum) : divide(routing_weights, sum);
+      Tensor sum = add_scalar(sum_over(routing_weights, -1, true));
+      Tensor shares = sum.requires_grad() ? divide_both(routing_weights, sum) : divide(routing_weights, sum);
+      sum.reset();
+      routing_weights = std::move(shares);
     }
     routing_weights = multiply_scalar(routing_weights);
     return {std::move(router_logits), std::move(routing_weights), std::move(chosen.indices)};

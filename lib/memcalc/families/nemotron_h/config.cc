@@ -92,7 +92,6 @@ const Family kNemotronH = {
     .kind = FamilyKind::kDecoder,
     .read = nemotron_h,
     .build = build_nemotron_h,
-    .size_keys = with(kDecoderKeys, 0, {}),
     .measured = {},
     .dropout_is_module = false,
     .compiled_whole_alone = true,

@@ -106,7 +106,11 @@ std::unique_ptr<Model> build_nemotron_h(const Architecture& architecture, const 
   plan.logits = LogitsChange::kFloat32;
   plan.has_classifier = false;
   plan.embedding = embedding_of<Embedding>(spec, "embeddings");
-  plan.norm = norm_of<RmsNorm>(spec, "norm_f");
+  plan.norm = [&spec](ModuleBuilder& b) -> std::function<Tensor(const Tensor&)> {
+    const RmsNorm norm_f(b, "norm_f", spec.hidden_size);
+    b.parameters.back().decays = true;  // by its name it is no norm (trainer.py, get_decay_parameter_names)
+    return norm_f;
+  };
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 
