@@ -36,9 +36,9 @@ std::vector<DeviceListing> gpus() {
 
 TEST(RenderLists, Text) {
   EXPECT_EQ(render(models(), Format::kText),
-            "model       family   parameters  measured  also known as\n"
-            "bert-large  bert    335,141,888  yes       google-bert/bert-large-uncased\n"
-            "mine        llama             -  -\n");
+            "model       family   parameters  also known as\n"
+            "bert-large  bert    335,141,888  google-bert/bert-large-uncased\n"
+            "mine        llama             -\n");
   EXPECT_EQ(render(gpus(), Format::kText),
             "gpu         memory  bandwidth       16-bit  measured here\n"
             "h100-sxm  79.2 GiB  3350 GB/s  989 TFLOP/s  yes\n"
@@ -57,10 +57,10 @@ TEST(RenderLists, CsvIsTheRecord) {
 
 TEST(RenderLists, Markdown) {
   EXPECT_EQ(render(models(), Format::kMarkdown),
-            "| model | family | parameters | measured | also known as |\n"
+            "| model | family | parameters | also known as | measured |\n"
             "| --- | --- | ---: | --- | --- |\n"
-            "| bert-large | bert | 335,141,888 | yes | google-bert/bert-large-uncased |\n"
-            "| mine | llama | - | - |  |\n");
+            "| bert-large | bert | 335,141,888 | google-bert/bert-large-uncased | yes |\n"
+            "| mine | llama | - |  | - |\n");
 }
 
 TEST(RenderLists, Json) {

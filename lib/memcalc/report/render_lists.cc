@@ -27,11 +27,16 @@ std::string rate(double value, double unit, const char* name) {
   return value > 0 ? format_fixed(value / unit, 0) + name : "-";
 }
 
-std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool record) {
+std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format format) {
   std::vector<Cells> rows;
-  rows.push_back(record ? Cells{"name", "model_type", "published_parameters", "parameters", "tasks", "measured_tasks",
-                                "aliases", "source", "date"}
-                        : Cells{"model", "family", "parameters", "measured", "also known as"});
+  const bool record = format == Format::kCsv;
+  if (record) {
+    rows.push_back({"name", "model_type", "published_parameters", "parameters", "tasks", "measured_tasks", "aliases",
+                    "source", "date"});
+  } else {
+    rows.push_back({"model", "family", "parameters", "also known as"});
+    if (format == Format::kMarkdown) rows.back().emplace_back("measured");  // 80 columns of text have no room
+  }
   const auto digits = [](const std::optional<std::int64_t>& count) { return count ? std::to_string(*count) : ""; };
   for (const ModelListing& each : models) {
     if (record) {
@@ -40,7 +45,8 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool reco
                       each.date});
     } else {
       rows.push_back({each.name, each.model_type, each.parameters ? format_count(*each.parameters) : "-",
-                      each.measured.empty() ? "-" : "yes", each.aliases.empty() ? "" : each.aliases.front()});
+                      each.aliases.empty() ? "" : each.aliases.front()});
+      if (format == Format::kMarkdown) rows.back().push_back(each.measured.empty() ? "-" : "yes");
     }
   }
   return rows;
@@ -48,7 +54,7 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool reco
 
 /// Of a text, the first other name that leaves the line within 80 columns, or the beginning of the first one.
 void fit_other_names(const std::vector<ModelListing>& models, std::vector<Cells>& rows) {
-  constexpr std::size_t kColumns = 80, kGap = 2, kLast = 4;
+  constexpr std::size_t kColumns = 80, kGap = 2, kLast = 3;
   std::size_t used = 0;
   for (std::size_t column = 0; column < kLast; ++column) {
     std::size_t width = 0;
@@ -89,7 +95,7 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
 
 std::string render(const std::vector<ModelListing>& models, Format format) {
   if (format == Format::kJson) return render_json(models);
-  std::vector<Cells> rows = model_rows(models, format == Format::kCsv);
+  std::vector<Cells> rows = model_rows(models, format);
   if (format == Format::kText) fit_other_names(models, rows);
   return render_table(rows, {false, false, true, false, false}, format);
 }
