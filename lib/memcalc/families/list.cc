@@ -7,11 +7,14 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kAlbert)                \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
+  FAMILY(kCamembert)             \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
+  FAMILY(kDebertaV2)             \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
@@ -41,6 +44,8 @@
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kModernBert)            \
+  FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
@@ -61,7 +66,8 @@
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \
-  FAMILY(kWhisper)
+  FAMILY(kWhisper)               \
+  FAMILY(kXlmRoberta)
 
 namespace memcalc {
 
