@@ -21,14 +21,14 @@ OFF = {
     "s62-10-bare-gpt_neox-device-map-nf4-checkpoint": (0, 0.223),
     "s62-11-trainer-opt-device-map-nf4-double-checkpoint": (0, 0.277),
 }
-# The same of runs on two cards, either rank. Rank 1 is said to be as rank 0.
+# The same of runs on two cards, either rank.
 OFF_ON_TWO = {
     "s03-fsdp2-llama-tied-full-host-sharded": (0.003, 0),
     "s04-fsdp2-llama-tied-lora-host-full": (0.004, 0),
     "s05-fsdp2-mistral-full-rank0-full": (0.066, 0.994),
     "s06-ds-zero3-llama-tied-full-host-checkpoint": (20.3, 16.7),  # the head's own part, while loading
     "s07-ds-zero3-llama-untied-lora-host-checkpoint": (0.198, 5.91),
-    "s08-ds-zero2-llama-tied-full-host-checkpoint": (0.026, 10.3),  # rank 1
+    "s08-ds-zero2-llama-tied-full-host-checkpoint": (0.026, 0),
     "t01-sft-fsdp2-llama-untied-lora": (0.067, 0),
     "t02-sft-fsdp2-qwen2-lora": (0.006, 0),
     "t03-sft-ds-zero3-mistral-full": (0.015, 0.341),
@@ -36,9 +36,22 @@ OFF_ON_TWO = {
     "t06-dpo-fsdp2-llama-untied-lora": (0.021, 0),
     "t08-dpo-ds-zero3-llama-tied-lora": (31.7, 49.2),
     "t07-dpo-ds-zero3-llama-untied-full": (0.014, 0.041),
-    "t09-dpo-ds-zero2-mistral-full": (1.6, 12.5),  # rank 0
+    "t09-dpo-ds-zero2-mistral-full": (0, 12.5),  # while preparing
     "t11-grpo-fsdp2-llama-untied-full": (0, 0.771),
 }
+
+
+def peaks_of_rank(report, rank):
+    """(allocated, reserved) of each stage. The stages are those of the fullest rank; where ranks differ the report has the peaks of
+    each one's training, and what it then reserved stays reserved."""
+    said = {stage["name"]: (stage["peak_allocated_bytes"], stage["peak_reserved_bytes"]) for stage in report["stages"]}
+    own = next((each for each in report.get("ranks", []) if each["rank"] == rank), None)
+    if own is None or len(report["ranks"]) == 1: return said
+    reserved = own["peak_reserved_bytes"]
+    for stage in ("merge", "save"):
+        if stage in said and said[stage][1] == said["train"][1]: said[stage] = (said[stage][0], reserved)
+    said["train"] = (own["peak_allocated_bytes"], reserved)
+    return said
 
 
 def predicted(row, folder):
@@ -46,7 +59,7 @@ def predicted(row, folder):
     path.write_text(json.dumps(row["config"]))
     done = subprocess.run([MEMCALC, *row["arguments"], "--model", str(path), "--gpu", row.get("gpu", "h200-sxm"), "--format", "json"], capture_output=True, text=True)
     if done.returncode > 1: raise AssertionError(f"{row['name']}: {done.stderr}")
-    return {stage["name"]: (stage["peak_allocated_bytes"], stage["peak_reserved_bytes"]) for stage in json.loads(done.stdout)["stages"]}
+    return peaks_of_rank(json.loads(done.stdout), row.get("rank"))
 
 
 def rows_of(name): return [json.loads(line) for line in (FOLDER / name).read_text().splitlines()][1:]
