@@ -109,7 +109,12 @@ void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_
 
 bool layers_are_alike(const ModelSpec& model) {
   if (is_program(model) || is_custom(model) || has_experts(model)) return false;
-  const std::vector<bool>* const sliding = model.architecture.dimensions().sliding_layers;
+  const Dimensions d = model.architecture.dimensions();
+  // A family tells its dense layers where its layers are of several kinds (Nemotron-H, LFM2).
+  if (d.dense_layers != nullptr &&
+      std::find(d.dense_layers->begin(), d.dense_layers->end(), true) != d.dense_layers->end())
+    return false;
+  const std::vector<bool>* const sliding = d.sliding_layers;
   return sliding == nullptr ||
          std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();
 }
