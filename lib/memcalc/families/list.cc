@@ -7,11 +7,14 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kAlbert)                \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
+  FAMILY(kCamembert)             \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
+  FAMILY(kDebertaV2)             \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
@@ -44,6 +47,8 @@
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kModernBert)            \
+  FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
   FAMILY(kNemotronH)             \
   FAMILY(kOlmo)                  \
@@ -70,7 +75,8 @@
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \
-  FAMILY(kWhisper)
+  FAMILY(kWhisper)               \
+  FAMILY(kXlmRoberta)
 
 namespace memcalc {
 

@@ -27,8 +27,9 @@ Tensor ModuleBuilder::frozen_parameter(std::string_view name, const Shape& shape
   return add(name, tape.parameter(shape, dtype, false), false);
 }
 
-Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape, std::string_view sibling) {
-  const Tensor tensor = parameter(name, shape);
+Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape, std::string_view sibling,
+                                       bool decays) {
+  const Tensor tensor = parameter(name, shape, decays);
   const std::string later = prefix_ + std::string(sibling);
   const auto place = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == later; });
@@ -188,9 +189,10 @@ Tensor Embedding::look_up(const Tensor& indices) const {
   return rows;
 }
 
-LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
-      bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
+LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width, bool with_bias)
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)) {
+  if (with_bias) bias = builder.parameter(dotted(name, "bias"), {width}, false);
+}
 
 Tensor LayerNorm::hooked_forward(const Tensor& x) const {
   return hooked_module(*this, {&weight, &bias}, x,

@@ -201,6 +201,27 @@ constexpr Rule kCache[] = {
      .broken = [](const RuleQuestion& q) { return checkpoints(q) && trains(q); }},
 };
 
+// --- what the class does not do
+
+constexpr Rule kUncheckpointed[] = {
+    {.id = "checkpointing-of-the-class",
+     .options = "--checkpointing --model",
+     .message =
+         "checkpointing {--checkpointing}: {family} has none, and gradient_checkpointing_enable() raises an error",
+     .accepted = "--checkpointing none",
+     .broken = checkpoints},
+};
+
+constexpr Rule kRepeatedLayers[] = {
+    {.id = "repeated-layers-sharded",
+     .options = "--parallel --model",
+     .message =
+         "parallel {--parallel}: the layers of {family} run several times in a pass, and gathering their weights "
+         "for each is not modelled",
+     .accepted = "--parallel ddp, zero1, ds-zero1, ds-zero2",
+     .broken = [](const RuleQuestion& q) { return is_fsdp(q) || q.parallel.data_parallel == DataParallel::kDsZero3; }},
+};
+
 // --- attention and precision
 
 constexpr Rule kAttention[] = {
@@ -333,6 +354,16 @@ constexpr RuleGroup kGroups[] = {
      .rules = kTorchvision},
     {.title = "Padding", .concerns = [](const RuleQuestion& q) { return q.run.padding; }, .rules = kPadding},
     {.title = "Key/value cache", .concerns = [](const RuleQuestion& q) { return q.run.use_cache; }, .rules = kCache},
+    {.title = "Models without checkpointing",
+     .concerns =
+         [](const RuleQuestion& q) {
+           const Family* const family = family_of(q.model);
+           return family != nullptr && !family->checkpoints;
+         },
+     .rules = kUncheckpointed},
+    {.title = "Models that repeat layers",
+     .concerns = [](const RuleQuestion& q) { return has(q, &Family::repeats_layers); },
+     .rules = kRepeatedLayers},
     {.title = "Attention",
      .concerns = [](const RuleQuestion& q) { return q.run.attention != Attention::kEager; },
      .rules = kAttention},
