@@ -128,7 +128,10 @@ class Programs : public testing::TestWithParam<Case> {
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid";
   }
 
-  static bool has_mamba() { return GetParam().model == "nemotron_h" || GetParam().model == "granitemoehybrid"; }
+  static bool has_mamba() {
+    const std::string& model = GetParam().model;
+    return model == "nemotron_h" || model == "granitemoehybrid" || model == "mamba2";
+  }
 
   /// Families whose graphs are not modelled.
   static bool has_linear_layers() {
@@ -142,7 +145,7 @@ class Programs : public testing::TestWithParam<Case> {
   static bool stops_otherwise(const RunOptions& options) {
     if (options.checkpointing != Checkpointing::kFull) return false;
     const std::string& model = GetParam().model;
-    return has_experts() || model == "nemotron_h" || (model == "gpt2" && options.precision == Precision::kAmpBf16);
+    return has_experts() || has_mamba() || (model == "gpt2" && options.precision == Precision::kAmpBf16);
   }
 };
 
@@ -244,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"xlm_roberta", Task::kMaskedLm},
         Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm}, Case{"qwen3_5_moe", Task::kCausalLm},
         Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm}, Case{"nemotron_h", Task::kCausalLm},
-        Case{"granitemoehybrid", Task::kCausalLm}),
+        Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

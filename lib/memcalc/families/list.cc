@@ -42,6 +42,7 @@
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kMamba2)                \
   FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
