@@ -31,6 +31,7 @@ PredictionErrors read_prediction_errors(const std::string& path) {
     const JsonObject kind = kinds.required_object(kRunKindNames[i]);
     kind.refuse_unknown_keys(kKindKeys);
     errors.shares[i] = kind.required_double("share", {0, 1});
+    errors.runs[i] = kind.required_int("runs", {0});
   }
   return errors;
 }

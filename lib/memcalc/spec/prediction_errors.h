@@ -33,9 +33,10 @@ inline constexpr std::array<std::string_view, 11> kRunKindNames = {
 
 [[nodiscard]] RunKind kind_of(const ModelSpec& model, const RunSpec& run);
 
-/// Shares of reserved memory within which 9 of 10 measured runs of a kind lie.
+/// Shares of reserved memory within which 9 of 10 measured runs of a kind lie, and how many were measured.
 struct PredictionErrors {
   std::array<double, kRunKindNames.size()> shares{};
+  std::array<std::int64_t, kRunKindNames.size()> runs{};
 };
 
 /// Throws Error(kInput) for a file that is wrong.
