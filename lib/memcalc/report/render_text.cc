@@ -325,10 +325,12 @@ class TextRenderer {
 
   void write_training(const TrainingRun& run) {
     title("Whole training");
-    for (const auto& [name, value] : training_lines(run)) {
-      const std::vector<std::string> parts = wrap(value, options_.columns - 26);
-      for (std::size_t i = 0; i < parts.size(); ++i) line("  " + pad_right(i == 0 ? name : "", 24) + parts[i]);
-    }
+    for (const auto& [name, value] : training_lines(run)) write_wrapped(name, value);
+  }
+
+  void write_wrapped(std::string_view name, std::string_view value) {
+    const std::vector<std::string> parts = wrap(value, options_.columns - 26);
+    for (std::size_t i = 0; i < parts.size(); ++i) line("  " + pad_right(i == 0 ? name : "", 24) + parts[i]);
   }
 
   void write_time(const Throughput& time) {
@@ -342,7 +344,7 @@ class TextRenderer {
            pad_left(format_percent(seconds, step.step_seconds), 9) + "  " +
            painted(bar(seconds / step.step_seconds, 24, options_.unicode), kCyan));
     }
-    for (const auto& [name, value] : rates_of(time)) line("  " + pad_right(name, 24) + value);
+    for (const auto& [name, value] : rates_of(time)) write_wrapped(name, value);
   }
 
   // A batch of a few KiB is nothing that a person needs to read about.
