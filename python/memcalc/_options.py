@@ -248,7 +248,7 @@ class RunOptions(TypedDict, total=False):
     margin_gib: float | None
     """`--margin`: of the card that is to stay free [0]"""
     host: str | None
-    """`--host`: of the host, by python -m memcalc.measure --host [those measured]"""
+    """`--host`: of the host, by memcalc.measure --host [their middle]"""
     tokens: float | None
     """`--tokens`: of the whole training: days, price, energy"""
     sample_seconds: float | None

@@ -31,8 +31,8 @@ struct LoopedStep {
   std::int64_t waits = 0;    // .item(), bool(tensor): after the first kernel, before the last
 };
 
-/// MIRRORS(torch, "optim/_adafactor.py", "2.11.0")
-/// MIRRORS(transformers, "optimization.py", "5.17.0")
+// MIRRORS(torch, "optim/_adafactor.py", "2.11.0")
+// MIRRORS(transformers, "optimization.py", "5.17.0")
 LoopedStep looped_step(Optimizer optimizer) {
   switch (optimizer) {
     // _single_tensor_adafactor: param.norm(2).item(), update.norm(2).item()
