@@ -1,5 +1,5 @@
 """Fits the table "convolutions" of specs/measured/h100-sxm/rates.json to convolutions alone: those of profiled networks
-(operators_h100.jsonl.gz) and single ones (convolution_times_h200.jsonl.gz). No step's time enters.
+(network_operators_h100.jsonl.gz) and single ones (convolution_times_h200.jsonl.gz). No step's time enters.
 
 usage: fit_convolutions.py OUT.json        (needs torch; half a minute)
 
@@ -42,7 +42,7 @@ def product_of(c):
 
 def of_networks():
     """(type, convolutions, microseconds, weight): a call of backward computes one or two gradients."""
-    for line in gzip.open(MEASURED / "operators_h100.jsonl.gz", "rt"):
+    for line in gzip.open(MEASURED / "network_operators_h100.jsonl.gz", "rt"):
         row = json.loads(line)
         for name, shapes, types, scalars, calls, us, first in row["ops"]:
             backward = name == "aten::convolution_backward"
@@ -114,7 +114,7 @@ class Fit:
 def main():
     rows = collections.defaultdict(list)
     for row in (*of_networks(), *single()): rows[row[0]].append(row)
-    table = dict(source="tests/measured/harness/fit_convolutions.py: convolutions of 50 networks in profiled steps on an H100 (operators_h100.jsonl.gz) "
+    table = dict(source="tests/measured/harness/fit_convolutions.py: convolutions of 50 networks in profiled steps on an H100 (network_operators_h100.jsonl.gz) "
                         "and 3,117 single ones on an H200 (convolution_times_h200.jsonl.gz), 2026-11-26")
     for kind, of_kind in rows.items():
         fit = Fit(of_kind, kind)
