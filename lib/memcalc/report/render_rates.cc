@@ -40,6 +40,42 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
         depthwise, [&](const char* name, double value) { text += in_quotes(name) + ": " + general_text(value, 4) + ", "; });
     text += "\"source\": " + in_quotes(depthwise.source) + "}";
   }
+  if (const BlockRates& blocks = rates.blocks; !blocks.source.empty()) {
+    text += ",\n" + margin + "  \"blocks\": {";
+    std::string group;
+    visit_block_rates(blocks, [&](const char* of, const char* name, double value) {
+      if (group != of) {
+        text += (group.empty() ? "" : "}, ");
+        if (*of != '\0') text += in_quotes(of) + ": {";
+        group = of;
+      } else if (!text.ends_with("{")) {
+        text += ", ";
+      }
+      text += in_quotes(name) + ": " + digits(value, 4);
+    });
+    text += ", \"source\": " + in_quotes(blocks.source) + "}";
+  }
+  if (const ConvolutionTable& table = rates.convolutions; !table.source.empty()) {
+    using Table = ConvolutionTable;
+    text += ",\n" + margin + "  \"convolutions\": {\n" + margin + "    \"source\": " + in_quotes(table.source);
+    for (std::size_t type = 0; type < Table::kTypes.size(); ++type) {
+      text += ",\n" + margin + "    " + in_quotes(Table::kTypes[type]) + ": {";
+      for (std::size_t pass = 0; pass < Table::kPasses.size(); ++pass) {
+        text += std::string(pass > 0 ? "," : "") + "\n" + margin + "      " + in_quotes(Table::kPasses[pass]) + ": {";
+        for (std::size_t window = 0; window < Table::kWindows.size(); ++window) {
+          text += std::string(window > 0 ? "," : "") + "\n" + margin + "        " + in_quotes(Table::kWindows[window]);
+          std::string numbers;
+          visit_pass_rates(table.rates[type][pass][window], [&](const char* name, double value) {
+            numbers += std::string(numbers.empty() ? "" : ", ") + in_quotes(name) + ": " + digits(value, 4);
+          });
+          text += ": {" + numbers + "}";
+        }
+        text += "\n" + margin + "      }";
+      }
+      text += "\n" + margin + "    }";
+    }
+    text += "\n" + margin + "  }";
+  }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

@@ -600,6 +600,8 @@ const Field kFields[] = {
         {.unit = "GiB", .least = 0, .most = kMostCardGib, .set = put<&CardOptions::margin_gib>, .get = take_margin}),
 
     // --- Time ---
+    row("--host", "host", G::kTime, K::kText, "FILE", "of the host, by memcalc.measure --host [their middle]",
+        {.set = put<&TimeOptions::host>, .get = take<&TimeOptions::host>, .exists = trains, .belongs_to = kTraining}),
     row("--tokens", "tokens", G::kTime, K::kNumber, "T", "of the whole training: days, price, energy",
         {.unit = "tokens",
          .least = 1,
