@@ -47,6 +47,7 @@
   FAMILY(kModernBert)            \
   FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
+  FAMILY(kNomicBert)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
