@@ -67,9 +67,8 @@ TEST_F(Registry, ProposesTheModelThatAHubsNameIsOf) {
     const std::size_t at = text.find("did you mean ");
     return at == std::string::npos ? std::string() : text.substr(at + 13);
   };
-  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-Instruct-GGUF"), "'qwen2.5-7b-instruct'?");
-  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-GGUF"), "'qwen2.5-7b'?");
-  EXPECT_EQ(hint("google/gemma-3-4b-gptq"), "'gemma-3-4b'?");
+  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-Instruct-GGUF-4bit"), "'qwen2.5-7b-instruct'?");
+  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-4bit"), "'qwen2.5-7b'?");
   // Another number may be a mistake, two are another model; so is another first letter.
   EXPECT_EQ(hint("qwen2.5-8b"), "'qwen2.5-3b' or 'qwen2.5-7b'?");
   for (const char* other : {"zora-large", "llama-99-vision-3b", "Zi-6B"}) EXPECT_EQ(hint(other), "") << other;

@@ -35,8 +35,11 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
+  FAMILY(kLfm2)                  \
+  FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kMiniMaxM2)             \
@@ -47,6 +50,7 @@
   FAMILY(kModernBert)            \
   FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
+  FAMILY(kNemotronH)             \
   FAMILY(kNomicBert)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
@@ -58,7 +62,12 @@
   FAMILY(kQwen2)                 \
   FAMILY(kQwen2Moe)              \
   FAMILY(kQwen3)                 \
+  FAMILY(kQwen35)                \
+  FAMILY(kQwen35Moe)             \
+  FAMILY(kQwen35MoeText)         \
+  FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
+  FAMILY(kQwen3Next)             \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \

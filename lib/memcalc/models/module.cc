@@ -248,7 +248,7 @@ bool is_fused_gelu(std::string_view name) {
 
 void check_activation_function(std::string_view name) {
   if (is_fused_gelu(name) || name == "gelu_new" || name == "gelu_fast" || name == "relu" || name == "silu" ||
-      name == "swish" || name == "quick_gelu") {
+      name == "swish" || name == "quick_gelu" || name == "relu2") {
     return;
   }
   throw refusal(rules::kKnownActivation, {name});
@@ -259,6 +259,7 @@ Tensor activation_function(std::string_view name, const Tensor& x) {
   if (name == "gelu_new") return gelu_new(x);
   if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
+  if (name == "relu2") return power(relu(x));  // ReLUSquaredActivation
   if (name == "quick_gelu") return x * sigmoid(multiply_scalar(x));
   return silu(x);
 }

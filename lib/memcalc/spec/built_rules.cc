@@ -7,6 +7,8 @@
 namespace memcalc {
 namespace rules {
 
+extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
+
 // --- models
 
 const BuiltRule kKnownActivation{"activation-is-known", "--model",
@@ -109,6 +111,14 @@ const BuiltRule kStages{"stages-of-family", "--pp --model",
                         "how a stage of a pipeline calls the layers of {} is not modelled",
                         "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
 
+const BuiltRule kLinearStatesRead{"linear-states-read", "--new-tokens --model",
+                                  "new tokens: layers with linear attention that read the states of an earlier forward "
+                                  "pass are not modelled",
+                                  "no --new-tokens"};
+const BuiltRule kLinearLayersCompiled{"linear-layers-compiled", "--compile --model",
+                                      "compile: the graphs of layers with linear attention are not modelled",
+                                      "no --compile"};
+
 // --- torch.compile of each layer
 
 const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts --model",
@@ -153,6 +163,8 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kCpCausal,
                                      &kCpKernel,
                                      &kStages,
+                                     &kLinearStatesRead,
+                                     &kLinearLayersCompiled,
                                      &kCompiledArguments,
                                      &kScriptedFunctions,
                                      &kClassOfVersion};

@@ -17,30 +17,6 @@ namespace {
 
 // --- tasks
 
-std::span<const Task> tasks_of(const ModelSpec& model) {
-  static constexpr Task kLayers[] = {Task::kCustom};
-  static constexpr Task kImages[] = {Task::kImageClassification};
-  static constexpr Task kPairs[] = {Task::kContrastive};
-  static constexpr Task kSounds[] = {Task::kSpeech};
-  static constexpr Task kTranslations[] = {Task::kSeq2Seq};
-  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
-  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
-                                       Task::kFeatures};
-  static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
-    std::array<Task, kTaskNames.size()> all{};
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
-    return all;
-  }();
-  if (is_program(model)) return std::span(kAll).subspan(static_cast<std::size_t>(usual_task(model)), 1);
-  if (is_custom(model)) return kLayers;
-  if (is_vision(model)) return kImages;
-  if (is_contrastive(model)) return kPairs;
-  if (is_speech(model)) return kSounds;
-  if (is_encoder_decoder(model)) return kTranslations;
-  if (is_encoder(model)) return kEncoders;
-  return kDecoders;
-}
-
 bool lacks_task(const RuleQuestion& q) {
   const std::span<const Task> tasks = tasks_of(q.model);
   return std::find(tasks.begin(), tasks.end(), q.run.task) == tasks.end();
