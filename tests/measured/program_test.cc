@@ -163,9 +163,9 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   expect_equal(checkpointed, stops_otherwise(checkpointed));
   RunOptions adapted = trainer;
   // The family of T5 leaves encoder_last_hidden_state in 16 bits, which accelerate converts with the other outputs.
-  // So do DeBERTa and ModernBERT ask their first norm's result for a type, which autocast makes float32 of 16 bits.
+  // Encoders ask their first norm's result for a type, of a mask or of rotary angles: under autocast it is float32.
   const std::string& model = GetParam().model;
-  const bool asks_type = is_t5 || model == "deberta_v2" || model == "modernbert";
+  const bool asks_type = is_t5 || model == "deberta_v2" || model == "modernbert" || model == "nomic_bert";
   adapted.weights_dtype = asks_type ? DType::kFloat32 : DType::kBFloat16;
   adapted.lora_rank = 4;
   expect_equal(adapted, is_t5);
@@ -244,7 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"starcoder2", Task::kCausalLm}, Case{"qwen2_moe", Task::kCausalLm}, Case{"olmoe", Task::kCausalLm},
         Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm}, Case{"gptj", Task::kCausalLm},
         Case{"ernie4_5_moe", Task::kCausalLm}, Case{"albert", Task::kMaskedLm}, Case{"deberta_v2", Task::kMaskedLm},
-        Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"xlm_roberta", Task::kMaskedLm},
+        Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"nomic_bert", Task::kMaskedLm},
+        Case{"xlm_roberta", Task::kMaskedLm},
         Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm}, Case{"qwen3_5_moe", Task::kCausalLm},
         Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm}, Case{"nemotron_h", Task::kCausalLm},
         Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm}),
@@ -264,7 +265,8 @@ TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) 
                                 {"modernbert", "eager", Task::kMaskedLm, Attention::kEager},
                                 {"modernbert", "seqcls", Task::kSequenceClassification, Attention::kSdpa},
                                 {"modernbert", "tokcls", Task::kTokenClassification, Attention::kSdpa},
-                                {"mpnet", "seqcls", Task::kSequenceClassification, Attention::kEager}}) {
+                                {"mpnet", "seqcls", Task::kSequenceClassification, Attention::kEager},
+                                {"nomic_bert", "seqcls", Task::kSequenceClassification, Attention::kSdpa}}) {
     SCOPED_TRACE(std::string(each.model) + ", " + each.kind);
     const auto compare = [&each](RunOptions options) {
       if (is_refused(each.model, options)) return;

@@ -52,6 +52,7 @@
   FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
   FAMILY(kNemotronH)             \
+  FAMILY(kNomicBert)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \

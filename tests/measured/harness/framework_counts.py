@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 SPECS = Path(__file__).resolve().parents[3] / "specs/models"
 AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
         "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification", "contrastive": ""}
-ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "xlm-roberta")
+ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoehybrid")  # grouped_mm takes no other type than bfloat16
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
