@@ -81,12 +81,15 @@ def read():
 
 
 def ask(memcalc, each):
-    """(answered, refused or unknown, what memcalc said)."""
-    done = subprocess.run([memcalc, "--model", each, "--bs", "1", "--bf16", "--gpu", "h100-sxm", "--format", "json"],
-                          capture_output=True, text=True, timeout=300)
-    said = (done.stderr.strip().splitlines() or [""])[-1]
-    if done.returncode in (0, 1): return "answered", said  # 1: it does not fit the card
-    if done.returncode != 2: raise SystemExit(f"{each}: exit status {done.returncode}: {said}")
+    """(answered, refused or unknown, what memcalc said). A checkpoint that is packed in fewer bits is trained by adapters
+    or runs alone: where the refusal accepts one of these, it is what is asked."""
+    asked = [memcalc, "--model", each, "--bs", "1", "--bf16", "--gpu", "h100-sxm", "--format", "json"]
+    for options in ([], ["--lora", "16"], ["--infer"]):
+        if options and options[0] not in said.partition("accepted:")[2]: continue
+        done = subprocess.run(asked + options, capture_output=True, text=True, timeout=300)
+        if done.returncode in (0, 1): return "answered", ""  # 1: it does not fit the card
+        said = (done.stderr.strip().splitlines() or [""])[-1]
+        if done.returncode != 2: raise SystemExit(f"{each}: exit status {done.returncode}: {said}")
     return ("unknown" if "unknown model" in said else "refused"), said
 
 
