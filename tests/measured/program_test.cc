@@ -125,7 +125,7 @@ class Programs : public testing::TestWithParam<Case> {
     const std::string& model = GetParam().model;
     return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss" || model == "qwen2_moe" ||
            model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
-           model == "qwen3_next" || model == "lfm2_moe" || model == "granitemoehybrid";
+           model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid";
   }
 
   static bool has_mamba() { return GetParam().model == "nemotron_h" || GetParam().model == "granitemoehybrid"; }
@@ -133,7 +133,8 @@ class Programs : public testing::TestWithParam<Case> {
   /// Families whose graphs are not modelled.
   static bool has_linear_layers() {
     const std::string& model = GetParam().model;
-    return model == "qwen3_next" || model == "qwen3_5" || model == "lfm2" || model == "lfm2_moe" || has_mamba();
+    return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
+           model == "lfm2_moe" || has_mamba();
   }
 
   /// Where a recomputation stops in some layers, variables die in another order: a program does not say which function
@@ -241,8 +242,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"glm4_moe", Task::kCausalLm}, Case{"minimax_m2", Task::kCausalLm}, Case{"gptj", Task::kCausalLm},
         Case{"ernie4_5_moe", Task::kCausalLm}, Case{"albert", Task::kMaskedLm}, Case{"deberta_v2", Task::kMaskedLm},
         Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"xlm_roberta", Task::kMaskedLm},
-        Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm},
-        Case{"lfm2_moe", Task::kCausalLm}, Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm}),
+        Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm}, Case{"qwen3_5_moe", Task::kCausalLm},
+        Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm}, Case{"nemotron_h", Task::kCausalLm},
+        Case{"granitemoehybrid", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

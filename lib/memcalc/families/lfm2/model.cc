@@ -230,6 +230,7 @@ std::unique_ptr<Model> built(const Spec& spec, const RunSpec& run, ModuleBuilder
   auto plan = decoder_plan<Lfm2Layer>(spec, run);
   plan.masks = MaskPlan::hybrid(spec.linear_layers);
   plan.norm = norm_of<RmsNorm>(spec, "embedding_norm");
+  plan.position_ids_first = requires { spec.experts; };
   plan.has_classifier = false;
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
