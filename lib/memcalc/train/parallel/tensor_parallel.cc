@@ -80,7 +80,6 @@ std::vector<FineTunedLinear*> in_order_of_plan(const Model& model, bool columns_
     rows.clear();
   };
   for (const auto& each : model.linear_layers) {
-    if (each->is_parameter()) continue;
     if (layer_of(each->name) != current) flush();
     current = layer_of(each->name);
     (columns_first && split_of(each->name) == LinearSplit::kRows ? rows : order).push_back(each.get());
