@@ -426,6 +426,21 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
 }
 
+/// trl 1.16: SFTTrainer and the others (…_trainer.py, "ZeRO-3 + PEFT for non-quantized models"). ORPO's checkpoints
+/// stay as they are, online DPO does neither.
+void resolve_trl_adapters(RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!run.trains() || !run.uses_trl() || !run.fine_tuning.lora || run.training().loop == Loop::kTrlOnlineDpo) return;
+  if (run.parallel.data_parallel != DataParallel::kDsZero3) return;
+  if (run.fine_tuning.quantization == Quantization::kNone && !run.fine_tuning.lora->in_base_dtype) {
+    run.fine_tuning.lora->in_base_dtype = true;
+    assumptions.emplace_back("under ZeRO-3 TRL leaves adapters in the base's type (autocast_adapter_dtype=False)");
+  }
+  if (run.checkpointing() != Checkpointing::kFull || run.training().loop == Loop::kTrlOrpo) return;
+  run.training().reentrant = true;
+  assumptions.emplace_back(
+      "under ZeRO-3 TRL checkpoints layers with adapters with use_reentrant=True, whatever is asked");
+}
+
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
   if (!run.trains()) return;
   if (options.compiled_parts) run.training().compiled_parts = *options.compiled_parts;
@@ -558,6 +573,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.fine_tuning = resolve_fine_tuning(model, options, run, assumptions);
   run.parallel = resolve_parallel(options, assumptions);
   resolve_zero_sizes(model, options.deepspeed_sizes, run.uses_trainer(), run.parallel, assumptions);
+  resolve_trl_adapters(run, assumptions);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);
