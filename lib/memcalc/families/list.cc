@@ -7,8 +7,10 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kApertus)               \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
+  FAMILY(kBloom)                 \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
@@ -20,6 +22,7 @@
   FAMILY(kErnie45)               \
   FAMILY(kErnie45Moe)            \
   FAMILY(kExaone4)               \
+  FAMILY(kFalcon)                \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
@@ -27,6 +30,7 @@
   FAMILY(kGlm)                   \
   FAMILY(kGlm4)                  \
   FAMILY(kGlm4Moe)               \
+  FAMILY(kGlm4MoeLite)           \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
@@ -36,17 +40,22 @@
   FAMILY(kKimiK2)                \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kM2M100)                \
+  FAMILY(kMarian)                \
+  FAMILY(kMbart)                 \
   FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kMpt)                   \
   FAMILY(kMt5)                   \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
   FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
+  FAMILY(kPegasus)               \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \

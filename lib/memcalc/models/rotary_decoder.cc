@@ -309,7 +309,7 @@ struct RotaryDecoder::Rest {
 RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b,
                              const DecoderPlan& plan)
     : run_(run), plan_(plan) {
-  check_activation_function(spec.hidden_act);
+  if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;

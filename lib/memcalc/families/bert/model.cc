@@ -9,6 +9,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
+#include "memcalc/models/positions_of_tokens.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -47,7 +48,7 @@ struct Embeddings {
   [[nodiscard]] Tensor forward(const Tensor& input_ids, const Tensor& own_token_types) const {
     const std::int64_t batch = input_ids.size(0);
     const std::int64_t sequence = input_ids.size(1);
-    Tensor positions = is_roberta ? roberta_positions(input_ids) : slice(position_ids, 1, 0, sequence);
+    Tensor positions = is_roberta ? position_ids_of_tokens(input_ids) : slice(position_ids, 1, 0, sequence);
     Tensor token_types = own_token_types;
     const bool is_old = input_ids.tape().behaviors.masks_of_ones;  // 4.57.6
     if (!token_types.defined()) {
@@ -63,16 +64,6 @@ struct Embeddings {
     embeddings = dropout(embeddings, dropout_p);
     drop(positions, inputs_embeds, token_types, type_embeds, position_embeds);  // arguments first
     return embeddings;
-  }
-
-  /// create_position_ids_from_input_ids: positions count the tokens that are not padding.
-  [[nodiscard]] static Tensor roberta_positions(const Tensor& input_ids) {
-    Tensor mask = no_grad::to(no_grad::not_equal(input_ids), DType::kInt32);
-    Tensor incremental_indices =
-        no_grad::multiply(no_grad::add(no_grad::to(no_grad::cumsum(mask, 1), DType::kInt32)), mask);
-    Tensor positions = no_grad::add(no_grad::to(incremental_indices, DType::kInt64));
-    drop(mask, incremental_indices);
-    return positions;
   }
 };
 
