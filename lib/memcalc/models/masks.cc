@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/full_causal_mask.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -236,8 +237,10 @@ bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t quer
 
 }  // namespace
 
-Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
-                          std::optional<std::int64_t> sliding_window) {
+namespace {
+
+Tensor causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
+                   std::optional<std::int64_t> sliding_window, bool allow_is_causal_skip) {
   if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
@@ -252,11 +255,23 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
         inputs.position_ids.defined() ? inputs.position_ids : positions_of_caller(tape, batch, queries), restart);
   }
   const bool eager = run.attention == Attention::kEager;
-  const bool may_skip = !eager && !packed.defined() && tape.modes.capture == nullptr;
+  const bool may_skip = allow_is_causal_skip && !eager && !packed.defined() && tape.modes.capture == nullptr;
   if (may_skip && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
   const Pattern pattern = sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
   const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
+}
+
+}  // namespace
+
+Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
+                          std::optional<std::int64_t> sliding_window) {
+  return causal_mask(run, inputs_embeds, inputs, past, sliding_window, true);
+}
+
+Tensor create_full_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch, PastTokens past) {
+  past.cached = true;
+  return causal_mask(run, inputs_embeds, batch, past, std::nullopt, false);
 }
 
 namespace {

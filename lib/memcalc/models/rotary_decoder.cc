@@ -310,7 +310,7 @@ struct RotaryDecoder::Rest {
 RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b,
                              const DecoderPlan& plan)
     : run_(run), plan_(plan) {
-  check_activation_function(spec.hidden_act);
+  if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   if (!plan.masks.linear_layers.empty() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
   loss_shifts_labels = run.task == Task::kCausalLm;
