@@ -36,6 +36,7 @@
   FAMILY(kKimiK2)                \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kLlava)                 \
   FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
@@ -47,12 +48,16 @@
   FAMILY(kOlmo3)                 \
   FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
+  FAMILY(kPaliGemma)             \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \
+  FAMILY(kQwen25Vl)              \
   FAMILY(kQwen2Moe)              \
+  FAMILY(kQwen2Vl)               \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen3Moe)              \
+  FAMILY(kQwen3Vl)               \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \

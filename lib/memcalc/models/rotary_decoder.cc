@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -313,7 +314,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
-  b.scope("model", [&] {
+  const auto build_decoder = [&] {
     embed_tokens_ = plan.embedding(b);
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
       const bool sliding = plan.masks.is_sliding(i);
@@ -323,6 +324,13 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     }
     norm_ = plan.norm(b);
     return 0;
+  };
+  b.scope("model", [&] {
+    if (plan.images == nullptr) return build_decoder();
+    plan.images->build(b);
+    accepts_loss_kwargs = plan.images->accepts_loss_kwargs();
+    inputs = plan.images->inputs();
+    return b.scope(plan.images->scope(), build_decoder);
   });
   for (const bool sliding : {false, true}) {
     if (has_rotary(sliding))
@@ -351,7 +359,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
   {
     const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
     const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
-    hidden_states = decode(batch, cache);
+    hidden_states = decode(batch, cache, output);
   }
   predict(classifier_, lm_head_, hidden_states, batch, output,
           {.logits = plan_.logits,
@@ -363,7 +371,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 }
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
-  if (plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding ||
+  if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding ||
       plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
@@ -439,16 +447,30 @@ bool RotaryDecoder::caches(const Batch& batch) const {
   return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
 }
 
-Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
-  Tensor hidden_states = embed_tokens_.look_up(batch.input_ids);
+Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const {
+  if (plan_.images == nullptr) {
+    return decode_embedded(batch, cache, {.inputs_embeds = embed_tokens_.look_up(batch.input_ids)});
+  }
+  return plan_.images->forward(
+      batch, embed_tokens_.look_up,
+      [&](TextInputs inputs) { return decode_embedded(batch, cache, std::move(inputs)); }, output);
+}
+
+Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const {
+  Tensor hidden_states = std::move(inputs.inputs_embeds);
   Tensor inputs_embeds = hidden_states;
-  Tensor position_ids = position_ids_of(batch, hidden_states);
+  Tensor position_ids = inputs.position_ids.defined() ? std::move(inputs.position_ids)
+                                                      : position_ids_of(batch, hidden_states);
   std::array<Tensor, 2> masks;  // full, sliding
-  // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
-  PastTokens past(cache);
-  past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
-  if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
-  if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+  if (inputs.masks) {
+    masks = std::move(*inputs.masks);
+  } else {
+    // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
+    PastTokens past(cache);
+    past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
+    if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
+    if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+  }
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
@@ -460,7 +482,10 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
       positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
     }
   }
+  const Tensor none;
+  const Tensor& for_layers = plan_.positions_for_rotary_alone ? none : position_ids;
   if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
+  Tensor layer_outputs;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];
     const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
@@ -468,14 +493,20 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
     // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
     const std::size_t cos = plan_.position_ids_first ? 3 : 2;
     const std::size_t ids = plan_.position_ids_first ? 2 : 4;
-    const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
-                                                          : KeptTensors{masks[type], own.cos, own.sin, position_ids};
-    hidden_states = checkpointed(
+    const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], for_layers, own.cos, own.sin}
+                                                          : KeptTensors{masks[type], own.cos, own.sin, for_layers};
+    Tensor outputs = checkpointed(
         run_, {hidden_states}, keywords,
         [&layer, cache, cos, ids](const KeptTensors& kept) {
           return layer.forward(kept[0], {kept[cos], kept[cos + 1], kept[ids]}, kept[1], cache);
         },
         cache);
+    layer_outputs.reset();
+    hidden_states = std::move(outputs);
+    if (inputs.holds_layer_outputs) layer_outputs = hidden_states;
+    if (i < inputs.features_of_layers.size()) {
+      hidden_states = with_features(hidden_states, inputs.image_places, inputs.features_of_layers[i]);
+    }
   }
   hidden_states = norm_(hidden_states);
   if (plan_.masks.mapping && !plan_.masks.mapping_has_positions) position_ids.reset();
@@ -485,6 +516,7 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
     drop(position_ids, inputs_embeds, masks[0], masks[1]);
   }
   for (RotaryPositions& own : positions) drop(own.cos, own.sin);
+  layer_outputs.reset();
   return hidden_states;
 }
 

@@ -25,6 +25,9 @@
 
 namespace memcalc {
 
+class ImageParts;
+struct TextInputs;
+
 struct RotaryPositions {
   Tensor cos, sin;
   Tensor position_ids;  // as a layer is called with them
@@ -303,6 +306,9 @@ struct DecoderPlan {
   bool position_ids_first = false;      // the layers are called with position_ids before the positions
   std::int64_t experts_per_token = 0;   // of mixtures: whose router logits a trainer may balance
   bool has_classifier = true;           // transformers has its ...ForSequenceClassification
+  bool positions_for_rotary_alone = false;  // the layers are called without position_ids (Qwen2-VL and its like)
+  /// What stands around the decoder in a model of images and text (models/image_text.h); null: nothing.
+  std::shared_ptr<ImageParts> images;
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;
@@ -373,7 +379,8 @@ class RotaryDecoder : public Model, public PipelineStages {
   [[nodiscard]] bool has_rotary(bool sliding) const;
   [[nodiscard]] std::int64_t layers_of(bool sliding) const;
   [[nodiscard]] bool caches(const Batch& batch) const;
-  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const;
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const;
+  [[nodiscard]] Tensor decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const;
 
   RunSpec run_;
   DecoderPlan plan_;  // its makers are spent

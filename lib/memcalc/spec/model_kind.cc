@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
@@ -95,7 +96,7 @@ Task usual_task(const ModelSpec& model) {
 void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_layers(layers); }
 
 bool layers_are_alike(const ModelSpec& model) {
-  if (is_program(model) || is_custom(model) || has_experts(model)) return false;
+  if (is_program(model) || is_custom(model) || has_experts(model) || image_text_of(model) != nullptr) return false;
   const std::vector<bool>* const sliding = model.architecture.dimensions().sliding_layers;
   return sliding == nullptr ||
          std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();

@@ -5,6 +5,7 @@
 // MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
 #include <utility>
 
+#include "memcalc/families/gemma/rms_norm.h"
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/rotary_decoder.h"
@@ -14,25 +15,6 @@
 namespace memcalc {
 
 namespace {
-
-/// GemmaRMSNorm: all in float32, times 1 + weight, cast back at the end.
-struct GemmaRmsNorm {
-  Tensor weight;
-  GemmaRmsNorm() = default;
-  GemmaRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
-
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return scaled(hooked_x); });
-  }
-
- private:
-  [[nodiscard]] Tensor scaled(const Tensor& x) const {
-    Tensor output = norm(to_dtype(x, DType::kFloat32));
-    output = output * add_scalar(to_dtype(weight, DType::kFloat32));
-    return to_dtype(output, x.dtype());
-  }
-  [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
-};
 
 /// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer. Before 5.5 Gemma and Gemma 2
 /// (`kScaledLateOnce`) had a plain nn.Embedding and multiplied by a number of the host, after their masks.
@@ -145,29 +127,41 @@ using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
 }  // namespace
 
-std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<GemmaSpec>();
   auto plan = decoder_plan<GemmaLayer, GemmaRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
 }
 
-std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma2_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma2Spec>();
   auto plan = decoder_plan<Gemma2Layer, GemmaRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   alternate(spec, plan);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
 }
 
-std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma3_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma3Spec>();
   auto plan = decoder_plan<Gemma3Layer, GemmaRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
   alternate(spec, plan);
   plan.rotary_by_layer_type = true;
   plan.rotated_per_layer_once = true;
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
+}
+
+std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<GemmaSpec>(), run, builder, gemma_plan(architecture, run));
+}
+
+std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Gemma2Spec>(), run, builder, gemma2_plan(architecture, run));
+}
+
+std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Gemma3Spec>(), run, builder, gemma3_plan(architecture, run));
 }
 
 }  // namespace memcalc
