@@ -7,11 +7,14 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kAlbert)                \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
+  FAMILY(kCamembert)             \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
+  FAMILY(kDebertaV2)             \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
@@ -32,8 +35,11 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
+  FAMILY(kLfm2)                  \
+  FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kLlava)                 \
@@ -42,7 +48,10 @@
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kModernBert)            \
+  FAMILY(kMpnet)                 \
   FAMILY(kMt5)                   \
+  FAMILY(kNemotronH)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
@@ -56,7 +65,12 @@
   FAMILY(kQwen2Moe)              \
   FAMILY(kQwen2Vl)               \
   FAMILY(kQwen3)                 \
+  FAMILY(kQwen35)                \
+  FAMILY(kQwen35Moe)             \
+  FAMILY(kQwen35MoeText)         \
+  FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
+  FAMILY(kQwen3Next)             \
   FAMILY(kQwen3Vl)               \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
@@ -66,7 +80,8 @@
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \
-  FAMILY(kWhisper)
+  FAMILY(kWhisper)               \
+  FAMILY(kXlmRoberta)
 
 namespace memcalc {
 

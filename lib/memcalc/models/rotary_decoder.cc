@@ -5,6 +5,7 @@
 
 #include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
+#include "memcalc/models/linear_states.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
@@ -312,6 +313,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     : run_(run), plan_(plan) {
   check_activation_function(spec.hidden_act);
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
+  if (!plan.masks.linear_layers.empty() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
   const auto build_decoder = [&] {
@@ -325,7 +327,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     norm_ = plan.norm(b);
     return 0;
   };
-  b.scope("model", [&] {
+  b.scope(plan.backbone, [&] {
     if (plan.images == nullptr) return build_decoder();
     plan.images->build(b);
     accepts_loss_kwargs = plan.images->accepts_loss_kwargs();
@@ -371,8 +373,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 }
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
-  if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding ||
-      plan_.logits != LogitsChange::kNone || classifier_) {
+  if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first ||
+      !plan_.masks.linear_layers.empty() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();
@@ -430,6 +432,7 @@ std::size_t RotaryDecoder::index_of(const ModelStage& stage, std::int64_t layer)
 }
 
 bool RotaryDecoder::has_rotary(bool sliding) const {
+  if (plan_.rotary_dim == 0) return false;
   if (plan_.rotary_by_layer_type) return sliding ? has_sliding_layers_ : has_full_layers_;
   return !sliding;
 }
@@ -461,44 +464,61 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
   Tensor inputs_embeds = hidden_states;
   Tensor position_ids = inputs.position_ids.defined() ? std::move(inputs.position_ids)
                                                       : position_ids_of(batch, hidden_states);
-  std::array<Tensor, 2> masks;  // full, sliding
+  Tensor rotated_ids = position_ids;
+  if (plan_.position_ids != nullptr) {
+    PositionIds ids = plan_.position_ids(position_ids, hidden_states.size(0));
+    position_ids = std::move(ids.of_layers);
+    rotated_ids = std::move(ids.rotated);
+  }
+  std::array<Tensor, 3> masks;  // full, sliding, of linear attention
   if (inputs.masks) {
-    masks = std::move(*inputs.masks);
+    masks[0] = std::move((*inputs.masks)[0]);
+    masks[1] = std::move((*inputs.masks)[1]);
   } else {
     // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
     PastTokens past(cache);
     past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
     if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
     if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+    if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
   }
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
     if (!has_rotary(sliding)) continue;
     const std::optional<DType> dtype = plan_.float32_positions ? std::optional(DType::kFloat32) : std::nullopt;
-    positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
+    positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, rotated_ids, dtype);
     if (!plan_.rotated_per_layer_once || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
     for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
       positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
     }
   }
-  const Tensor none;
-  const Tensor& for_layers = plan_.positions_for_rotary_alone ? none : position_ids;
+  rotated_ids.reset();
   if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
   Tensor layer_outputs;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];
     const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
     const RotaryPositions& own = positions[plan_.rotary_by_layer_type ? type : 0];
+    const Tensor& mask = masks[plan_.masks.is_linear(static_cast<std::int64_t>(i)) ? 2 : type];
     // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
-    const std::size_t cos = plan_.position_ids_first ? 3 : 2;
-    const std::size_t ids = plan_.position_ids_first ? 2 : 4;
-    const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], for_layers, own.cos, own.sin}
-                                                          : KeptTensors{masks[type], own.cos, own.sin, for_layers};
+    const Tensor ids = plan_.layers_take_position_ids ? position_ids : Tensor();
+    struct Places {
+      std::size_t mask = 1, cos = 2, ids = 4;  // behind hidden_states
+    };
+    Places at;
+    KeptTensors keywords = {mask, own.cos, own.sin, ids};
+    if (plan_.position_ids_first) {
+      at = {.cos = 3, .ids = 2};
+      keywords = {mask, ids, own.cos, own.sin};
+    } else if (plan_.mask_behind_positions) {
+      at = {.mask = 3, .cos = 1};
+      keywords = {own.cos, own.sin, mask, ids};
+    }
     Tensor outputs = checkpointed(
         run_, {hidden_states}, keywords,
-        [&layer, cache, cos, ids](const KeptTensors& kept) {
-          return layer.forward(kept[0], {kept[cos], kept[cos + 1], kept[ids]}, kept[1], cache);
+        [&layer, cache, at](const KeptTensors& kept) {
+          return layer.forward(kept[0], {kept[at.cos], kept[at.cos + 1], kept[at.ids]}, kept[at.mask], cache);
         },
         cache);
     layer_outputs.reset();
@@ -511,7 +531,7 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
   hidden_states = norm_(hidden_states);
   if (plan_.masks.mapping && !plan_.masks.mapping_has_positions) position_ids.reset();
   if (plan_.masks.mapping) {
-    drop(masks[0], masks[1], inputs_embeds, position_ids);
+    drop(masks[0], masks[1], masks[2], inputs_embeds, position_ids);
   } else {
     drop(position_ids, inputs_embeds, masks[0], masks[1]);
   }

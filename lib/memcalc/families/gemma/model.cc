@@ -7,9 +7,9 @@
 
 #include "memcalc/families/gemma/rms_norm.h"
 #include "memcalc/families/gemma/spec.h"
+#include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/rotary_decoder.h"
-#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -72,7 +72,7 @@ struct GemmaAttention : RotaryAttention {
 };
 
 struct Gemma3Attention : HeadProjections {
-  GemmaRmsNorm q_norm, k_norm;
+  CenteredRmsNorm q_norm, k_norm;
 
   Gemma3Attention(ModuleBuilder& b, const Gemma3Spec& spec, const RunSpec& run, bool sliding)
       : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias),
@@ -96,7 +96,7 @@ template <typename Spec, typename SelfAttention>
 struct FourNormLayer {
   SelfAttention self_attn;
   GatedMlp mlp;
-  GemmaRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
+  CenteredRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
 
   FourNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
       : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
@@ -121,7 +121,7 @@ void alternate(const Spec& spec, DecoderPlan& plan) {
   plan.trained_without_cache_once = true;
 }
 
-using GemmaLayer = PreNormLayer<GemmaSpec, GemmaAttention, GemmaRmsNorm>;
+using GemmaLayer = PreNormLayer<GemmaSpec, GemmaAttention, CenteredRmsNorm>;
 using Gemma2Layer = FourNormLayer<Gemma2Spec, GemmaAttention>;
 using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
@@ -129,14 +129,14 @@ using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
 DecoderPlan gemma_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<GemmaSpec>();
-  auto plan = decoder_plan<GemmaLayer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<GemmaLayer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   return plan;
 }
 
 DecoderPlan gemma2_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma2Spec>();
-  auto plan = decoder_plan<Gemma2Layer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<Gemma2Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   alternate(spec, plan);
   return plan;
@@ -144,7 +144,7 @@ DecoderPlan gemma2_plan(const Architecture& architecture, const RunSpec& run) {
 
 DecoderPlan gemma3_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma3Spec>();
-  auto plan = decoder_plan<Gemma3Layer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<Gemma3Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
   alternate(spec, plan);
   plan.rotary_by_layer_type = true;

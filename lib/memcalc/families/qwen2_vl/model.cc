@@ -288,7 +288,7 @@ std::unique_ptr<Model> build_qwen2_vl(const Architecture& architecture, const Ru
   const ChangePlan change = [&](const Architecture& text, DecoderPlan& plan) {
     plan.rotate = is_3 ? multimodal_positions<true> : multimodal_positions<false>;
     plan.masks.mapping_has_positions = false;
-    plan.positions_for_rotary_alone = true;
+    plan.layers_take_position_ids = false;
     plan.has_classifier = false;
     if (!is_3) plan.layer = decoder_plan<Qwen2VlLayer>(text.as<Qwen2Spec>(), run).layer;
   };
