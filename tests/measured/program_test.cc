@@ -17,10 +17,14 @@
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
+#include "support/event_texts.h"
 #include "support/paths.h"
 
 namespace memcalc {
 namespace {
+
+using test::events_of;
+using test::expect_same;
 
 std::string path_of(const std::string& name) { return (test::measured_dir() / "programs" / name).string(); }
 
@@ -49,30 +53,9 @@ Trace trace_of(const std::string& file, const RunOptions& options) {
   return run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm")).trace;
 }
 
-/// What a step leaves, but for the names of operators: kind, phase, step, bytes.
-std::vector<std::string> events_of(const Trace& trace) {
-  std::vector<std::string> events;
-  for (const Event& event : trace.events) {
-    if (event.phase == Phase::kBuild) continue;  // a program does not say how its module was built
-    const Bytes bytes = event.block == kNoBlock ? 0 : trace.blocks[static_cast<std::size_t>(event.block)].requested;
-    events.push_back(std::string(name_of(event.phase)) + " " + std::to_string(event.step) + " " +
-                     std::to_string(static_cast<int>(event.kind)) + " " + std::to_string(bytes));
-  }
-  return events;
-}
-
 std::vector<std::string> sorted(std::vector<std::string> events) {
   std::sort(events.begin(), events.end());
   return events;
-}
-
-/// Reports the first event that differs.
-void expect_same(const std::vector<std::string>& recorded, const std::vector<std::string>& written) {
-  const auto [mine, other] = std::mismatch(recorded.begin(), recorded.end(), written.begin(), written.end());
-  const auto shown = [](auto at, auto end) { return at == end ? std::string("its end") : *at; };
-  EXPECT_TRUE(mine == recorded.end() && other == written.end())
-      << "at event " << mine - recorded.begin() << ": recorded " << shown(mine, recorded.end()) << ", written "
-      << shown(other, written.end());
 }
 
 /// Asks for each precision, with and without checkpointing and LoRA, in a plain loop.

@@ -46,6 +46,7 @@
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kLlava)                 \
   FAMILY(kM2M100)                \
   FAMILY(kMamba2)                \
   FAMILY(kMarian)                \
@@ -66,11 +67,14 @@
   FAMILY(kOlmo3)                 \
   FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
+  FAMILY(kPaliGemma)             \
   FAMILY(kPegasus)               \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \
+  FAMILY(kQwen25Vl)              \
   FAMILY(kQwen2Moe)              \
+  FAMILY(kQwen2Vl)               \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen35)                \
   FAMILY(kQwen35Moe)             \
@@ -78,6 +82,7 @@
   FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
   FAMILY(kQwen3Next)             \
+  FAMILY(kQwen3Vl)               \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \

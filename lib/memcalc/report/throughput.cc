@@ -49,7 +49,7 @@ double samples_per_step(const RunSpec& run) {
 }
 
 double tokens_per_step(const RunSpec& run) {
-  if (run.image_size > 0) return 0;
+  if (run.image_size > 0 && run.task != Task::kCausalLm) return 0;  // images in a text are tokens of it
   double sequences = run.trains_on_pairs() ? 2 : 1;
   if (run.trains() && run.training().loop == Loop::kSentenceTransformer) {
     sequences = real(run.training().sentences.columns());
