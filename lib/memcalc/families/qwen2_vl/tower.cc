@@ -369,9 +369,10 @@ std::pair<Tensor, Tensor> QwenVisionTower::interpolation(const Tensor& grid_thw,
     Tensor index = no_grad::to(places, DType::kFloat32);
     Tensor src;
     {
-      const Tensor scaled = no_grad::multiply(index);
-      const Tensor most = no_grad::clamp(no_grad::subtract(size));
+      Tensor scaled = no_grad::multiply(index);
+      Tensor most = no_grad::clamp(no_grad::subtract(size));
       src = no_grad::divide(scaled, most);
+      drop(scaled, most);
     }
     Tensor floor = no_grad::absolute(src);  // torch.floor asks for the same
     Tensor offsets = no_grad::arange(tape, 2);
