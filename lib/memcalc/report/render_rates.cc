@@ -51,7 +51,7 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
       } else if (!text.ends_with("{")) {
         text += ", ";
       }
-      text += in_quotes(name) + ": " + digits(value, 4);
+      text += in_quotes(name) + ": " + general_text(value, 4);
     });
     text += ", \"source\": " + in_quotes(blocks.source) + "}";
   }
@@ -66,7 +66,7 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
           text += std::string(window > 0 ? "," : "") + "\n" + margin + "        " + in_quotes(Table::kWindows[window]);
           std::string numbers;
           visit_pass_rates(table.rates[type][pass][window], [&](const char* name, double value) {
-            numbers += std::string(numbers.empty() ? "" : ", ") + in_quotes(name) + ": " + digits(value, 4);
+            numbers += std::string(numbers.empty() ? "" : ", ") + in_quotes(name) + ": " + general_text(value, 4);
           });
           text += ": {" + numbers + "}";
         }
