@@ -35,6 +35,18 @@ double parse_number(std::string_view option, std::string_view text) {
   return value;
 }
 
+std::int64_t parse_count(std::string_view option, std::string_view text) {
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit = ascii_lower({end, static_cast<std::size_t>(text.data() + text.size() - end)});
+  const double scale = unit.empty() ? 1 : unit == "k" ? 1e3 : unit == "m" ? 1e6 : unit == "b" ? 1e9 : 0;
+  const double count = std::floor(value * scale);
+  if (code != std::errc{} || !(count >= 1 && count < 0x1p63)) {
+    refuse(option, "a number of parameters such as 350m or 7b", text);
+  }
+  return static_cast<std::int64_t>(count);
+}
+
 void refuse_choice(std::string_view option, std::string_view text, std::span<const std::string_view> accepted) {
   const std::vector<std::string> names(accepted.begin(), accepted.end());
   throw UsageError(std::string(option) + ": expected one of " + join(names) + ", found " +

@@ -26,6 +26,9 @@ class UsageError : public std::runtime_error {
 /// A finite decimal number of 0 or more ("0.1", "1e-2").
 [[nodiscard]] double parse_number(std::string_view option, std::string_view text);
 
+/// A number of parameters, at least 1, below 2^63: "7000000000", "7b", "1.5B", "350m", "22k".
+[[nodiscard]] std::int64_t parse_count(std::string_view option, std::string_view text);
+
 [[noreturn]] void refuse_choice(std::string_view option, std::string_view text,
                                 std::span<const std::string_view> accepted);
 

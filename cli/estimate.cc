@@ -34,6 +34,7 @@ struct EstimateArguments {
   std::string format = "text";
   std::string color = "auto";
   std::string output;
+  bool details = false;
   bool explain = false;
   bool require_fit = false;
   bool per_rank = false;
@@ -58,7 +59,10 @@ std::vector<FitRow> fits_on_common_cards(const SpecRegistry& registry, const Que
 ExitStatus run_estimate(const EstimateArguments& arguments) {
   const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
   Output output(arguments.output);
-  RenderOptions options{.unicode = locale_is_utf8(), .explain = arguments.explain, .per_rank = arguments.per_rank};
+  RenderOptions options{.unicode = locale_is_utf8(),
+                        .details = arguments.details,
+                        .explain = arguments.explain,
+                        .per_rank = arguments.per_rank};
   options.color = wants_color(arguments.color, output);
   const Question question = question_of(arguments.run);
   Report report = estimate(question);
@@ -87,7 +91,8 @@ Command add_estimate(CLI::App& root) {
   add_run_options(*app, arguments->run, true);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
-  app->add_flag("--explain", arguments->explain, "every term with its rule, the largest contributors")
+  app->add_flag("--details", arguments->details, "in text: phases, FLOPs, host, all that is assumed")->group("Answer");
+  app->add_flag("--explain", arguments->explain, "details, every term with its rule, the largest contributors")
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--per-rank", arguments->per_rank, "several GPUs: what every distinct rank needs")

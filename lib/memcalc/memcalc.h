@@ -30,6 +30,7 @@
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/config_files/config_file.h"
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/model_search.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/parallel_names.h"

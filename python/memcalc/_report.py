@@ -147,9 +147,10 @@ class Report:
         """The record that `--format json --explain` prints; a new dict each time."""
         return dict(json.loads(self.render("json", explain=True)))
 
-    def render(self, format: str = "text", *, explain: bool = False) -> str:
-        """As text, json, csv or md. `explain` adds the rule of every term and the largest blocks at the peak."""
-        return self._core.render(format, explain)
+    def render(self, format: str = "text", *, explain: bool = False, details: bool = False) -> str:
+        """As text, json, csv or md. `details`: all that the text can say, not one screen of it. `explain` adds the rule of
+        every term and the largest blocks at the peak."""
+        return self._core.render(format, explain, details)
 
     def timeline(self, *, all_steps: bool = False) -> np.ndarray:
         """Every allocation and free of the last step (or of construction and all steps) as a NumPy structured array:

@@ -49,10 +49,10 @@ Report answer_unlocked(const Question& question) {
   return answer(question);
 }
 
-std::string rendered(const Report& report, const std::string& format, bool explain) {
+std::string rendered(const Report& report, const std::string& format, bool explain, bool details) {
   const Format chosen = format_from(format);
   const py::gil_scoped_release unlocked;
-  return render(report, chosen, {.explain = explain});
+  return render(report, chosen, {.details = details, .explain = explain});
 }
 
 std::string event_stream(const Question& question, bool all_steps) {
@@ -119,7 +119,7 @@ void add_estimate(py::module_& m) {
       .def("trace", &event_stream, py::arg("all_steps"))
       .def("parameters", &parameters_of);
   py::class_<Report>(m, "Report")
-      .def("render", &rendered, py::arg("format"), py::arg("explain"))
+      .def("render", &rendered, py::arg("format"), py::arg("explain"), py::arg("details"))
       .def_property_readonly("peak_allocated_bytes", of_memory(&ReplayResult::peak_allocated))
       .def_property_readonly("peak_reserved_bytes", of_memory(&ReplayResult::peak_reserved))
       .def_property_readonly("exact_lower_bound_bytes", of_memory(&ReplayResult::exact_peak))

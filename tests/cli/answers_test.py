@@ -144,9 +144,18 @@ class Formats(unittest.TestCase):
                 with self.subTest(case): self.assertLessEqual(len(line), 80, line)
 
     def test_explain_adds_and_removes_nothing(self):
-        plain, explained = run(*BERT).stdout, run(*BERT, "--explain").stdout
+        plain, explained = run(*BERT, "--details").stdout, run(*BERT, "--explain").stdout
         self.assertLessEqual(set(plain.splitlines()), set(explained.splitlines()))
         self.assertIn("Largest contributors to the peak", explained)
+
+    def test_a_report_is_one_screen_without_details(self):
+        for case in CASES[:3]:
+            lines = run(*case).stdout.splitlines()
+            if "--explain" not in case: self.assertLess(len(lines), 45, case)
+        self.assertIn("--details lists them", run(*BERT).stdout)
+        for title in ("Work of one step", "Bytes per parameter", "Assumed", "Not modelled"):
+            self.assertNotIn(title, run(*BERT).stdout)
+            self.assertIn(title, run(*BERT, "--details").stdout)
 
     def test_lists(self):
         self.assertIn("bert-large", run("models").stdout)

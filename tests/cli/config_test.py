@@ -72,7 +72,7 @@ class Config(unittest.TestCase):
         self.assertIn({"option": "--bs", "value": "2", "key": "micro_batch_size"}, config["options"])
 
     def test_the_text_says_what_was_used_and_what_was_not(self):
-        text = run("--config", "gpt2.yml", cwd=self.folder).stdout
+        text = run("--config", "gpt2.yml", "--details", cwd=self.folder).stdout
         self.assertIn("gpt2.yml, read as axolotl 0.19.0", text)
         self.assertIn("used (3): base_model, micro_batch_size, sequence_len", text)
         self.assertIn("one GPU: nothing says how many (--gpus N)", text)

@@ -50,6 +50,8 @@ constexpr Case kCases[] = {
     {"tp-norm-of-heads", "--model olmo2-7b --gpus 2 --tp 2 --loop bare --optimizer adamw-for"},
     {"cp-kernel", "--model llama-3.2-1b --gpus 2 --cp 2 --loop bare --parallel fsdp2 --precision fp32"},
     {"classifier-of-family", "--arch granite --task seqcls"},
+    {"compile-scripted-functions", "--model deberta-v3-small --compile --loop bare --precision bf16"},
+    {"class-of-version", "--model modernbert-base --transformers 4.57.6"},
     {"stages-of-family", "--model mistral-7b --gpus 2 --pp 2 --loop bare --precision bf16"},
 };
 

@@ -150,6 +150,21 @@ TEST(NativeFormats, AConfigSaysHowItsCheckpointIsStored) {
             Quantization::kNone);
 }
 
+Quantization stored(const std::string& format) {
+  return read(R"({"model_type": "qwen3", "quantization_config": )" + format + "}").checkpoint_quantization;
+}
+
+TEST(NativeFormats, AConfigSaysWhatQuantisedItsCheckpoint) {
+  EXPECT_EQ(stored(R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4",
+                       "bnb_4bit_use_double_quant": true, "bnb_4bit_compute_dtype": "bfloat16"})"),
+            Quantization::kNf4Double);
+  EXPECT_EQ(stored(R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"})"),
+            Quantization::kNf4);
+  EXPECT_EQ(stored(R"({"quant_method": "bitsandbytes", "load_in_8bit": true})"), Quantization::kInt8);
+  EXPECT_EQ(stored(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})"), Quantization::kGptq4);
+  EXPECT_EQ(stored(R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"})"), Quantization::kAwq4);
+}
+
 TEST(NativeFormats, OtherFormatsAreRefused) {
   const auto refused = [](std::string_view format) {
     return error_text(
@@ -157,6 +172,9 @@ TEST(NativeFormats, OtherFormatsAreRefused) {
   };
   EXPECT_THAT(refused(R"({"quant_method": "mxfp4"})"), HasSubstr("quantization_config"));
   EXPECT_THAT(refused(R"({"quant_method": "compressed-tensors"})"), HasSubstr("is not modelled"));
+  EXPECT_THAT(refused(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})"), HasSubstr("nf4 alone"));
+  EXPECT_THAT(refused(R"({"quant_method": "gptq", "bits": 8})"), HasSubstr("4 bits are modelled alone"));
+  EXPECT_THAT(refused(R"({"quant_method": "awq", "group_size": 64})"), HasSubstr("groups of 128"));
   EXPECT_THAT(refused(R"({"quant_method": "fp8", "weight_block_size": [1, 32]})"), HasSubstr("blocks of 128 x 128"));
   EXPECT_THAT(refused(R"({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "static"})"),
               HasSubstr("dynamic"));

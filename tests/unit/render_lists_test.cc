@@ -13,6 +13,9 @@ std::vector<ModelListing> models() {
   return {{.name = "bert-large",
            .model_type = "bert",
            .published_parameters = 335141888,
+           .parameters = 335141888,
+           .tasks = {Task::kSequenceClassification, Task::kMaskedLm},
+           .measured = {Task::kMaskedLm},
            .aliases = {"google-bert/bert-large-uncased", "bert-l"},
            .source = "a, b",
            .date = "2026-11-01"},
@@ -44,19 +47,20 @@ TEST(RenderLists, Text) {
 
 TEST(RenderLists, CsvIsTheRecord) {
   EXPECT_EQ(render(models(), Format::kCsv),
-            "name,model_type,published_parameters,aliases,source,date\n"
-            "bert-large,bert,335141888,\"google-bert/bert-large-uncased, bert-l\",\"a, b\",2026-11-01\n"
-            "mine,llama,,,c,2026-11-02\n");
+            "name,model_type,published_parameters,parameters,tasks,measured_tasks,aliases,source,date\n"
+            "bert-large,bert,335141888,335141888,\"seqcls, mlm\",mlm,\"google-bert/bert-large-uncased, bert-l\",\"a, b\","
+            "2026-11-01\n"
+            "mine,llama,,,,,,c,2026-11-02\n");
   EXPECT_THAT(render(gpus(), Format::kCsv),
               HasSubstr("h100-sxm,NVIDIA H100,85017493504,3350000000000,989000000000000,true,s,2026-11-01\n"));
 }
 
 TEST(RenderLists, Markdown) {
   EXPECT_EQ(render(models(), Format::kMarkdown),
-            "| model | family | parameters | also known as |\n"
-            "| --- | --- | ---: | --- |\n"
-            "| bert-large | bert | 335,141,888 | google-bert/bert-large-uncased |\n"
-            "| mine | llama | - |  |\n");
+            "| model | family | parameters | also known as | measured |\n"
+            "| --- | --- | ---: | --- | --- |\n"
+            "| bert-large | bert | 335,141,888 | google-bert/bert-large-uncased | yes |\n"
+            "| mine | llama | - |  | - |\n");
 }
 
 TEST(RenderLists, Json) {
@@ -66,7 +70,7 @@ TEST(RenderLists, Json) {
 
 TEST(RenderLists, NothingIsAHeaderOnly) {
   EXPECT_EQ(render(std::vector<ModelListing>{}, Format::kCsv),
-            "name,model_type,published_parameters,aliases,source,date\n");
+            "name,model_type,published_parameters,parameters,tasks,measured_tasks,aliases,source,date\n");
 }
 
 }  // namespace

@@ -34,10 +34,11 @@ struct Golden {
 };
 
 const Golden kGolden[] = {
-    {"report.txt", true, Format::kText, {}},
+    {"report.txt", true, Format::kText, {.details = true}},
+    {"report-screen.txt", true, Format::kText, {}},
     {"report-explain.txt", true, Format::kText, {.explain = true}},
-    {"report-ascii.txt", false, Format::kText, {.unicode = false}},
-    {"report-color.txt", true, Format::kText, {.color = true}},
+    {"report-ascii.txt", false, Format::kText, {.unicode = false, .details = true}},
+    {"report-color.txt", true, Format::kText, {.color = true, .details = true}},
     {"report.json", true, Format::kJson, {}},
     {"report-no-card-explain.json", false, Format::kJson, {.explain = true}},
     {"report.csv", true, Format::kCsv, {}},
@@ -149,10 +150,10 @@ TEST(Render, TheMaskedHalfIsNamed) {
   report.time = Throughput{};
   report.time->step.step_seconds = 1;
   report.time->mfu = report.time->hfu = 0.5;
-  EXPECT_THAT(render(report, Format::kText), Not(HasSubstr("by its half")));
+  EXPECT_THAT(render(report, Format::kText, {.details = true}), Not(HasSubstr("by its half")));
   report.time->masked_left_out = true;
   for (const Format format : {Format::kText, Format::kMarkdown}) {
-    EXPECT_THAT(render(report, format), HasSubstr("; causal attention by its half"));
+    EXPECT_THAT(render(report, format, {.details = true}), HasSubstr("; causal attention by its half"));
   }
 }
 

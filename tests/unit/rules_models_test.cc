@@ -45,8 +45,17 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.use_cache = true; },
      {.checkpointing = Checkpointing::kFull}},
+    // what a class does not do
+    {"checkpointing-of-the-class", "mpnet-base",
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull; }},
+    {"repeated-layers-sharded", "albert-base-v2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kFsdp2;
+       run.parallel.gpus = 2;
+     }},
     // attention and precision
     {"attention-of-sinks", "gpt-oss-20b", [](RunSpec& run) { run.attention = Attention::kSdpa; }},
+    {"attention-of-sinks", "deberta-v3-base", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"flash-attention-of-t5", "t5-small", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"flash-attention-in-16-bit", "gpt2", [](RunSpec& run) { run.attention = Attention::kFlash; }},
     {"position-bias-offloaded-and-recomputed",

@@ -89,7 +89,7 @@ const test::RuleCase kCases[] = {
      },
      kEvaluates},
     {"evaluation-of-a-family",
-     "albert-base-v2",
+     "granite-3.1-2b",
      [](RunSpec& run) { run.training().evaluation.emplace(); },
      {.loop = Loop::kTrainer}},
     {"evaluation-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kEvaluates},

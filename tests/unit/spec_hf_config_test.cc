@@ -1,10 +1,14 @@
 // config.json of the modelled families: transformers' defaults, what is listed as assumed, what is refused.
+#include "memcalc/families/albert/spec.h"
 #include "memcalc/families/bert/spec.h"
+#include "memcalc/families/deberta_v2/spec.h"
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/families/gpt_neox/spec.h"
 #include "memcalc/families/gptj/spec.h"
 #include "memcalc/families/llama/spec.h"
+#include "memcalc/families/modernbert/spec.h"
+#include "memcalc/families/mpnet/spec.h"
 #include "memcalc/families/opt/spec.h"
 #include "memcalc/families/phi/spec.h"
 #include "memcalc/families/phi3/spec.h"
@@ -91,6 +95,47 @@ TEST(HfConfig, RobertaHasItsOwnDefaults) {
   EXPECT_EQ(roberta.type_vocab_size, 2);
   EXPECT_EQ(roberta.first_position, 2);  // pad_token_id 1, and positions start behind it
   EXPECT_EQ(architecture<BertSpec>(R"({"model_type": "roberta", "pad_token_id": 0})").first_position, 1);
+}
+
+TEST(HfConfig, EncodersTakeTransformersDefaults) {
+  const auto xlm = architecture<BertSpec>(R"({"model_type": "xlm-roberta"})");
+  EXPECT_TRUE(xlm.is_roberta);
+  EXPECT_TRUE(xlm.head_comes_first);
+  EXPECT_EQ(xlm.vocab_size, 30522);
+  EXPECT_EQ(xlm.first_position, 2);
+  EXPECT_TRUE(architecture<BertSpec>(R"({"model_type": "camembert"})").head_comes_first);
+  const auto albert = architecture<AlbertSpec>(R"({"model_type": "albert"})");
+  EXPECT_EQ(albert.hidden_size, 4096);
+  EXPECT_EQ(albert.num_attention_heads, 64);
+  EXPECT_EQ(albert.classifier_dropout_prob, 0.1);
+  const auto mpnet = architecture<MpnetSpec>(R"({"model_type": "mpnet", "max_position_embeddings": 514})");
+  EXPECT_EQ(mpnet.position_limit(), 512);
+}
+
+TEST(HfConfig, ModernBertKnowsTheOlderNamesOfItsPattern) {
+  const auto modern = architecture<ModernBertSpec>(R"({"model_type": "modernbert", "num_hidden_layers": 4})");
+  EXPECT_THAT(modern.sliding_layers, testing::ElementsAre(false, true, true, false));
+  EXPECT_FALSE(modern.pools_by_mean);
+  const auto other = architecture<ModernBertSpec>(
+      R"({"model_type": "modernbert", "num_hidden_layers": 4, "global_attn_every_n_layers": 2,
+          "classifier_pooling": "mean"})");
+  EXPECT_THAT(other.sliding_layers, testing::ElementsAre(false, true, false, true));
+  EXPECT_TRUE(other.pools_by_mean);
+}
+
+TEST(HfConfig, DebertaReadsItsPositions) {
+  const auto v3 = architecture<DebertaV2Spec>(
+      R"({"model_type": "deberta-v2", "relative_attention": true, "position_buckets": 256, "pos_att_type": "p2c | C2P",
+          "norm_rel_ebd": "layer_norm", "share_att_key": true, "position_biased_input": false})");
+  EXPECT_EQ(v3.position_span, 256);
+  EXPECT_TRUE(v3.buckets_positions && v3.norms_positions && v3.shares_keys);
+  EXPECT_TRUE(v3.content_to_position && v3.position_to_content);
+  EXPECT_FALSE(v3.position_limit().has_value());
+  const auto plain = architecture<DebertaV2Spec>(
+      R"({"model_type": "deberta-v2", "relative_attention": true, "pos_att_type": ["c2p"]})");
+  EXPECT_EQ(plain.position_span, 512);  // max_position_embeddings
+  EXPECT_FALSE(plain.buckets_positions || plain.position_to_content);
+  EXPECT_EQ(plain.position_limit(), 512);
 }
 
 TEST(HfConfig, Gpt2TakesTransformersDefaults) {

@@ -67,9 +67,8 @@ TEST_F(Registry, ProposesTheModelThatAHubsNameIsOf) {
     const std::size_t at = text.find("did you mean ");
     return at == std::string::npos ? std::string() : text.substr(at + 13);
   };
-  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-Instruct-GGUF"), "'qwen2.5-7b-instruct'?");
-  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-GGUF"), "'qwen2.5-7b'?");
-  EXPECT_EQ(hint("google/gemma-3-4b-gptq"), "'gemma-3-4b'?");
+  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-Instruct-GGUF-4bit"), "'qwen2.5-7b-instruct'?");
+  EXPECT_EQ(hint("Qwen/Qwen2.5-7B-4bit"), "'qwen2.5-7b'?");
   // Another number may be a mistake, two are another model; so is another first letter.
   EXPECT_EQ(hint("qwen2.5-8b"), "'qwen2.5-3b' or 'qwen2.5-7b'?");
   for (const char* other : {"zora-large", "llama-99-vision-3b", "Zi-6B"}) EXPECT_EQ(hint(other), "") << other;
@@ -168,6 +167,8 @@ TEST_F(Registry, EveryShippedModelLoads) {
     // of values, and by which family's classes another's name is answered.
     for (const std::string& line : model.assumptions) {
       EXPECT_TRUE(line.starts_with("num_labels = 2") || line.starts_with("kimi_k2 is computed as deepseek_v3 is") ||
+                  line.starts_with("xIELU is computed by") ||
+                  line.find("layerdrop skips no layer") != std::string::npos ||
                   (listing.is_program && line.starts_with("values in the program")))
           << line;
     }
@@ -280,8 +281,8 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   EXPECT_TRUE(answer("llava-1.5-13b").starts_with("llava-1.5-13b: the family LLaVA is not built yet; "));
   EXPECT_TRUE(answer("Qwen/Qwen2.5-VL-7B-Instruct")
                   .starts_with("Qwen/Qwen2.5-VL-7B-Instruct: the family Qwen-VL is not built yet; "));
-  EXPECT_TRUE(answer("answerdotai/ModernBERT-base")
-                  .starts_with("answerdotai/ModernBERT-base: the family ModernBERT is not built yet; "));
+  EXPECT_TRUE(
+      answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("google/gemma-4-31B-it").starts_with("google/gemma-4-31B-it: the family Gemma 4 is not built"));
   EXPECT_TRUE(answer("deepseek-ai/DeepSeek-V3.2").find("family DeepSeek-V3.2 is not built") != std::string::npos);
   EXPECT_TRUE(answer("deepseek-ai/deepseek-vl2").find("family DeepSeek-VL is not built") != std::string::npos);

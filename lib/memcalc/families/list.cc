@@ -7,13 +7,16 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kAlbert)                \
   FAMILY(kApertus)               \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
   FAMILY(kBloom)                 \
+  FAMILY(kCamembert)             \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
+  FAMILY(kDebertaV2)             \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeit)                  \
@@ -36,8 +39,11 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
+  FAMILY(kLfm2)                  \
+  FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
   FAMILY(kM2M100)                \
@@ -48,8 +54,11 @@
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kModernBert)            \
+  FAMILY(kMpnet)                 \
   FAMILY(kMpt)                   \
   FAMILY(kMt5)                   \
+  FAMILY(kNemotronH)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
@@ -61,7 +70,12 @@
   FAMILY(kQwen2)                 \
   FAMILY(kQwen2Moe)              \
   FAMILY(kQwen3)                 \
+  FAMILY(kQwen35)                \
+  FAMILY(kQwen35Moe)             \
+  FAMILY(kQwen35MoeText)         \
+  FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
+  FAMILY(kQwen3Next)             \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \
@@ -70,7 +84,8 @@
   FAMILY(kT5)                    \
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \
-  FAMILY(kWhisper)
+  FAMILY(kWhisper)               \
+  FAMILY(kXlmRoberta)
 
 namespace memcalc {
 

@@ -99,14 +99,14 @@ AttentionResult flash_attention(const Tensor& query, const Tensor& key, const Te
   return {contiguous(transpose(attn_output, 1, 2)), {}};
 }
 
+}  // namespace
+
 Tensor rotate_half(const Tensor& x) {
   const std::int64_t half = x.size(-1) / 2;
   const Tensor x1 = slice(x, -1, 0, half);
   const Tensor x2 = slice(x, -1, half, x.size(-1) - half);
   return cat(negate(x2), x1, -1);
 }
-
-}  // namespace
 
 Tensor repeat_kv(const Tensor& x, std::int64_t times) {
   if (times == 1) return x;

@@ -49,6 +49,8 @@ struct RotaryAngles {
                                                          std::optional<DType> dtype = std::nullopt);
 /// apply_rotary_pos_emb on both.
 void apply_rotary(Tensor& query, Tensor& key, const Tensor& cos, const Tensor& sin);
+/// (-x2, x1) of the halves of each head.
+[[nodiscard]] Tensor rotate_half(const Tensor& x);
 /// (x * cos) + (rotate_half(x) * sin)
 [[nodiscard]] Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
 
@@ -86,9 +88,11 @@ void warn_if_padding(const Tensor& input_ids);
 [[nodiscard]] Tensor create_4d_causal_mask(const Tensor& inputs_embeds, const Batch& batch);
 
 /// create_bidirectional_mask: undefined without padding. `encoder_hidden_states`: of a decoder, what `inputs_embeds`
-/// attends to; the batch's mask is as long as they are.
+/// attends to; the batch's mask is as long as they are. With a window create_bidirectional_sliding_window_mask, whose
+/// window is the distance to each side: undefined, too, where no sequence is as long.
 [[nodiscard]] Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
-                                               const Tensor& encoder_hidden_states = {});
+                                               const Tensor& encoder_hidden_states = {},
+                                               std::optional<std::int64_t> sliding_window = std::nullopt);
 
 /// ForCausalLMLoss: float32 logits against labels shifted by one; summed and divided by `number_of_items` where that
 /// is defined, else the mean.

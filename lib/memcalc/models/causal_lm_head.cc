@@ -74,6 +74,7 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   }
   output.logits = lm_head(kept_positions(hidden_states, batch));
   if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
+  if (head.logits == LogitsChange::kFloat32) output.logits = to_dtype(output.logits, DType::kFloat32);
   if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);
   if (head.logits == LogitsChange::kSoftcapped) {
     output.logits = divide_scalar(output.logits);

@@ -18,6 +18,7 @@ enum class LogitsChange {
   kSoftcapped,  // Gemma: final_logit_softcapping
   kDivided,     // Granite: by logits_scaling
   kMultiplied,  // Cohere: by logit_scale
+  kFloat32,     // Mamba-2, Nemotron-H: .float()
 };
 
 /// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).

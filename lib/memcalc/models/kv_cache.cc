@@ -11,6 +11,7 @@ namespace memcalc {
 namespace {
 
 constexpr int kTokens = 2;  // the dimension of [B, heads, tokens, D]
+constexpr int kRank = 4;
 
 /// torch.cat([kept, added], dim=-2), `skipped` tokens longer.
 Tensor appended(const Tensor& kept, const Tensor& added, std::int64_t skipped) {
@@ -125,7 +126,12 @@ void KeyValueCache::clear() {
 KeyValueCacheSize KeyValueCache::size() const {
   KeyValueCacheSize size{.layers = static_cast<std::int64_t>(layers_.size())};
   for (const Layer& layer : layers_) {
-    const Bytes bytes = checked_add(layer.keys.bytes(), layer.values.bytes());
+    const Bytes bytes = checked_add(layer.keys.bytes(), layer.values.defined() ? layer.values.bytes() : 0);
+    if (layer.keys.rank() != kRank) {  // states of linear attention (linear_states.h), which do not grow
+      size.sequences = layer.keys.size(0);
+      size.bytes = checked_add(size.bytes, bytes);
+      continue;
+    }
     const std::int64_t kept = layer.keys.size(kTokens);
     size.sequences = layer.keys.size(0);
     size.tokens = std::max(size.tokens, layer.tokens);

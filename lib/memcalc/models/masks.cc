@@ -63,7 +63,7 @@ Tensor shifted_range(Tape& tape, std::int64_t length) {
 }
 
 /// Which keys a query may look at, before padding.
-enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow };
+enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow, kNeighbours };
 
 /// What a mask's functions are called with: q_idx [1, 1, Q, 1], kv_idx [1, 1, 1, K]. Before 5.0 torch.vmap calls them
 /// with numbers, and its batched tensors have no dimension of size 1: [Q, 1], [1, K], and of a new_ones(()) [Q].
@@ -89,6 +89,12 @@ Tensor pattern_mask(Pattern pattern, const Places& places) {
   switch (pattern) {
     case Pattern::kAll: return no_grad::greater_equal(places.queries);               // bidirectional_mask_function
     case Pattern::kCausal: return no_grad::less_equal(places.keys, places.queries);  // causal_mask_function
+    case Pattern::kNeighbours: {  // sliding_window_bidirectional_mask_function
+      Conjunction all(places);
+      all.combine(no_grad::less_equal(no_grad::absolute(no_grad::subtract(places.queries, places.keys))));
+      all.combine(no_grad::greater_equal(places.queries));
+      return all.take();
+    }
     case Pattern::kSlidingWindow: break;
   }
   Conjunction all(places);  // sliding_window_causal_mask_function
@@ -333,7 +339,7 @@ void warn_if_padding(const Tensor& input_ids) {
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
-                                 const Tensor& encoder_hidden_states) {
+                                 const Tensor& encoder_hidden_states, std::optional<std::int64_t> sliding_window) {
   if (run.attention == Attention::kFlash) return {};
   Tape& tape = inputs_embeds.tape();
   if (tape.behaviors.masks_of_ones && inputs.attention_mask.defined() && tape.modes.capture == nullptr) {
@@ -342,17 +348,18 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
   }
   const Tensor padding = boolean_padding(inputs.attention_mask);
   const bool tracing = tape.modes.capture != nullptr;
-  if (!padding.defined() && !tracing) return {};
-  const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;
-  if (!tracing) {
-    wait_for_all(padding);
-    if (!inputs.padded) return {};
+  const bool is_local = sliding_window && keys >= *sliding_window;
+  const NoGrad no_grad(tape.modes);
+  if (!tracing) {  // _ignore_bidirectional_mask_sdpa
+    if (padding.defined()) wait_for_all(padding);
+    if (!is_local && (!padding.defined() || !inputs.padded)) return {};
   }
   // A tracer does not look at values: without padding it gets a mask of queries, expanded over the keys.
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, Pattern::kAll, padding);
+  const Pattern pattern = sliding_window ? Pattern::kNeighbours : Pattern::kAll;
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding);
   return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 

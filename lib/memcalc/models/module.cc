@@ -28,8 +28,9 @@ Tensor ModuleBuilder::frozen_parameter(std::string_view name, const Shape& shape
   return add(name, tape.parameter(shape, dtype, false), false);
 }
 
-Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape, std::string_view sibling) {
-  const Tensor tensor = parameter(name, shape);
+Tensor ModuleBuilder::parameter_before(std::string_view name, const Shape& shape, std::string_view sibling,
+                                       bool decays) {
+  const Tensor tensor = parameter(name, shape, decays);
   const std::string later = prefix_ + std::string(sibling);
   const auto place = std::find_if(parameters.begin(), parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == later; });
@@ -171,9 +172,10 @@ Tensor Embedding::look_up(const Tensor& indices) const {
   return rows;
 }
 
-LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
-      bias(builder.parameter(dotted(name, "bias"), {width}, false)) {}
+LayerNorm::LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width, bool with_bias)
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)) {
+  if (with_bias) bias = builder.parameter(dotted(name, "bias"), {width}, false);
+}
 
 Tensor LayerNorm::hooked_forward(const Tensor& x) const {
   return hooked_module(*this, {&weight, &bias}, x,
@@ -229,7 +231,7 @@ bool is_fused_gelu(std::string_view name) {
 
 void check_activation_function(std::string_view name) {
   if (is_fused_gelu(name) || name == "gelu_new" || name == "gelu_fast" || name == "relu" || name == "silu" ||
-      name == "swish" || name == "quick_gelu") {
+      name == "swish" || name == "quick_gelu" || name == "relu2") {
     return;
   }
   throw refusal(rules::kKnownActivation, {name});
@@ -240,6 +242,7 @@ Tensor activation_function(std::string_view name, const Tensor& x) {
   if (name == "gelu_new") return gelu_new(x);
   if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
+  if (name == "relu2") return power(relu(x));  // ReLUSquaredActivation
   if (name == "quick_gelu") return x * sigmoid(multiply_scalar(x));
   return silu(x);
 }

@@ -37,7 +37,8 @@ class ModuleBuilder {
   /// A parameter with requires_grad = False.
   [[nodiscard]] Tensor frozen_parameter(std::string_view name, const Shape& shape);
   /// A parameter that is made after those of the module's children but registered before them: before `sibling`.
-  [[nodiscard]] Tensor parameter_before(std::string_view name, const Shape& shape, std::string_view sibling);
+  [[nodiscard]] Tensor parameter_before(std::string_view name, const Shape& shape, std::string_view sibling,
+                                        bool decays = true);
   /// A parameter that a tied one takes the place of; it lives until then.
   [[nodiscard]] Tensor until_tied(const Shape& shape);
   /// Part of the module's state, not trained; counts as weights.
@@ -130,7 +131,7 @@ struct Embedding {
 struct LayerNorm {
   Tensor weight, bias;
   LayerNorm() = default;
-  LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
+  LayerNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width, bool with_bias = true);
   [[nodiscard]] Tensor operator()(Arg x) const {
     if (weight.tape().modes.module_hooks != nullptr) return hooked_forward(*x);
     return layer_norm(std::move(x), weight, bias);

@@ -31,7 +31,10 @@ void ProgramModel::make_leaf(ModuleBuilder& b, std::size_t& i) {
   };
   switch (weight.leaf) {
     case Leaf::kNone: break;
-    case Leaf::kEmbedding: return remember(Embedding(b, path, shape[0], shape[1]));
+    case Leaf::kEmbedding:
+      remember(Embedding(b, path, shape[0], shape[1]));
+      b.parameters.back().name = weight.name;  // by that of a head that was made before it
+      return;
     case Leaf::kConv1D: return remember(Conv1D(b, path, shape[0], shape[1]));
     case Leaf::kLinear: return remember(Linear(b, path, shape[1], shape[0], weight.has_bias));
   }

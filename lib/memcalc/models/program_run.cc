@@ -308,6 +308,11 @@ void ProgramModel::run_layers(const PlacedFunction& caller, const BoundLayers& c
 }
 
 void ProgramModel::run_loop(const PlacedFunction& function, const BoundLoop& loop, std::vector<Tensor>& values) const {
+  if (loop.count == 0) {  // what it would hand on is what it got
+    for (const auto& [from, to] : loop.loop->carries) {
+      values[static_cast<std::size_t>(from)] = std::move(values[static_cast<std::size_t>(to)]);
+    }
+  }
   for (std::int64_t run = 0; run < loop.count; ++run) {
     for (const auto& [from, to] : loop.loop->carries) {
       if (run > 0) values[static_cast<std::size_t>(to)] = std::move(values[static_cast<std::size_t>(from)]);

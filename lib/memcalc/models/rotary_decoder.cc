@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "memcalc/models/interleaved_rotary.h"
+#include "memcalc/models/linear_states.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
@@ -311,9 +312,10 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     : run_(run), plan_(plan) {
   if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
+  if (!plan.masks.linear_layers.empty() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
-  b.scope("model", [&] {
+  b.scope(plan.backbone, [&] {
     embed_tokens_ = plan.embedding(b);
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
       const bool sliding = plan.masks.is_sliding(i);
@@ -363,8 +365,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 }
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
-  if (plan_.rotary_by_layer_type || plan_.position_ids_first || plan_.masks.sliding ||
-      plan_.logits != LogitsChange::kNone || classifier_) {
+  if (plan_.rotary_by_layer_type || plan_.position_ids_first || !plan_.masks.linear_layers.empty() ||
+      plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();
@@ -422,6 +424,7 @@ std::size_t RotaryDecoder::index_of(const ModelStage& stage, std::int64_t layer)
 }
 
 bool RotaryDecoder::has_rotary(bool sliding) const {
+  if (plan_.rotary_dim == 0) return false;
   if (plan_.rotary_by_layer_type) return sliding ? has_sliding_layers_ : has_full_layers_;
   return !sliding;
 }
@@ -443,44 +446,62 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
   Tensor hidden_states = embed_tokens_.look_up(batch.input_ids);
   Tensor inputs_embeds = hidden_states;
   Tensor position_ids = position_ids_of(batch, hidden_states);
-  std::array<Tensor, 2> masks;  // full, sliding
+  Tensor rotated_ids = position_ids;
+  if (plan_.position_ids != nullptr) {
+    PositionIds ids = plan_.position_ids(position_ids, hidden_states.size(0));
+    position_ids = std::move(ids.of_layers);
+    rotated_ids = std::move(ids.rotated);
+  }
+  std::array<Tensor, 3> masks;  // full, sliding, of linear attention
   // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
   PastTokens past(cache);
   past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
   if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
   if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+  if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
     if (!has_rotary(sliding)) continue;
     const std::optional<DType> dtype = plan_.float32_positions ? std::optional(DType::kFloat32) : std::nullopt;
-    positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
+    positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, rotated_ids, dtype);
     if (!plan_.rotated_per_layer_once || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
     for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
       positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
     }
   }
+  rotated_ids.reset();
   if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];
     const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
     const RotaryPositions& own = positions[plan_.rotary_by_layer_type ? type : 0];
+    const Tensor& mask = masks[plan_.masks.is_linear(static_cast<std::int64_t>(i)) ? 2 : type];
     // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
-    const std::size_t cos = plan_.position_ids_first ? 3 : 2;
-    const std::size_t ids = plan_.position_ids_first ? 2 : 4;
-    const KeptTensors keywords = plan_.position_ids_first ? KeptTensors{masks[type], position_ids, own.cos, own.sin}
-                                                          : KeptTensors{masks[type], own.cos, own.sin, position_ids};
+    const Tensor ids = plan_.layers_take_position_ids ? position_ids : Tensor();
+    struct Places {
+      std::size_t mask = 1, cos = 2, ids = 4;  // behind hidden_states
+    };
+    Places at;
+    KeptTensors keywords = {mask, own.cos, own.sin, ids};
+    if (plan_.position_ids_first) {
+      at = {.cos = 3, .ids = 2};
+      keywords = {mask, ids, own.cos, own.sin};
+    } else if (plan_.mask_behind_positions) {
+      at = {.mask = 3, .cos = 1};
+      keywords = {own.cos, own.sin, mask, ids};
+    }
     hidden_states = checkpointed(
         run_, {hidden_states}, keywords,
-        [&layer, cache, cos, ids](const KeptTensors& kept) {
-          return layer.forward(kept[0], {kept[cos], kept[cos + 1], kept[ids]}, kept[1], cache);
+        [&layer, cache, at](const KeptTensors& kept) {
+          return layer.forward(kept[0], {kept[at.cos], kept[at.cos + 1], kept[at.ids]}, kept[at.mask], cache);
         },
         cache);
   }
   hidden_states = norm_(hidden_states);
   if (plan_.masks.mapping && !plan_.masks.mapping_has_positions) position_ids.reset();
   if (plan_.masks.mapping) {
-    drop(masks[0], masks[1], inputs_embeds, position_ids);
+    drop(masks[0], masks[1], masks[2], inputs_embeds, position_ids);
   } else {
     drop(position_ids, inputs_embeds, masks[0], masks[1]);
   }

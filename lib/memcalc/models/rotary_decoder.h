@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -249,11 +250,19 @@ struct MaskPlan {
   bool mapping = false;               // kept in a dict by layer type, with the arguments they are made from
   bool mapping_has_positions = true;  // which are position_ids, too
   std::vector<bool> sliding_layers;   // empty: all or none, as `full` says
+  std::vector<bool> linear_layers;    // empty: none; those take create_recurrent_attention_mask's
 
   /// One mask for every layer: of the window where there is one.
   [[nodiscard]] static MaskPlan single(const RotaryDecoderSpec& spec);
   /// A dict of the full mask, and of the sliding one where some layer slides (Qwen2).
   [[nodiscard]] static MaskPlan mapped(const std::vector<bool>& sliding_layers);
+  /// A dict of the full mask and the one of layers with linear attention (Qwen3-Next).
+  [[nodiscard]] static MaskPlan hybrid(const std::vector<bool>& linear_layers) {
+    return {.mapping = true, .linear_layers = linear_layers};
+  }
+  [[nodiscard]] bool is_linear(std::int64_t layer) const {
+    return !linear_layers.empty() && linear_layers[static_cast<std::size_t>(layer)];
+  }
   [[nodiscard]] bool is_sliding(std::int64_t layer) const {
     return sliding_layers.empty() ? !full : sliding_layers[static_cast<std::size_t>(layer)];
   }
@@ -290,10 +299,15 @@ struct WordEmbedding {
   bool is_scaled_late = false;
 };
 
+/// What a model makes of its position ids: those that layers are called with, and those that are rotated by.
+struct PositionIds {
+  Tensor of_layers, rotated;
+};
+
 /// What differs between the families of RotaryDecoder. decoder_plan() is LLaMA's.
 struct DecoderPlan {
   MaskPlan masks;
-  std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated
+  std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated; 0: there are no positions
   LogitsChange logits = LogitsChange::kNone;
   bool trained_without_cache_once = false;  // before 5.0 its training had no key-value cache
   bool rotary_by_layer_type = false;    // local and global layers have positions of their own; global ones are yarn's
@@ -301,14 +315,18 @@ struct DecoderPlan {
   bool float32_positions = false;       // cosines and sines are not cast
   double embedding_dropout = 0;         // behind the masks
   bool position_ids_first = false;      // the layers are called with position_ids before the positions
-  std::int64_t experts_per_token = 0;   // of mixtures: whose router logits a trainer may balance
-  bool has_classifier = true;           // transformers has its ...ForSequenceClassification
+  bool mask_behind_positions = false;   // and with the mask between them
+  bool layers_take_position_ids = true;
+  PositionIds (*position_ids)(const Tensor& position_ids, std::int64_t rows) = nullptr;  // null: one for both
+  std::int64_t experts_per_token = 0;  // of mixtures: whose router logits a trainer may balance
+  bool has_classifier = true;          // transformers has its ...ForSequenceClassification
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;
   std::function<WordEmbedding(ModuleBuilder&)> embedding;
   std::function<std::unique_ptr<DecoderLayer>(ModuleBuilder&, std::int64_t index, bool sliding)> layer;
   std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm;
+  std::string_view backbone = "model";  // base_model_prefix
 
   [[nodiscard]] static RotaryPositions default_positions(const RotaryEmbedding& rotary, const Tensor& x,
                                                          const Tensor& position_ids, std::optional<DType> dtype) {
@@ -318,9 +336,10 @@ struct DecoderPlan {
 
 /// A plan's embedding of the family's own type.
 template <typename Embedding>
-[[nodiscard]] std::function<WordEmbedding(ModuleBuilder&)> embedding_of(const RotaryDecoderSpec& spec) {
-  return [rows = spec.vocab_size, width = spec.hidden_size](ModuleBuilder& b) {
-    const Embedding embedding(b, "embed_tokens", rows, width);
+[[nodiscard]] std::function<WordEmbedding(ModuleBuilder&)> embedding_of(const RotaryDecoderSpec& spec,
+                                                                        std::string_view name = "embed_tokens") {
+  return [rows = spec.vocab_size, width = spec.hidden_size, name](ModuleBuilder& b) {
+    const Embedding embedding(b, name, rows, width);
     WordEmbedding result{embedding.weight, embedding};
     if constexpr (requires { embedding.is_scaled_late(); }) result.is_scaled_late = embedding.is_scaled_late();
     return result;
@@ -330,9 +349,9 @@ template <typename Embedding>
 /// A plan's last norm of the family's own type.
 template <typename Norm>
 [[nodiscard]] std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm_of(
-    const RotaryDecoderSpec& spec) {
-  return [width = spec.hidden_size](ModuleBuilder& b) -> std::function<Tensor(const Tensor&)> {
-    return Norm(b, "norm", width);
+    const RotaryDecoderSpec& spec, std::string_view name = "norm") {
+  return [width = spec.hidden_size, name](ModuleBuilder& b) -> std::function<Tensor(const Tensor&)> {
+    return Norm(b, name, width);
   };
 }
 

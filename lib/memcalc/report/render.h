@@ -12,11 +12,12 @@ namespace memcalc {
 
 enum class Format : std::uint8_t { kText, kJson, kCsv, kMarkdown };
 
-/// How the text looks; the record formats ignore all but `explain`, and hold every rank.
+/// How the text looks; the record formats ignore all but `explain`, and hold every rank and every detail.
 struct RenderOptions {
   bool color = false;        // ANSI colours
   bool unicode = true;       // block characters for bars; ASCII otherwise
-  bool explain = false;      // every term with its rule, and the largest contributors to the peak
+  bool details = false;      // all that the text can say; else one screen: the verdict, the peak, the time
+  bool explain = false;      // details, every term with its rule, and the largest contributors to the peak
   bool per_rank = false;     // several GPUs: every distinct rank, not the largest alone
   std::size_t columns = 80;  // of the text
 };

@@ -374,11 +374,25 @@ std::string render_json(const Weights& weights) {
                  {"dtypes", types_json(totals_by_type(weights))}});
 }
 
+namespace {
+
+Json names_of(const std::vector<Task>& tasks) {
+  Json names = Json::array();
+  for (const Task each : tasks) names.push_back(name_of(each));
+  return names;
+}
+
+}  // namespace
+
 std::string render_json(const std::vector<ModelListing>& models) {
   Json list = Json::array();
   for (const ModelListing& each : models) {
     Json json = {{"name", each.name}, {"model_type", each.model_type}};
     if (each.published_parameters) json["published_parameters"] = *each.published_parameters;
+    if (each.parameters) json["parameters"] = *each.parameters;
+    json["program"] = each.is_program;
+    json["tasks"] = names_of(each.tasks);
+    json["measured_tasks"] = names_of(each.measured);
     json["aliases"] = each.aliases;
     if (!each.stands_for.empty()) json["stands_for"] = each.stands_for;
     if (!each.text_of.empty()) json["text_of"] = each.text_of;

@@ -6,6 +6,7 @@
 #include "memcalc/report/render_internal.h"
 #include "memcalc/report/table.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 namespace {
@@ -16,22 +17,36 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+std::vector<std::string> names_of(const std::vector<Task>& tasks) {
+  std::vector<std::string> names;
+  for (const Task each : tasks) names.emplace_back(name_of(each));
+  return names;
+}
+
 std::string rate(double value, double unit, const char* name) {
   return value > 0 ? format_fixed(value / unit, 0) + name : "-";
 }
 
-std::vector<Cells> model_rows(const std::vector<ModelListing>& models, bool record) {
+std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format format) {
   std::vector<Cells> rows;
-  rows.push_back(record ? Cells{"name", "model_type", "published_parameters", "aliases", "source", "date"}
-                        : Cells{"model", "family", "parameters", "also known as"});
+  const bool record = format == Format::kCsv;
+  if (record) {
+    rows.push_back({"name", "model_type", "published_parameters", "parameters", "tasks", "measured_tasks", "aliases",
+                    "source", "date"});
+  } else {
+    rows.push_back({"model", "family", "parameters", "also known as"});
+    if (format == Format::kMarkdown) rows.back().emplace_back("measured");  // 80 columns of text have no room
+  }
+  const auto digits = [](const std::optional<std::int64_t>& count) { return count ? std::to_string(*count) : ""; };
   for (const ModelListing& each : models) {
-    const auto& count = each.published_parameters;
     if (record) {
-      rows.push_back({each.name, each.model_type, count ? std::to_string(*count) : "", joined(each.aliases),
-                      each.source, each.date});
+      rows.push_back({each.name, each.model_type, digits(each.published_parameters), digits(each.parameters),
+                      joined(names_of(each.tasks)), joined(names_of(each.measured)), joined(each.aliases), each.source,
+                      each.date});
     } else {
-      rows.push_back({each.name, each.model_type, count ? format_count(*count) : "-",
+      rows.push_back({each.name, each.model_type, each.parameters ? format_count(*each.parameters) : "-",
                       each.aliases.empty() ? "" : each.aliases.front()});
+      if (format == Format::kMarkdown) rows.back().push_back(each.measured.empty() ? "-" : "yes");
     }
   }
   return rows;
@@ -80,9 +95,9 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
 
 std::string render(const std::vector<ModelListing>& models, Format format) {
   if (format == Format::kJson) return render_json(models);
-  std::vector<Cells> rows = model_rows(models, format == Format::kCsv);
+  std::vector<Cells> rows = model_rows(models, format);
   if (format == Format::kText) fit_other_names(models, rows);
-  return render_table(rows, {false, false, true, false}, format);
+  return render_table(rows, {false, false, true, false, false}, format);
 }
 
 std::string render(const std::vector<DeviceListing>& devices, Format format) {

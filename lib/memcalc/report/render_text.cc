@@ -26,6 +26,7 @@ class TextRenderer {
   TextRenderer(const Report& report, const RenderOptions& options) : report_(report), options_(options) {}
 
   [[nodiscard]] std::string render() {
+    if (is_screen()) return render_screen();
     write_verdict();
     write_remedies();
     write_setting();
@@ -51,12 +52,56 @@ class TextRenderer {
     }
     write_list("Assumed", report_.assumptions);
     write_list("Not modelled", report_.not_modelled);
-    line();
-    for (const std::string& part : wrap("Profile: " + report_.profile, options_.columns)) line(part);
+    write_profile();
     return std::move(out_);
   }
 
  private:
+  // What a person reads first, and what was asked for by an option. It leaves out what belongs to every run.
+  [[nodiscard]] std::string render_screen() {
+    write_verdict();
+    write_remedies();
+    write_setting();
+    write_weights();
+    write_categories();
+    write_totals();
+    write_vllm();
+    write_ranks();
+    write_stages();
+    write_epoch();
+    write_cache();
+    write_concurrency();
+    if (report_.time) write_speed(*report_.time);
+    if (report_.training) write_training(*report_.training);
+    if (report_.config) {
+      write_list(report_.config->file + ", read as " + report_.config->program, lines_of(*report_.config));
+    }
+    write_count_of_notes();
+    write_profile();
+    return std::move(out_);
+  }
+
+  [[nodiscard]] bool is_screen() const { return !options_.details && !options_.explain; }
+
+  // How much --details would say, and what of it nobody has compared with a card.
+  void write_count_of_notes() {
+    const std::vector<std::string>& assumed = report_.assumptions;
+    const auto unproven = std::count_if(assumed.begin(), assumed.end(), [](const std::string& each) {
+      return each.find("not validated") != std::string::npos || each.find("not been measured") != std::string::npos;
+    });
+    std::string text = format_counted(static_cast<std::int64_t>(assumed.size()), "assumption");
+    if (unproven > 0) text += " (" + std::to_string(unproven) + " not validated)";
+    text += " and " + format_counted(static_cast<std::int64_t>(report_.not_modelled.size()), "limit") +
+            " of this answer: --details lists them, with phases, FLOPs and the host";
+    line();
+    for (const std::string& part : wrap(text, options_.columns)) line(part);
+  }
+
+  void write_profile() {
+    line();
+    for (const std::string& part : wrap("Profile: " + report_.profile, options_.columns)) line(part);
+  }
+
   [[nodiscard]] std::string painted(std::string_view text, std::string_view color) const {
     if (!options_.color) return std::string(text);
     return std::string(color).append(text).append(kReset);
@@ -102,20 +147,28 @@ class TextRenderer {
   }
 
   void write_setting() {
-    const std::string separator = options_.unicode ? " · " : ", ";
     line();
     for (const std::string& part : wrap(report_.model.name + ": " + parameters_of(report_), options_.columns))
       line(part);
-    std::string current;
-    for (const std::string& word : setting_of(report_)) {
-      if (!current.empty() && columns_of(current) + columns_of(separator) + columns_of(word) > options_.columns) {
+    write_words(setting_of(report_));
+    if (report_.device_assumed) line("behaviour of " + report_.device.name + " assumed: no GPU was named");
+  }
+
+  // Words in as few lines as hold them, with a mark between two.
+  void write_words(const std::vector<std::string>& words, const std::string& indent = {}) {
+    const std::string separator = options_.unicode ? " · " : ", ";
+    std::string current = indent;
+    bool begins = true;
+    for (const std::string& word : words) {
+      if (!begins && columns_of(current) + columns_of(separator) + columns_of(word) > options_.columns) {
         line(current);
-        current.clear();
+        current = indent;
+        begins = true;
       }
-      current += (current.empty() ? "" : separator) + word;
+      current += (begins ? "" : separator) + word;
+      begins = false;
     }
     line(current);
-    if (report_.device_assumed) line("behaviour of " + report_.device.name + " assumed: no GPU was named");
   }
 
   void write_weights() {
@@ -133,13 +186,23 @@ class TextRenderer {
     const Bytes largest = shares.front().bytes;
     // name, bytes, percent and the gaps between them take 44 columns; the largest category fills the rest.
     const std::size_t bar_columns = options_.columns > 60 ? options_.columns - 44 : 16;
+    const auto write = [&](std::string_view label, Bytes bytes) {
+      const double fraction = static_cast<double>(bytes) / static_cast<double>(std::max<Bytes>(largest, 1));
+      line("  " + pad_right(label, kNameColumns) + pad_left(format_bytes(bytes), kBytesColumns) +
+           pad_left(format_percent(static_cast<double>(bytes), static_cast<double>(peak)), 10) + "  " +
+           painted(bar(fraction, bar_columns, options_.unicode), kCyan));
+    };
+    constexpr Bytes kSmallest = 200;  // of a screen: a share of the peak
+    Bytes rest = 0;
     for (const CategoryShare& share : shares) {
       if (share.bytes == 0) continue;
-      const double fraction = static_cast<double>(share.bytes) / static_cast<double>(std::max<Bytes>(largest, 1));
-      line("  " + pad_right(share.label, kNameColumns) + pad_left(format_bytes(share.bytes), kBytesColumns) +
-           pad_left(format_percent(static_cast<double>(share.bytes), static_cast<double>(peak)), 10) + "  " +
-           painted(bar(fraction, bar_columns, options_.unicode), kCyan));
+      if (is_screen() && share.bytes < peak / kSmallest) {
+        rest = checked_add(rest, share.bytes);
+      } else {
+        write(share.label, share.bytes);
+      }
     }
+    if (rest > 0) write("other", rest);
     for (const std::string& part : wrap("at " + instant_of(report_), options_.columns - 2)) line("  " + part);
   }
 
@@ -163,6 +226,7 @@ class TextRenderer {
       if (report_.vllm) note += " + vLLM";
       total("device in use", *report_.device_used_bytes, note);
     }
+    if (is_screen()) return;
     total("lower bound", memory.exact_peak, "of any allocator: the requests alone");
     total("fragmentation", fragmentation_bytes(report_),
           "reserved, never handed out at once (" +
@@ -343,6 +407,18 @@ class TextRenderer {
            painted(bar(seconds / step.step_seconds, 24, options_.unicode), kCyan));
     }
     for (const auto& [name, value] : rates_of(time)) line("  " + pad_right(name, 24) + value);
+  }
+
+  // The time on a screen: a line.
+  void write_speed(const Throughput& time) {
+    title("Time of one step", format_seconds(time.step.step_seconds));
+    std::vector<std::string> words;
+    for (const auto& [name, value] : rates_of(time)) {
+      if (name.ends_with("/s")) words.push_back(value + " " + name);
+      if (name == "MFU") words.push_back(name + " " + value.substr(0, value.find(" of ")));
+      if (name.starts_with("bound by")) words.push_back(name);
+    }
+    write_words(words, "  ");
   }
 
   // A batch of a few KiB is nothing that a person needs to read about.

@@ -7,11 +7,17 @@
 namespace memcalc {
 namespace rules {
 
+extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
+
 // --- models
 
 const BuiltRule kKnownActivation{"activation-is-known", "--model",
                                  "activation function '{}' of the model is not modelled",
                                  "gelu, gelu_fast, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, silu"};
+const BuiltRule kClassOfVersion{
+    "class-of-version", "--transformers --model",
+    "{} before transformers 5.0 is another class, which unpads its batches and is not modelled",
+    "--transformers 5.0.0 or later"};
 const BuiltRule kKnownTorchvision{"torchvision-model-is-known", "--model", "torchvision's model '{}' is not modelled",
                                   "a model of memcalc models"};
 const BuiltRule kMegatronModels{"megatron-builds-model", "--framework --model",
@@ -105,22 +111,63 @@ const BuiltRule kStages{"stages-of-family", "--pp --model",
                         "how a stage of a pipeline calls the layers of {} is not modelled",
                         "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
 
+const BuiltRule kLinearStatesRead{"linear-states-read", "--new-tokens --model",
+                                  "new tokens: layers with linear attention that read the states of an earlier forward "
+                                  "pass are not modelled",
+                                  "no --new-tokens"};
+const BuiltRule kLinearLayersCompiled{"linear-layers-compiled", "--compile --model",
+                                      "compile: the graphs of layers with linear attention are not modelled",
+                                      "no --compile"};
+
 // --- torch.compile of each layer
 
 const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts --model",
                                    "a compiled layer that takes more than {} tensors with gradients is not modelled",
                                    "--compile-parts model, or no --compile"};
 
-constexpr const BuiltRule* kAll[] = {
-    &kKnownActivation,  &kKnownTorchvision, &kMegatronModels,   &kLitGptModels,
-    &kImageLargeEnough, &kGroupedExperts,   &kNoClassifier,     &kLoraLayers,
-    &kLoraTarget,       &kFreezeName,       &kFreezeNotAll,     &kMarlinShape,
-    &kFp8Experts,       &kPackedHead,       &kQuantizedLayers,  &kOffloadedParameterHooks,
-    &kTpDivides,        &kTpExperts,        &kTpPlan,           &kTpNorm,
-    &kTpRowBias,        &kTpLayers,         &kFsdp1Frozen,      &kFsdp1Scalar,
-    &kFsdp1Layers,      &kFsdp2Scalar,      &kFsdp2Layers,      &kFsdp2DirectRead,
-    &kZero3Frozen,      &kZero3Hooks,       &kCpMask,           &kCpCausal,
-    &kCpKernel,         &kStages,           &kCompiledArguments};
+const BuiltRule kScriptedFunctions{"compile-scripted-functions", "--compile --model",
+                                   "compile: what torch.compile makes of {}'s torch.jit.script functions is not known",
+                                   "no --compile"};
+
+constexpr const BuiltRule* kAll[] = {&kKnownActivation,
+                                     &kKnownTorchvision,
+                                     &kMegatronModels,
+                                     &kLitGptModels,
+                                     &kImageLargeEnough,
+                                     &kGroupedExperts,
+                                     &kNoClassifier,
+                                     &kLoraLayers,
+                                     &kLoraTarget,
+                                     &kFreezeName,
+                                     &kFreezeNotAll,
+                                     &kMarlinShape,
+                                     &kFp8Experts,
+                                     &kPackedHead,
+                                     &kQuantizedLayers,
+                                     &kOffloadedParameterHooks,
+                                     &kTpDivides,
+                                     &kTpExperts,
+                                     &kTpPlan,
+                                     &kTpNorm,
+                                     &kTpRowBias,
+                                     &kTpLayers,
+                                     &kFsdp1Frozen,
+                                     &kFsdp1Scalar,
+                                     &kFsdp1Layers,
+                                     &kFsdp2Scalar,
+                                     &kFsdp2Layers,
+                                     &kFsdp2DirectRead,
+                                     &kZero3Frozen,
+                                     &kZero3Hooks,
+                                     &kCpMask,
+                                     &kCpCausal,
+                                     &kCpKernel,
+                                     &kStages,
+                                     &kLinearStatesRead,
+                                     &kLinearLayersCompiled,
+                                     &kCompiledArguments,
+                                     &kScriptedFunctions,
+                                     &kClassOfVersion};
 
 }  // namespace rules
 

@@ -24,7 +24,7 @@ namespace rules {
 
 // Models
 extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kLitGptModels, kImageLargeEnough,
-    kGroupedExperts, kNoClassifier;
+    kGroupedExperts, kNoClassifier, kClassOfVersion;
 // Adapters, quantised weights, frozen parameters
 extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kFp8Experts, kPackedHead,
     kQuantizedLayers, kOffloadedParameterHooks;
@@ -33,8 +33,8 @@ extern const BuiltRule kTpDivides, kTpExperts, kTpPlan, kTpNorm, kTpRowBias, kTp
 extern const BuiltRule kFsdp1Frozen, kFsdp1Scalar, kFsdp1Layers, kFsdp2Scalar, kFsdp2Layers, kFsdp2DirectRead;
 extern const BuiltRule kZero3Frozen, kZero3Hooks;
 extern const BuiltRule kCpMask, kCpCausal, kCpKernel, kStages;
-// torch.compile of each layer
-extern const BuiltRule kCompiledArguments;
+// torch.compile
+extern const BuiltRule kCompiledArguments, kScriptedFunctions;
 
 }  // namespace rules
 

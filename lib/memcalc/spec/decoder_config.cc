@@ -39,7 +39,8 @@ void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecod
     spec.num_key_value_heads =
         config.size({"num_key_value_heads"}, defaults.num_key_value_heads.value_or(spec.num_attention_heads));
   }
-  spec.hidden_act = config.activation(defaults.activation_key, defaults.activation);
+  spec.hidden_act = defaults.activation_key.empty() ? std::string(defaults.activation)
+                                                    : config.activation(defaults.activation_key, defaults.activation);
   spec.max_position_embeddings = config.size({"max_position_embeddings"}, defaults.max_position_embeddings);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", defaults.tie_word_embeddings);
   spec.attention_dropout = config.json().is_null("attention_dropout")

@@ -108,6 +108,8 @@ struct Family {
   bool keeps_cache_in_inference = false;          // of encoder-decoders; decoders do
   bool has_own_classifier = false;                // …ForSequenceClassification that took no loss kwargs before 5.0
   bool is_torchvision = false;                    // torchvision's modules, not transformers'
+  bool checkpoints = true;                        // supports_gradient_checkpointing
+  bool repeats_layers = false;                    // a layer runs several times in a forward pass (ALBERT)
   void (*as_transformers)(ModelSpec&) = nullptr;  // what transformers makes of config.json whatever it says
 
   // --- what memcalc models of it

@@ -79,6 +79,11 @@ bool JsonObject::is_null(std::string_view key) const {
   return value != nullptr && value->kind == JsonNode::Kind::kNull;
 }
 
+bool JsonObject::is_string(std::string_view key) const {
+  const JsonNode* value = find(key);
+  return value != nullptr && value->kind == JsonNode::Kind::kString;
+}
+
 std::size_t JsonObject::size() const { return node_->children.size(); }
 
 std::vector<std::string> JsonObject::keys() const {

@@ -38,6 +38,7 @@ class JsonObject {
  public:
   [[nodiscard]] bool has(std::string_view key) const;      // present, possibly null
   [[nodiscard]] bool is_null(std::string_view key) const;  // present and null
+  [[nodiscard]] bool is_string(std::string_view key) const;
   [[nodiscard]] std::vector<std::string> keys() const;
   [[nodiscard]] std::size_t size() const;
 

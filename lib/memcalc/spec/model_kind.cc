@@ -1,6 +1,7 @@
 #include "memcalc/spec/model_kind.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "memcalc/spec/family.h"
@@ -73,30 +74,47 @@ bool is_encoder_decoder(const ModelSpec& model) {
 
 bool is_decoder(const ModelSpec& model) { return is_kind(model, FamilyKind::kDecoder); }
 
-Task usual_task(const ModelSpec& model) {
+std::span<const Task> tasks_of(const ModelSpec& model) {
+  static constexpr Task kLayers[] = {Task::kCustom};
+  static constexpr Task kImages[] = {Task::kImageClassification};
+  static constexpr Task kPairs[] = {Task::kContrastive};
+  static constexpr Task kSounds[] = {Task::kSpeech};
+  static constexpr Task kTranslations[] = {Task::kSeq2Seq};
+  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
+  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
+                                       Task::kFeatures};
+  static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
+    std::array<Task, kTaskNames.size()> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
+    return all;
+  }();
   if (is_program(model)) {
     const std::string& task = model.architecture.as<ProgramSpec>().program->task;
     const auto found = std::find(kTaskNames.begin(), kTaskNames.end(), task);
-    return found == kTaskNames.end() ? Task::kCustom : static_cast<Task>(found - kTaskNames.begin());
+    const Task own = found == kTaskNames.end() ? Task::kCustom : static_cast<Task>(found - kTaskNames.begin());
+    return std::span(kAll).subspan(static_cast<std::size_t>(own), 1);
   }
-  const Family* const family = family_of(model);
-  if (family == nullptr) return Task::kCustom;
-  switch (family->kind) {
-    case FamilyKind::kEncoder: return Task::kSequenceClassification;
-    case FamilyKind::kEncoderDecoder: return Task::kSeq2Seq;
-    case FamilyKind::kSpeech: return Task::kSpeech;
-    case FamilyKind::kContrastive: return Task::kContrastive;
-    case FamilyKind::kImages:
-    case FamilyKind::kDecoder: break;
-  }
-  return Task::kCausalLm;
+  if (is_custom(model)) return kLayers;
+  if (is_vision(model)) return kImages;
+  if (is_contrastive(model)) return kPairs;
+  if (is_speech(model)) return kSounds;
+  if (is_encoder_decoder(model)) return kTranslations;
+  if (is_encoder(model)) return kEncoders;
+  return kDecoders;
 }
+
+Task usual_task(const ModelSpec& model) { return tasks_of(model).front(); }
 
 void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_layers(layers); }
 
 bool layers_are_alike(const ModelSpec& model) {
   if (is_program(model) || is_custom(model) || has_experts(model)) return false;
-  const std::vector<bool>* const sliding = model.architecture.dimensions().sliding_layers;
+  const Dimensions d = model.architecture.dimensions();
+  // A family tells its dense layers where its layers are of several kinds (Nemotron-H, LFM2).
+  if (d.dense_layers != nullptr &&
+      std::find(d.dense_layers->begin(), d.dense_layers->end(), true) != d.dense_layers->end())
+    return false;
+  const std::vector<bool>* const sliding = d.sliding_layers;
   return sliding == nullptr ||
          std::adjacent_find(sliding->begin(), sliding->end(), std::not_equal_to<>()) == sliding->end();
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "memcalc/spec/behaviors.h"
 #include "memcalc/spec/model_spec.h"
@@ -46,6 +47,9 @@ namespace memcalc {
 
 /// What a model of this family is mostly trained for.
 [[nodiscard]] Task usual_task(const ModelSpec& model);
+
+/// All that a model can be trained for; the usual one is among them.
+[[nodiscard]] std::span<const Task> tasks_of(const ModelSpec& model);
 
 /// True for families that predict the next token of their one sequence.
 [[nodiscard]] bool is_decoder(const ModelSpec& model);

@@ -41,6 +41,39 @@ Quantization block_fp8(const JsonObject& config) {
   return Quantization::kFp8;
 }
 
+/// transformers' BitsAndBytesConfig: what it means where a key is absent (utils/quantization_config.py, 5.17.0).
+Quantization bitsandbytes(const JsonObject& config) {
+  if (config.optional_bool("load_in_8bit").value_or(false)) return Quantization::kInt8;
+  if (!config.optional_bool("load_in_4bit").value_or(false)) {
+    throw config.error("load_in_4bit", "bitsandbytes is modelled with load_in_4bit or load_in_8bit",
+                       ErrorCode::kUnsupported);
+  }
+  if (const auto type = config.nullable_string("bnb_4bit_quant_type").value_or("fp4"); type != "nf4") {
+    throw config.error("bnb_4bit_quant_type", "4 bits are modelled as nf4 alone", ErrorCode::kUnsupported);
+  }
+  if (config.nullable_string("bnb_4bit_quant_storage").value_or("uint8") != "uint8") {
+    throw config.error("bnb_4bit_quant_storage", "a checkpoint in 4 bits is modelled in uint8 alone",
+                       ErrorCode::kUnsupported);
+  }
+  return config.optional_bool("bnb_4bit_use_double_quant").value_or(false) ? Quantization::kNf4Double
+                                                                            : Quantization::kNf4;
+}
+
+/// gptqmodel's and AutoAWQ's: what --quantize gptq4 and awq4 mean.
+Quantization four_bits(const JsonObject& config, std::string_view method) {
+  constexpr IntRange kBits{1, 16}, kGroup{-1, 1 << 20};
+  if (config.optional_int("bits", kBits).value_or(4) != 4) {
+    throw config.error("bits", "4 bits are modelled alone", ErrorCode::kUnsupported);
+  }
+  if (config.optional_int("group_size", kGroup).value_or(128) != 128) {
+    throw config.error("group_size", "a checkpoint is modelled with groups of 128 alone", ErrorCode::kUnsupported);
+  }
+  if (config.optional_bool("desc_act").value_or(false)) {
+    throw config.error("desc_act", "act-order is not modelled", ErrorCode::kUnsupported);
+  }
+  return method == "gptq" ? Quantization::kGptq4 : Quantization::kAwq4;
+}
+
 /// "Mxfp4Config(dequantize=True)"
 std::string_view dequantizing(Quantization kind) {
   return kind == Quantization::kMxfp4 ? "Mxfp4Config(dequantize=True)" : "FineGrainedFP8Config(dequantize=True)";
@@ -64,6 +97,8 @@ Quantization checkpoint_quantization(const HfReader& config, const std::string& 
   const std::optional<JsonObject> stored = config.json().nullable_object(kKey);
   if (!stored) return Quantization::kNone;
   const std::string method = stored->nullable_string("quant_method").value_or("");
+  if (method == "bitsandbytes") return bitsandbytes(*stored);
+  if (method == "gptq" || method == "awq") return four_bits(*stored, method);
   if (method == "mxfp4" && model_type == "gpt_oss") return Quantization::kMxfp4;
   if (method == "fp8" && model_type != "gpt_oss") return block_fp8(*stored);
   config.only_absent(kKey);
@@ -75,6 +110,13 @@ Quantization resolve_quantization(const ModelSpec& model, const RunOptions& opti
   const Quantization stored = model.checkpoint_quantization;
   const Quantization asked = options.quantization.value_or(stored);
   if (stored == Quantization::kNone) return asked;
+  if (!is_native(stored)) {  // bitsandbytes' and gptqmodel's stay packed whatever the run does
+    if (asked != stored) {
+      assumptions.push_back(fmt::format("the weights are those of a checkpoint in 16 bits (--quantize {}), not in {}",
+                                        name_of(asked), name_of(stored)));
+    }
+    return asked;
+  }
   const std::string_view to = name_of(weights_dtype_of(run));
   if (!options.quantization) {
     const char* reason = why_unpacked(options, run);

@@ -53,12 +53,32 @@ class Modules {
   std::unordered_map<std::string, std::int32_t> places_;
 };
 
+/// Of each parameter that an nn.Embedding shares with the module that has it first: the embedding.
+std::unordered_map<std::string_view, std::int32_t> sharing_embeddings(const Program& program, Modules& modules) {
+  std::unordered_map<std::string_view, std::int32_t> found;
+  for (const auto& [name, target] : program.tied) {
+    const std::int32_t module = modules.place_of(module_of(name));
+    const auto i = static_cast<std::size_t>(module);
+    if (i < program.modules.size() && program.modules[i].second == "Embedding") found.emplace(target, module);
+  }
+  return found;
+}
+
 void relate_parameters(Program& program, Modules& modules) {
   std::vector<ProgramTensor>& all = program.parameters;
+  const std::unordered_map<std::string_view, std::int32_t> embeddings = sharing_embeddings(program, modules);
+  const auto type_of = [&program](std::int32_t module) {
+    const auto i = static_cast<std::size_t>(module);
+    return i < program.modules.size() ? program.modules[i].second : std::string();
+  };
   for (ProgramTensor& each : all) {
     each.module = modules.place_of(module_of(each.name));
-    const auto i = static_cast<std::size_t>(each.module);
-    if (i < program.modules.size()) each.module_type = program.modules[i].second;
+    each.module_type = type_of(each.module);
+    // A head that is made before the embeddings whose weight it shares (XLM-RoBERTa): it is a head all the same.
+    if (const auto shared = embeddings.find(each.name); shared != embeddings.end() && each.module_type == "Linear") {
+      each.module = shared->second;
+      each.module_type = type_of(each.module);
+    }
     each.decays = has_decay(each.name, each.module_type);
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -115,7 +135,9 @@ void relate_parts(Program& program) {
     replaced.is_replaced = true;
     places.emplace(name, replaced);
     if (replaced.is_buffer) continue;
-    program.tied_tensors.push_back({modules.place_of(module_of(name)), static_cast<std::int32_t>(replaced.place)});
+    std::int32_t module = modules.place_of(module_of(name));
+    if (module == program.parameters[replaced.place].module) module = modules.place_of(module_of(target));
+    program.tied_tensors.push_back({module, static_cast<std::int32_t>(replaced.place)});
   }
   find_tied_heads(program, places);
   std::vector<bool> has_storage(program.parameters.size());

@@ -160,7 +160,10 @@ class Placing {
     const auto tied = std::find_if(program_.tied.begin(), program_.tied.end(), same);
     if (tied == program_.tied.end()) return place;
     const auto found = modules_.find(memcalc::module_of(tied->second));  // another name of a shared one
-    if (found != modules_.end()) place.called = found->second;
+    if (found == modules_.end()) return place;
+    const auto i = static_cast<std::size_t>(found->second);
+    const bool is_head = i < program_.modules.size() && program_.modules[i].second == "Linear";
+    if (!is_head) place.called = found->second;
     return place;
   }
 

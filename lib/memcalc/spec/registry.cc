@@ -15,14 +15,17 @@
 #include "memcalc/spec/contexts.h"
 #include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/measured_memory.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/networks.h"
 #include "memcalc/spec/not_modelled.h"
 #include "memcalc/spec/prediction_errors.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/quantized_names.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/user_file.h"
 #include "memcalc/spec/weights.h"
@@ -119,6 +122,14 @@ std::optional<fs::path> find_entry(const std::vector<std::string>& directories, 
     if (!nearly && is_among(names, reference, folded_name)) nearly = path;
   }
   return nearly;
+}
+
+/// The same of "owner/NAME", for a NAME that the registry has from somebody else.
+std::optional<fs::path> find_entry_of_other_owner(const std::vector<std::string>& directories,
+                                                  const std::string& reference) {
+  const std::string name(without_owner(reference));
+  if (name.size() + 1 >= reference.size() || reference.find('/') != reference.size() - name.size() - 1) return {};
+  return find_entry(directories, kModelFolder, name);
 }
 
 std::vector<std::string> known_names(const std::vector<std::string>& directories, std::string_view folder) {
@@ -275,6 +286,32 @@ ModelSpec model_from_file(const std::string& path) {
   return is_named_like_weights(path) ? model_from_weights(path) : model_from_config(path);
 }
 
+/// A model of the registry; `reference`: which of its names was asked for.
+ModelSpec model_of_entry(const fs::path& path, const std::string& reference) {
+  ModelFile file = read_model_file(JsonDocument::read_file(path.string()).root());
+  for (const auto& [dtype, names] : file.stored_otherwise) {
+    if (!is_among(names, reference)) continue;
+    file.model.checkpoint_dtype = dtype;
+    file.model.checkpoint_quantization = Quantization::kNone;
+  }
+  if (is_among(file.stands_for, reference)) {
+    file.model.assumptions.push_back(one_line(reference) +
+                                     " is an implementation of its own, not modelled: " + file.model.name + " of " +
+                                     file.model.model_type + ", which has the same parameters, stands for it");
+  }
+  if (is_among(file.text_of, reference)) {
+    file.model.assumptions.push_back(one_line(reference) + " sees images too: this is its text model " +
+                                     file.model.name + " alone, without the vision tower (" +
+                                     (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) +
+                                     ")");
+  }
+  if (is_among(file.part_of, reference)) {
+    file.model.assumptions.push_back(one_line(reference) + " is a pipeline: this is its network that is trained, " +
+                                     file.model.name + ", without text encoders and autoencoder (not modelled)");
+  }
+  return std::move(file.model);
+}
+
 ModelSpec model_from_directory(const std::string& directory) {
   if (find_weights(directory)) return model_from_weights(directory);
   const fs::path path = fs::path(directory) / "config.json";
@@ -312,28 +349,7 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kModelFolder, reference)) {
-    ModelFile file = read_model_file(JsonDocument::read_file(path->string()).root());
-    for (const auto& [dtype, names] : file.stored_otherwise) {
-      if (!is_among(names, reference)) continue;
-      file.model.checkpoint_dtype = dtype;
-      file.model.checkpoint_quantization = Quantization::kNone;
-    }
-    if (is_among(file.stands_for, reference)) {
-      file.model.assumptions.push_back(one_line(reference) +
-                                       " is an implementation of its own, not modelled: " + file.model.name + " of " +
-                                       file.model.model_type + ", which has the same parameters, stands for it");
-    }
-    if (is_among(file.text_of, reference)) {
-      file.model.assumptions.push_back(one_line(reference) + " sees images too: this is its text model " +
-                                       file.model.name + " alone, without the vision tower (" +
-                                       (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) +
-                                       ")");
-    }
-    if (is_among(file.part_of, reference)) {
-      file.model.assumptions.push_back(one_line(reference) + " is a pipeline: this is its network that is trained, " +
-                                       file.model.name + ", without text encoders and autoencoder (not modelled)");
-    }
-    return std::move(file.model);
+    return model_of_entry(*path, reference);
   }
   if (const std::string_view tag = timm_tag(reference); !tag.empty()) {
     const std::string module = reference.substr(0, reference.size() - tag.size());
@@ -347,7 +363,40 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
   refuse_not_built(directories_, reference);
+  if (std::optional<ModelSpec> packed = model_of_quantized_name(reference)) return *std::move(packed);
+  if (std::optional<ModelSpec> copy = model_of_other_owner(reference)) return *std::move(copy);
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
+}
+
+/// "unsloth/Qwen3-8B-bnb-4bit": the model before the ending, whose weights are stored so.
+std::optional<ModelSpec> SpecRegistry::model_of_quantized_name(const std::string& reference) const {
+  const std::optional<QuantizedName> packed = quantized_name(reference);
+  if (!packed) return std::nullopt;
+  const std::string base(packed->base);
+  if (!find_entry(directories_, kModelFolder, base) && !find_entry_of_other_owner(directories_, base)) {
+    return std::nullopt;
+  }
+  if (!packed->quantization) {
+    throw Error(ErrorCode::kUnsupported, one_line(reference) + ": weights in " + std::string(packed->format) +
+                                             " are not modelled; accepted: --model " + one_line(base) +
+                                             ", in 16 bits or with --quantize");
+  }
+  ModelSpec model = find_model(base);
+  model.checkpoint_quantization = *packed->quantization;
+  std::string told = one_line(reference) + " is, by its name, " + model.name + " in " + std::string(packed->format);
+  if (!packed->beside.empty()) told += ": " + std::string(packed->beside);
+  model.assumptions.push_back(std::move(told));
+  return model;
+}
+
+/// "unsloth/gemma-2-9b": the model of that name under the owner that the registry knows.
+std::optional<ModelSpec> SpecRegistry::model_of_other_owner(const std::string& reference) const {
+  const std::optional<fs::path> path = find_entry_of_other_owner(directories_, reference);
+  if (!path) return std::nullopt;
+  const std::string name(without_owner(reference));
+  ModelSpec model = model_of_entry(*path, name);
+  model.assumptions.push_back(one_line(reference) + " is, by its name, a copy of " + model.name);
+  return model;
 }
 
 std::string SpecRegistry::model_path(const std::string& reference) const {
@@ -357,6 +406,8 @@ std::string SpecRegistry::model_path(const std::string& reference) const {
   if (is_directory(reference)) return (fs::path(reference) / "config.json").string();
   if (is_file(reference)) return reference;
   if (const auto path = find_entry(directories_, kModelFolder, reference)) return path->string();
+  if (const auto path = find_entry_of_other_owner(directories_, reference)) return path->string();
+  if (const auto packed = quantized_name(reference)) return model_path(std::string(packed->base));
   static_cast<void>(model(reference));  // says what is wrong with it
   throw Error(ErrorCode::kInternal, "a model without a file: " + one_line(reference));
 }
@@ -498,10 +549,17 @@ std::vector<ModelListing> SpecRegistry::models() const {
   for (const fs::path& path : files_of(directories_, kModelFolder)) {
     const JsonDocument document = JsonDocument::read_file(path.string());
     ModelFile file = read_model_file(document.root(), Programs::kLeave);
+    const std::span<const Task> tasks = tasks_of(file.model);
+    const Family* const family = family_of(file.model);
+    const std::span<const Task> measured = family != nullptr ? family->measured : std::span<const Task>();
+    const auto counted = file.counted_parameters;
     listings.push_back({.name = std::move(file.model.name),
                         .model_type = std::move(file.model.model_type),
                         .is_program = file.model.architecture.is<ProgramSpec>(),
                         .published_parameters = file.model.published_parameters,
+                        .parameters = file.model.published_parameters ? file.model.published_parameters : counted,
+                        .tasks = {tasks.begin(), tasks.end()},
+                        .measured = {measured.begin(), measured.end()},
                         .aliases = std::move(file.aliases),
                         .stands_for = std::move(file.stands_for),
                         .text_of = std::move(file.text_of),

@@ -13,6 +13,7 @@
 #include "memcalc/spec/device_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/profiles.h"
+#include "memcalc/spec/run_spec.h"
 
 namespace memcalc {
 
@@ -22,6 +23,9 @@ struct ModelListing {
   std::string model_type;
   bool is_program = false;  // recorded (specs/programs), else a family
   std::optional<std::int64_t> published_parameters;
+  std::optional<std::int64_t> parameters;  // as published; else counted, with the head of the first task
+  std::vector<Task> tasks;                 // what it can be trained for
+  std::vector<Task> measured;              // those of them of which runs were compared with recorded ones
   std::vector<std::string> aliases;
   std::vector<std::string> stands_for;  // names of other implementations that resolve to this one
   std::vector<std::string> text_of;     // names of models of text and images, of which this is the text model
@@ -77,6 +81,8 @@ class SpecRegistry {
 
  private:
   [[nodiscard]] ModelSpec find_model(const std::string& reference) const;
+  [[nodiscard]] std::optional<ModelSpec> model_of_quantized_name(const std::string& reference) const;
+  [[nodiscard]] std::optional<ModelSpec> model_of_other_owner(const std::string& reference) const;
   [[nodiscard]] DeviceSpec find_device(const std::string& reference) const;
   struct Shared;
   [[nodiscard]] const Shared& shared() const;

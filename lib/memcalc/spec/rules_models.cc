@@ -17,30 +17,6 @@ namespace {
 
 // --- tasks
 
-std::span<const Task> tasks_of(const ModelSpec& model) {
-  static constexpr Task kLayers[] = {Task::kCustom};
-  static constexpr Task kImages[] = {Task::kImageClassification};
-  static constexpr Task kPairs[] = {Task::kContrastive};
-  static constexpr Task kSounds[] = {Task::kSpeech};
-  static constexpr Task kTranslations[] = {Task::kSeq2Seq};
-  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
-  static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
-                                       Task::kFeatures};
-  static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
-    std::array<Task, kTaskNames.size()> all{};
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
-    return all;
-  }();
-  if (is_program(model)) return std::span(kAll).subspan(static_cast<std::size_t>(usual_task(model)), 1);
-  if (is_custom(model)) return kLayers;
-  if (is_vision(model)) return kImages;
-  if (is_contrastive(model)) return kPairs;
-  if (is_speech(model)) return kSounds;
-  if (is_encoder_decoder(model)) return kTranslations;
-  if (is_encoder(model)) return kEncoders;
-  return kDecoders;
-}
-
 bool lacks_task(const RuleQuestion& q) {
   const std::span<const Task> tasks = tasks_of(q.model);
   return std::find(tasks.begin(), tasks.end(), q.run.task) == tasks.end();
@@ -225,6 +201,27 @@ constexpr Rule kCache[] = {
      .broken = [](const RuleQuestion& q) { return checkpoints(q) && trains(q); }},
 };
 
+// --- what the class does not do
+
+constexpr Rule kUncheckpointed[] = {
+    {.id = "checkpointing-of-the-class",
+     .options = "--checkpointing --model",
+     .message =
+         "checkpointing {--checkpointing}: {family} has none, and gradient_checkpointing_enable() raises an error",
+     .accepted = "--checkpointing none",
+     .broken = checkpoints},
+};
+
+constexpr Rule kRepeatedLayers[] = {
+    {.id = "repeated-layers-sharded",
+     .options = "--parallel --model",
+     .message =
+         "parallel {--parallel}: the layers of {family} run several times in a pass, and gathering their weights "
+         "for each is not modelled",
+     .accepted = "--parallel ddp, zero1, ds-zero1, ds-zero2",
+     .broken = [](const RuleQuestion& q) { return is_fsdp(q) || q.parallel.data_parallel == DataParallel::kDsZero3; }},
+};
+
 // --- attention and precision
 
 constexpr Rule kAttention[] = {
@@ -357,6 +354,16 @@ constexpr RuleGroup kGroups[] = {
      .rules = kTorchvision},
     {.title = "Padding", .concerns = [](const RuleQuestion& q) { return q.run.padding; }, .rules = kPadding},
     {.title = "Key/value cache", .concerns = [](const RuleQuestion& q) { return q.run.use_cache; }, .rules = kCache},
+    {.title = "Models without checkpointing",
+     .concerns =
+         [](const RuleQuestion& q) {
+           const Family* const family = family_of(q.model);
+           return family != nullptr && !family->checkpoints;
+         },
+     .rules = kUncheckpointed},
+    {.title = "Models that repeat layers",
+     .concerns = [](const RuleQuestion& q) { return has(q, &Family::repeats_layers); },
+     .rules = kRepeatedLayers},
     {.title = "Attention",
      .concerns = [](const RuleQuestion& q) { return q.run.attention != Attention::kEager; },
      .rules = kAttention},

@@ -298,7 +298,7 @@ constexpr Rule kSentences[] = {
          [](const RuleQuestion& q) { return training_of(q).loop == Loop::kCrossEncoder && !classifies_sequences(q); }},
     {.id = "sentences-encoders",
      .options = "--loop --model",
-     .message = "{--loop}: of encoders BERT, RoBERTa, ELECTRA and DistilBERT are modelled",
+     .message = "{--loop}: {model} is no encoder, and sentences of others are not modelled",
      .accepted = "bert-base, roberta-base, distilbert-base, or --loop trainer",
      .broken = [](const RuleQuestion& q) { return !is_encoder(q.model); }},
     {.id = "sentences-alone",

@@ -175,8 +175,7 @@ Attention resolve_attention(const ModelSpec& model, const RunOptions& options, s
                           text_of(options.profile.version(Software::kTransformers)) + " has no other for this model");
     return Attention::kEager;
   }
-  assumptions.push_back("attention is eager: transformers has no other with attention sinks, which " +
-                        model.model_type + " needs");
+  assumptions.push_back("attention is eager: transformers has no other for " + model.model_type);
   return Attention::kEager;
 }
 

@@ -18,7 +18,7 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 16> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 17> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 16> kModelKeys = {"$schema",
                                                          "published_parameters",
                                                          "published_parameters_of",
                                                          "published_parameters_source",
+                                                         "counted_parameters",
                                                          "source",
                                                          "recalled",
                                                          "date",
@@ -103,7 +104,7 @@ ModelSpec read_program_model(const std::string& path) {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kProgramConfigKeys = {"model_type", "program", "torch_dtype"};
+constexpr std::array<std::string_view, 4> kProgramConfigKeys = {"model_type", "program", "torch_dtype", "task"};
 
 /// A config that names a program of specs/programs, which stands beside the folder of the file.
 ModelSpec model_of_program(const JsonObject& config, const std::string& name, Programs programs) {
@@ -115,7 +116,9 @@ ModelSpec model_of_program(const JsonObject& config, const std::string& name, Pr
     const std::filesystem::path folder = std::filesystem::path(config.file()).parent_path().parent_path() / "programs";
     model = read_program_model((folder / file).string());
   } else {
-    model.architecture = ProgramSpec{};
+    auto named = std::make_shared<Program>();
+    named->task = config.optional_string("task").value_or("");
+    model.architecture = ProgramSpec{std::move(named)};
   }
   model.name = name;
   model.model_type = config.required_string("model_type");
@@ -154,8 +157,9 @@ ModelFile read_model_file(const JsonObject& json, Programs programs) {
     }
   }
   file.recalled = !json.optional_strings("recalled").empty();
-  file.model.published_parameters =
-      json.nullable_int("published_parameters", {1, std::numeric_limits<std::int64_t>::max()});
+  constexpr IntRange kCount = {1, std::numeric_limits<std::int64_t>::max()};
+  file.model.published_parameters = json.nullable_int("published_parameters", kCount);
+  file.counted_parameters = json.nullable_int("counted_parameters", kCount);
   file.model.source = json.required_string("source");
   file.model.date = json.required_string("date");
   return file;

@@ -26,7 +26,8 @@ struct ModelFile {
   std::vector<std::string> part_of;     // names of pipelines whose trained network this is
   /// Names whose checkpoints are stored in another data type than the config's.
   std::vector<std::pair<DType, std::vector<std::string>>> stored_otherwise;
-  bool recalled = false;  // some value was not seen at a source
+  std::optional<std::int64_t> counted_parameters;  // of the model with the head of its usual task; none was published
+  bool recalled = false;                           // some value was not seen at a source
 };
 
 struct DeviceRates;

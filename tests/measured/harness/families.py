@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+EAGER = ("gptj", "mpnet", "deberta-v2")  # which have no other attention
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
 
 
@@ -83,9 +84,9 @@ def measure(a):
                     text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
                     config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
                 config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
-                models.MODELS[case["id"]] = ("causal", config)
+                models.MODELS[case["id"]] = (case["run"]["task"], config)
                 asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
-                if config["model_type"] == "gptj": asked["attention"] = "eager"
+                if config["model_type"] in EAGER: asked["attention"] = "eager"
                 row.update(one.run_case(asked, None))
             except Exception as error:
                 import traceback

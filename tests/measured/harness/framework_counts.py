@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.fx.experimental._config
 import torchvision
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
@@ -24,14 +25,17 @@ from torch.utils.flop_counter import FlopCounterMode
 SPECS = Path(__file__).resolve().parents[3] / "specs/models"
 AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
         "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification", "contrastive": ""}
-ENCODERS = ("bert", "roberta", "electra", "distilbert")
-EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2", "glm4_moe_lite")  # grouped_mm takes no other type than bfloat16
+ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "xlm-roberta")
+EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
+           "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoehybrid", "glm4_moe_lite")  # grouped_mm takes no other type than bfloat16
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
 # Of these no program was compared as a classifier, or transformers has none.
 CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3", "mistral3", "glm", "glm4", "exaone4", "hunyuan_v1_dense", "ernie4_5",
-                "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe", "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite")
+                "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
+                "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoehybrid",
+                "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
@@ -44,6 +48,8 @@ def tasks_of(model_type):
 def build(config, task):
     config = dict(config)
     model_type = config.pop("model_type")
+    for key in ("encoder_layerdrop", "decoder_layerdrop"):  # drawn at random: here a step that skips no layer
+        if key in config: config[key] = 0
     model_type = BUILT_AS.get(model_type, model_type)
     with torch.device("meta"):
         if config.get("architecture") == "swin_l":  # torchvision has the class alone
@@ -105,6 +111,7 @@ def convolution_backward(grad_out, x, weight, _bias, _stride, _padding, _dilatio
 
 # It reads numbers, which tensors on the meta device do not have.
 transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *_: None
+torch.fx.experimental._config.meta_nonzero_assume_all_nonzero = True  # DeBERTa v2 leaves out labels below 0
 
 def grouped_product(a, b, *_, out_shape=None, **__):
     """torch's counter has none: whatever rows each group takes, [m, k] x [g, k, n], or for the weights' gradient

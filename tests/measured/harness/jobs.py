@@ -163,7 +163,7 @@ def predict_job(memcalc, job, folder):
         arguments += [option, path]
 
     def ask(*more):
-        command = [memcalc, *arguments, *more, "--gpu", "h200-sxm", "--format", "json"]
+        command = [memcalc, *arguments, *more, "--gpu", job.get("gpu", "h200-sxm"), "--format", "json"]
         return subprocess.run(command, capture_output=True, text=True)
 
     done = ask()

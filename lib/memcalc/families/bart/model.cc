@@ -5,8 +5,8 @@
 #include "memcalc/families/bart/conditional_generation.h"
 #include "memcalc/families/bart/spec.h"
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/models/encoder_parts.h"
 #include "memcalc/models/hooked_module.h"
-#include "memcalc/models/positions_of_tokens.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -132,7 +132,7 @@ struct BartStack {
     if (plan.positions == BartPositions::kLearned) return learned(position_ids);
     const NoGrad no_grad(embed_positions.weight.tape().modes);
     if (plan.positions == BartPositions::kSinusoid) return embed_positions(position_ids);
-    const Tensor of_tokens = position_ids_of_tokens(ids);
+    const Tensor of_tokens = positions_of_tokens(ids, /*adds_past=*/true);
     Tensor rows = index_select(embed_positions.weight, 0, view(of_tokens, {-1}));
     return view(rows, {ids.size(0), ids.size(1), rows.size(1)});
   }

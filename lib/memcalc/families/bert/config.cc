@@ -1,4 +1,5 @@
-// config.json of BERT, RoBERTa and ELECTRA, as transformers 5.17 reads it: models/bert, models/roberta, models/electra.
+// config.json of BERT and what is written like it, as transformers 5.17 reads it: models/bert, models/roberta,
+// models/xlm_roberta, models/camembert, models/electra.
 #include <algorithm>
 #include <string>
 
@@ -8,15 +9,16 @@
 namespace memcalc::family {
 namespace {
 
-enum class BertKind { kBert, kRoberta, kElectra };
+enum class BertKind { kBert, kRoberta, kXlmRoberta, kElectra };  // CamemBERT's classes are XLM-RoBERTa's
 
 BertSpec bert_block(HfReader& config, BertKind kind) {
   BertSpec spec;
-  const bool roberta = kind == BertKind::kRoberta;
+  spec.head_comes_first = kind == BertKind::kXlmRoberta;
+  const bool roberta = kind == BertKind::kRoberta || spec.head_comes_first;
   const bool electra = kind == BertKind::kElectra;
   spec.is_roberta = roberta;
   spec.is_electra = electra;
-  spec.vocab_size = config.size({"vocab_size"}, roberta ? 50265 : 30522);
+  spec.vocab_size = config.size({"vocab_size"}, kind == BertKind::kRoberta ? 50265 : 30522);
   if (electra) spec.embedding_size = config.size({"embedding_size"}, 128);
   spec.hidden_size = config.size({"hidden_size"}, electra ? 256 : 768);
   spec.num_hidden_layers = config.size({"num_hidden_layers"}, 12, kLayerRange);
@@ -62,6 +64,8 @@ Architecture bert(HfReader& config) { return bert_block(config, BertKind::kBert)
 
 Architecture roberta(HfReader& config) { return bert_block(config, BertKind::kRoberta); }
 
+Architecture xlm_roberta(HfReader& config) { return bert_block(config, BertKind::kXlmRoberta); }
+
 Architecture electra(HfReader& config) { return bert_block(config, BertKind::kElectra); }
 
 constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
@@ -77,6 +81,14 @@ const Family kBert = {
     .measured = kMeasured,
 };
 
+const Family kCamembert = {
+    .model_type = "camembert",
+    .kind = FamilyKind::kEncoder,
+    .read = xlm_roberta,
+    .build = build_bert,
+    .size_keys = kEncoderKeys,
+};
+
 const Family kRoberta = {
     .model_type = "roberta",
     .kind = FamilyKind::kEncoder,
@@ -84,6 +96,14 @@ const Family kRoberta = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kMeasured,
+};
+
+const Family kXlmRoberta = {
+    .model_type = "xlm-roberta",
+    .kind = FamilyKind::kEncoder,
+    .read = xlm_roberta,
+    .build = build_bert,
+    .size_keys = kEncoderKeys,
 };
 
 const Family kElectra = {

@@ -1,18 +1,15 @@
-// BERT, RoBERTa and ELECTRA: transformers models/bert/modeling_bert.py, models/roberta/modeling_roberta.py,
-// models/electra/modeling_electra.py.
+// BERT, RoBERTa, XLM-RoBERTa, CamemBERT and ELECTRA: transformers models/bert/modeling_bert.py,
+// models/roberta/modeling_roberta.py, models/electra/modeling_electra.py.
 // MIRRORS(transformers, "models/bert/modeling_bert.py", "5.17.0")
+// MIRRORS(transformers, "models/camembert/modeling_camembert.py", "5.17.0")
 // MIRRORS(transformers, "models/electra/modeling_electra.py", "5.17.0")
 // MIRRORS(transformers, "models/roberta/modeling_roberta.py", "5.17.0")
-#include <algorithm>
-
+// MIRRORS(transformers, "models/xlm_roberta/modeling_xlm_roberta.py", "5.17.0")
+#include "memcalc/models/model.h"
 #include "memcalc/families/bert/spec.h"
 #include "memcalc/models/attention.h"
-#include "memcalc/models/hooked_module.h"
-#include "memcalc/models/model.h"
-#include "memcalc/models/positions_of_tokens.h"
-#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/models/encoder_parts.h"
 #include "memcalc/symbolic/ops/integer.h"
-#include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -23,49 +20,9 @@ std::int64_t embedding_width(const BertSpec& spec) {
   return spec.embedding_size > 0 ? spec.embedding_size : spec.hidden_size;
 }
 
-struct Embeddings {
-  Embedding word_embeddings, position_embeddings, token_type_embeddings;
-  LayerNorm layer_norm;
-  Tensor position_ids, token_type_ids;
-  double dropout_p;
-  bool is_roberta;
-
-  Embeddings(ModuleBuilder& b, const BertSpec& spec, double dropout_p)
-      : dropout_p(dropout_p), is_roberta(spec.is_roberta) {
-    const std::int64_t width = embedding_width(spec);
-    word_embeddings = Embedding(b, "word_embeddings", spec.vocab_size, width);
-    const auto make_positions = [&] {
-      position_embeddings = Embedding(b, "position_embeddings", spec.max_position_embeddings, width);
-    };
-    if (!is_roberta) make_positions();
-    token_type_embeddings = Embedding(b, "token_type_embeddings", spec.type_vocab_size, width);
-    layer_norm = LayerNorm(b, "LayerNorm", width);
-    position_ids = unsqueeze(b.buffer({spec.max_position_embeddings}, DType::kInt64), 0);
-    token_type_ids = b.buffer({1, spec.max_position_embeddings}, DType::kInt64);
-    if (is_roberta) make_positions();
-  }
-
-  [[nodiscard]] Tensor forward(const Tensor& input_ids, const Tensor& own_token_types) const {
-    const std::int64_t batch = input_ids.size(0);
-    const std::int64_t sequence = input_ids.size(1);
-    Tensor positions = is_roberta ? position_ids_of_tokens(input_ids) : slice(position_ids, 1, 0, sequence);
-    Tensor token_types = own_token_types;
-    const bool is_old = input_ids.tape().behaviors.masks_of_ones;  // 4.57.6
-    if (!token_types.defined()) {
-      token_types = is_old ? slice(token_type_ids, 1, 0, sequence) : no_grad::gather(token_type_ids, positions);
-      token_types = expand(token_types, {batch, sequence});
-    }
-    Tensor inputs_embeds = word_embeddings(input_ids);
-    Tensor type_embeds = token_type_embeddings(token_types);
-    Tensor embeddings = inputs_embeds + type_embeds;
-    Tensor position_embeds = position_embeddings(positions);
-    embeddings = is_old ? add_in_place(embeddings, position_embeds) : embeddings + position_embeds;
-    embeddings = layer_norm(embeddings);
-    embeddings = dropout(embeddings, dropout_p);
-    drop(positions, inputs_embeds, token_types, type_embeds, position_embeds);  // arguments first
-    return embeddings;
-  }
-};
+BertEmbeddings::Sizes embedding_sizes(const BertSpec& spec) {
+  return {spec.vocab_size, spec.max_position_embeddings, spec.type_vocab_size, embedding_width(spec)};
+}
 
 struct SelfAttention {
   Linear query, key, value;
@@ -92,23 +49,6 @@ struct SelfAttention {
     result.output = reshape(result.output, hidden_states.shape());
     drop(query_layer, key_layer, value_layer);
     return result;
-  }
-};
-
-/// BertSelfOutput and BertOutput: dense, dropout, residual, norm.
-struct ResidualOutput {
-  Linear dense;
-  LayerNorm layer_norm;
-  double dropout_p;
-
-  ResidualOutput(ModuleBuilder& b, std::int64_t in, std::int64_t out, double dropout_p)
-      : dense(b, "dense", in, out), layer_norm(b, "LayerNorm", out), dropout_p(dropout_p) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& input_tensor) const {
-    Tensor hidden_states = dense(x);
-    hidden_states = dropout(hidden_states, dropout_p);
-    hidden_states = layer_norm(hidden_states + input_tensor);
-    return hidden_states;
   }
 };
 
@@ -152,7 +92,7 @@ class BertModel : public Model {
 
  private:
   void build_head(ModuleBuilder& b);
-  void build_decoder(ModuleBuilder& b, const std::string& head);
+  [[nodiscard]] MaskedLmHead make_masked_lm_head(ModuleBuilder& b) const;
   void build_generator(ModuleBuilder& b);
   /// BertModel.forward: the last hidden state and, where there is a pooler, its output.
   struct Encoded {
@@ -161,7 +101,7 @@ class BertModel : public Model {
   [[nodiscard]] Encoded encode(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify(const Batch& batch) const;
   [[nodiscard]] ModelOutput classify_tokens(const Batch& batch) const;
-  [[nodiscard]] Tensor vocabulary_scores(const Tensor& sequence) const;
+  [[nodiscard]] Tensor generator_scores(const Tensor& sequence) const;
   [[nodiscard]] ModelOutput predict_masked(const Batch& batch) const;
   [[nodiscard]] bool has_pooler() const {
     if (run_.task == Task::kFeatures) return !spec_.is_electra;  // AutoModel
@@ -172,12 +112,14 @@ class BertModel : public Model {
   RunSpec run_;
   double dropout_p_;
   double classifier_dropout_p_;
-  std::vector<Embeddings> embeddings_;  // one; made after the options are known
-  Linear embeddings_project_;           // ELECTRA, where the widths differ
+  BertEmbeddings embeddings_;
+  Linear embeddings_project_;  // ELECTRA, where the widths differ
   std::vector<Layer> layers_;
-  Linear dense_;  // the pooler, or the head's first layer
+  MaskedLmHead masked_lm_head_;
+  ClassificationHead classification_head_;
+  Linear dense_;  // the pooler, or the first layer of ELECTRA's generator
   LayerNorm head_norm_;
-  Linear output_;  // classifier or decoder
+  Linear output_;  // classifier or ELECTRA's decoder
 };
 
 BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -187,11 +129,13 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
   classifier_dropout_p_ = dropout_probability(run, spec.classifier_dropout.value_or(spec.hidden_dropout_prob));
   const AttentionOptions options{.implementation = run.attention,
                                  .dropout = dropout_probability(run, spec.attention_probs_dropout_prob)};
+  if (spec.head_comes_first) build_head(b);
   b.scope(spec.is_roberta   ? "roberta"
           : spec.is_electra ? "electra"
                             : "bert",
           [&] {
-            embeddings_.push_back(b.scope("embeddings", [&] { return Embeddings(b, spec, dropout_p_); }));
+            embeddings_ = b.scope(
+                "embeddings", [&] { return BertEmbeddings(b, embedding_sizes(spec), spec.is_roberta, dropout_p_); });
             if (embedding_width(spec) != spec.hidden_size) {
               embeddings_project_ = Linear(b, "embeddings_project", embedding_width(spec), spec.hidden_size);
             }
@@ -204,7 +148,8 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
           });
   // _init_weights writes torch.arange into the position buffer.
   no_grad::arange(b.tape, spec.max_position_embeddings).reset();
-  build_head(b);
+  if (!spec.head_comes_first) build_head(b);
+  masked_lm_head_.tie(b, embeddings_.word_embeddings);
 }
 
 void BertModel::build_head(ModuleBuilder& b) {
@@ -215,43 +160,29 @@ void BertModel::build_head(ModuleBuilder& b) {
     return;
   }
   if (run_.task == Task::kSequenceClassification) {
-    if (!has_pooler()) {
-      dense_ = Linear(b, "classifier.dense", width, width);
-      output_ = Linear(b, "classifier.out_proj", width, spec_.num_labels);
-    } else {
+    if (has_pooler()) {
       output_ = Linear(b, "classifier", width, spec_.num_labels);
+    } else {
+      classification_head_ =
+          ClassificationHead(b, width, spec_.num_labels, spec_.is_electra ? "gelu" : "tanh", classifier_dropout_p_);
     }
     return;
   }
   if (spec_.is_electra) return build_generator(b);
-  const std::string head = spec_.is_roberta ? "lm_head" : "cls.predictions";
-  const std::size_t first = b.parameters.size();
-  dense_ = Linear(b, head + (spec_.is_roberta ? ".dense" : ".transform.dense"), width, width);
-  head_norm_ = LayerNorm(b, head + (spec_.is_roberta ? ".layer_norm" : ".transform.LayerNorm"), width);
-  build_decoder(b, head);
-  // The bias is the head's own parameter, so module.parameters() gives it before those of its layers.
-  std::rotate(b.parameters.begin() + static_cast<std::ptrdiff_t>(first), b.parameters.end() - 1, b.parameters.end());
+  masked_lm_head_ = make_masked_lm_head(b);
 }
 
-/// The decoder is made with weights of its own, which tie_weights replaces: the weight by the word embeddings, the
-/// bias by the head's, each bias after a padded copy (_adjust_bias).
-void BertModel::build_decoder(ModuleBuilder& b, const std::string& head) {
-  const Shape vocabulary{spec_.vocab_size};
-  const Tensor& tied = embeddings_[0].word_embeddings.weight;
-  if (!spec_.tie_word_embeddings) {
-    output_.weight = b.parameter(head + ".decoder.weight", tied.shape());
-    output_.bias = b.parameter(head + ".decoder.bias", vocabulary, false);
-    return;
-  }
-  Tensor own_weight = b.until_tied(tied.shape());
-  Tensor own_bias = b.until_tied(vocabulary);
-  Tensor head_bias = b.until_tied(vocabulary);
-  own_weight.reset();
-  Tensor padded = b.until_tied(vocabulary);
-  drop(own_bias, padded);
-  output_.weight = tied;
-  output_.bias = b.parameter(head + ".bias", vocabulary, false);
-  head_bias.reset();
+/// BertLMPredictionHead or RobertaLMHead.
+MaskedLmHead BertModel::make_masked_lm_head(ModuleBuilder& b) const {
+  const MaskedLmHead::Names names =
+      spec_.is_roberta
+          ? MaskedLmHead::Names{.head = "lm_head", .dense = "dense", .norm = "layer_norm"}
+          : MaskedLmHead::Names{.head = "cls.predictions", .dense = "transform.dense", .norm = "transform.LayerNorm"};
+  return {b,
+          names,
+          {spec_.hidden_size, spec_.hidden_size, spec_.vocab_size},
+          spec_.is_roberta ? "gelu" : spec_.hidden_act,
+          spec_.tie_word_embeddings};
 }
 
 /// ElectraGeneratorPredictions and the head, whose weight is tied and whose bias is padded (_adjust_bias).
@@ -259,14 +190,14 @@ void BertModel::build_generator(ModuleBuilder& b) {
   const std::int64_t width = embedding_width(spec_);
   head_norm_ = LayerNorm(b, "generator_predictions.LayerNorm", width);
   dense_ = Linear(b, "generator_predictions.dense", spec_.hidden_size, width);
-  output_ = tied_output(b, "generator_lm_head", embeddings_[0].word_embeddings.weight, spec_.tie_word_embeddings);
+  output_ = tied_output(b, "generator_lm_head", embeddings_.word_embeddings.weight, spec_.tie_word_embeddings);
 }
 
 BertModel::Encoded BertModel::encode(const Batch& batch) const {
   Encoded outputs;
   const bool warns = batch.input_ids.tape().behaviors.masks_of_ones && !batch.attention_mask.defined();
   if (warns) warn_if_padding(batch.input_ids);
-  Tensor embedding_output = embeddings_[0].forward(batch.input_ids, batch.token_type_ids);
+  Tensor embedding_output = embeddings_.forward(batch.input_ids, batch.token_type_ids);
   if (embeddings_project_.weight.defined()) embedding_output = embeddings_project_(embedding_output);
   Batch masked = with_mask_of_ones(batch);
   Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, masked);
@@ -297,19 +228,16 @@ ModelOutput BertModel::forward(const Batch& batch) {
 ModelOutput BertModel::classify(const Batch& batch) const {
   Encoded outputs = encode(batch);
   ModelOutput output;
-  Tensor x;
-  if (!has_pooler()) {
-    x = open_slices(select(open_slices(outputs.sequence, {0}), 1), {1});
-    x = dropout(x, classifier_dropout_p_);
-    x = dense_(x);
-    x = spec_.is_electra ? gelu(x) : tanh(x);
-    x = dropout(x, classifier_dropout_p_);
-  } else {
-    x = dropout(outputs.pooled, classifier_dropout_p_);
+  if (has_pooler()) {
+    const Tensor pooled_output = dropout(outputs.pooled, classifier_dropout_p_);
+    output.logits = output_(pooled_output);
+    set_label_loss(output, batch.labels, spec_.num_labels);
+    drop(outputs.sequence, outputs.pooled);
+    return output;
   }
-  output.logits = output_(x);
-  if (batch.labels.defined()) output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), batch.labels);
-  drop(outputs.sequence, outputs.pooled, x);
+  output.logits = classification_head_(outputs.sequence);
+  set_label_loss(output, batch.labels, spec_.num_labels);
+  outputs.sequence.reset();
   return output;
 }
 
@@ -318,16 +246,15 @@ ModelOutput BertModel::classify_tokens(const Batch& batch) const {
   ModelOutput output;
   Tensor sequence_output = dropout(outputs.sequence, classifier_dropout_p_);
   output.logits = output_(sequence_output);
-  if (batch.labels.defined())
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+  set_label_loss(output, batch.labels, spec_.num_labels);
   drop(outputs.sequence, sequence_output);
   return output;
 }
 
-/// BertLMPredictionHead, RobertaLMHead, and ELECTRA's generator with its head.
-Tensor BertModel::vocabulary_scores(const Tensor& sequence) const {
+/// ELECTRA's generator with its head.
+Tensor BertModel::generator_scores(const Tensor& sequence) const {
   Tensor x = dense_(sequence);
-  x = spec_.is_roberta || spec_.is_electra ? gelu(x) : activation_function(spec_.hidden_act, x);
+  x = gelu(x);
   x = head_norm_(x);
   return output_(x);
 }
@@ -335,16 +262,8 @@ Tensor BertModel::vocabulary_scores(const Tensor& sequence) const {
 ModelOutput BertModel::predict_masked(const Batch& batch) const {
   Encoded outputs = encode(batch);
   ModelOutput output;
-  ModuleHooks* hooks = outputs.sequence.tape().modes.module_hooks;
-  const bool holds_bias = hooks != nullptr && spec_.tie_word_embeddings && !spec_.is_electra;
-  if (holds_bias) {  // self.bias, which the decoder shares
-    output.logits = between_hooks(*hooks, this, {&output_.bias}, outputs.sequence,
-                                  [this](const Tensor& sequence) { return vocabulary_scores(sequence); });
-  } else {
-    output.logits = vocabulary_scores(outputs.sequence);
-  }
-  if (batch.labels.defined())
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
+  output.logits = spec_.is_electra ? generator_scores(outputs.sequence) : masked_lm_head_(outputs.sequence);
+  set_label_loss(output, batch.labels, spec_.vocab_size);
   outputs.sequence.reset();
   return output;
 }

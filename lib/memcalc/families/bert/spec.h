@@ -1,4 +1,5 @@
-// BERT, RoBERTa and ELECTRA: transformers models/bert, models/roberta, models/electra.
+// BERT and what is written like it: transformers models/bert, models/roberta, models/xlm_roberta, models/camembert,
+// models/electra.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,7 @@
 
 namespace memcalc {
 
-/// BERT, RoBERTa and ELECTRA (transformers models/bert, models/roberta, models/electra): post-norm encoder, learned
-/// positions.
+/// BERT, RoBERTa, XLM-RoBERTa, CamemBERT and ELECTRA: post-norm encoder, learned positions.
 struct BertSpec {
   std::int64_t vocab_size = 0;
   std::int64_t embedding_size = 0;  // ELECTRA: projected to hidden_size where it differs; 0: hidden_size
@@ -29,6 +29,7 @@ struct BertSpec {
   std::int64_t first_position = 0;  // RoBERTa: pad_token_id + 1; that many rows of the positions are never reached
   bool is_roberta = false;  // positions start after the padding id; the classification head has its own dense layer
   bool is_electra = false;  // the classification head is like RoBERTa's, with GELU
+  bool head_comes_first = false;  // XLM-RoBERTa, CamemBERT: a head is made before its encoder
 
   // RoBERTa's positions start after the padding id (transformers create_position_ids_from_input_ids).
   [[nodiscard]] std::int64_t position_limit() const { return max_position_embeddings - first_position; }
@@ -37,7 +38,7 @@ struct BertSpec {
 BuildFamily build_bert;
 
 namespace family {
-extern const Family kBert, kRoberta, kElectra;
+extern const Family kBert, kCamembert, kElectra, kRoberta, kXlmRoberta;
 }  // namespace family
 
 }  // namespace memcalc

@@ -43,6 +43,7 @@ Architecture cohere2(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -54,7 +55,7 @@ const Family kCohere = {
     .read = cohere,
     .build = build_cohere,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -66,7 +67,7 @@ const Family kCohere2 = {
     .read = cohere2,
     .build = build_cohere,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

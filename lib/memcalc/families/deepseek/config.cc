@@ -138,6 +138,7 @@ Architecture kimi_k2(HfReader& config) {
 }
 
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj",
                                         "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kLitePlan[] = {"q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj", "gate_proj",
@@ -198,7 +199,7 @@ const Family kKimiK2 = {
     .read = kimi_k2,
     .build = build_deepseek_v3,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kMeasuredCausal,
     .tp_plan = kV3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,

@@ -1,7 +1,7 @@
-// DeepSeek-V3 and R1, GLM-4.7-Flash: transformers models/deepseek_v3/modeling_deepseek_v3.py, models/glm4_moe_lite. Its
-// multi-token-prediction module is used in generation only. MIRRORS(transformers,
-// "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0") MIRRORS(transformers,
-// "models/glm4_moe_lite/modeling_glm4_moe_lite.py", "5.17.0")
+// DeepSeek-V3 and R1, GLM-4.7-Flash: transformers models/deepseek_v3, models/glm4_moe_lite. Their modules that predict
+// further tokens are used in generation only.
+// MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
+// MIRRORS(transformers, "models/glm4_moe_lite/modeling_glm4_moe_lite.py", "5.17.0")
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/symbolic/ops/index.h"

@@ -24,6 +24,7 @@ Architecture ernie4_5(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -35,7 +36,7 @@ const Family kErnie45 = {
     .read = ernie4_5,
     .build = build_ernie4_5,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

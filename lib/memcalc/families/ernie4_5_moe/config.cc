@@ -40,6 +40,7 @@ Architecture ernie4_5_moe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
                                       "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
@@ -51,7 +52,7 @@ const Family kErnie45Moe = {
     .read = ernie4_5_moe,
     .build = build_ernie4_5_moe,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
 };

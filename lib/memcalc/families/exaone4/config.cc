@@ -27,6 +27,7 @@ Architecture exaone4(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
                                       "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -38,7 +39,7 @@ const Family kExaone4 = {
     .read = exaone4,
     .build = build_exaone4,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

@@ -100,6 +100,7 @@ Architecture gemma3(HfReader& config) {
 }
 
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"embed_tokens", "q_proj",    "k_proj",  "v_proj",
                                       "o_proj",       "gate_proj", "up_proj", "down_proj"};
 constexpr std::string_view kNormedPlan[] = {"embed_tokens", "q_proj", "k_proj",    "v_proj",  "o_proj",
@@ -139,7 +140,7 @@ const Family kGemma3 = {
     .kind = FamilyKind::kDecoder,
     .read = gemma3,
     .build = build_gemma3,
-    .measured = {},
+    .measured = kMeasuredCausal,
     .tp_plan = kNormedPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

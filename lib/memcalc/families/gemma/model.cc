@@ -6,33 +6,14 @@
 #include <utility>
 
 #include "memcalc/families/gemma/spec.h"
+#include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/rotary_decoder.h"
-#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
-
-/// GemmaRMSNorm: all in float32, times 1 + weight, cast back at the end.
-struct GemmaRmsNorm {
-  Tensor weight;
-  GemmaRmsNorm() = default;
-  GemmaRmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
-
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return scaled(hooked_x); });
-  }
-
- private:
-  [[nodiscard]] Tensor scaled(const Tensor& x) const {
-    Tensor output = norm(to_dtype(x, DType::kFloat32));
-    output = output * add_scalar(to_dtype(weight, DType::kFloat32));
-    return to_dtype(output, x.dtype());
-  }
-  [[nodiscard]] static Tensor norm(const Tensor& x) { return x * reciprocal_sqrt(add_scalar(mean_last(power(x)))); }
-};
 
 /// GemmaTextScaledWordEmbedding: times sqrt(hidden_size), which is a buffer. Before 5.5 Gemma and Gemma 2
 /// (`kScaledLateOnce`) had a plain nn.Embedding and multiplied by a number of the host, after their masks.
@@ -90,7 +71,7 @@ struct GemmaAttention : RotaryAttention {
 };
 
 struct Gemma3Attention : HeadProjections {
-  GemmaRmsNorm q_norm, k_norm;
+  CenteredRmsNorm q_norm, k_norm;
 
   Gemma3Attention(ModuleBuilder& b, const Gemma3Spec& spec, const RunSpec& run, bool sliding)
       : HeadProjections(b, spec, attention_options(spec, run), sliding, spec.attention_bias, spec.attention_bias),
@@ -114,7 +95,7 @@ template <typename Spec, typename SelfAttention>
 struct FourNormLayer {
   SelfAttention self_attn;
   GatedMlp mlp;
-  GemmaRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
+  CenteredRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
 
   FourNormLayer(ModuleBuilder& b, const Spec& spec, const RunSpec& run, bool sliding)
       : self_attn(b.scope("self_attn", [&] { return SelfAttention(b, spec, run, sliding); })),
@@ -139,7 +120,7 @@ void alternate(const Spec& spec, DecoderPlan& plan) {
   plan.trained_without_cache_once = true;
 }
 
-using GemmaLayer = PreNormLayer<GemmaSpec, GemmaAttention, GemmaRmsNorm>;
+using GemmaLayer = PreNormLayer<GemmaSpec, GemmaAttention, CenteredRmsNorm>;
 using Gemma2Layer = FourNormLayer<Gemma2Spec, GemmaAttention>;
 using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
@@ -147,14 +128,14 @@ using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
 std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<GemmaSpec>();
-  auto plan = decoder_plan<GemmaLayer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<GemmaLayer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 
 std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<Gemma2Spec>();
-  auto plan = decoder_plan<Gemma2Layer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<Gemma2Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   alternate(spec, plan);
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
@@ -162,7 +143,7 @@ std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunS
 
 std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<Gemma3Spec>();
-  auto plan = decoder_plan<Gemma3Layer, GemmaRmsNorm>(spec, run);
+  auto plan = decoder_plan<Gemma3Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
   alternate(spec, plan);
   plan.rotary_by_layer_type = true;

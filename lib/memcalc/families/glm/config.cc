@@ -21,6 +21,7 @@ Architecture glm(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
@@ -31,7 +32,7 @@ const Family kGlm = {
     .read = glm,
     .build = build_glm,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,
@@ -44,7 +45,7 @@ const Family kGlm4 = {
     .read = glm,
     .build = build_glm4,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

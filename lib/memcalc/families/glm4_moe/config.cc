@@ -30,6 +30,7 @@ Architecture glm4_moe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
                                       "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
@@ -41,7 +42,7 @@ const Family kGlm4Moe = {
     .read = glm4_moe,
     .build = build_glm4_moe,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

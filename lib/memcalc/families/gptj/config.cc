@@ -40,6 +40,8 @@ Architecture gptj(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kGptj = {
@@ -48,7 +50,7 @@ const Family kGptj = {
     .read = gptj,
     .build = build_gptj,
     .size_keys = kGpt2Keys,
-    .measured = {},
+    .measured = kMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
 };

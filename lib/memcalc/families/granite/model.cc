@@ -1,6 +1,7 @@
 // Granite: transformers models/granite/modeling_granite.py.
 // MIRRORS(transformers, "models/granite/modeling_granite.py", "5.17.0")
 #include "memcalc/families/granite/spec.h"
+#include "memcalc/models/multiplied_embedding.h"
 #include "memcalc/models/rotary_decoder.h"
 
 namespace memcalc {
@@ -16,15 +17,6 @@ struct GraniteAttention : RotaryAttention {
 struct GraniteLayer : PreNormLayer<GraniteSpec, GraniteAttention, RmsNorm, GatedMlp, /*kScalesHalves=*/true> {
   GraniteLayer(ModuleBuilder& b, const GraniteSpec& spec, const RunSpec& run, bool sliding)
       : PreNormLayer(b, spec, run, sliding, [&] { return GatedMlp(b, spec, spec.mlp_bias); }) {}
-};
-
-/// embed_tokens(input_ids) * embedding_multiplier
-struct MultipliedEmbedding : Embedding {
-  using Embedding::Embedding;
-  [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
-    const Tensor inputs_embeds = Embedding::operator()(input_ids);
-    return multiply_scalar(inputs_embeds);
-  }
 };
 
 }  // namespace

@@ -13,6 +13,8 @@ Architecture hunyuan(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kHunyuanV1Dense = {
@@ -21,7 +23,7 @@ const Family kHunyuanV1Dense = {
     .read = hunyuan,
     .build = build_hunyuan,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -25,6 +25,7 @@ Architecture minimax_m2(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
@@ -35,7 +36,7 @@ const Family kMiniMaxM2 = {
     .read = minimax_m2,
     .build = build_minimax_m2,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .has_stages = true,

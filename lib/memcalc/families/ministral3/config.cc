@@ -49,6 +49,7 @@ Architecture mistral3(HfReader& config) {
   return architecture;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -60,7 +61,7 @@ const Family kMinistral3 = {
     .read = ministral3,
     .build = build_ministral3,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

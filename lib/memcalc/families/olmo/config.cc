@@ -17,6 +17,7 @@ Architecture olmo(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -28,7 +29,7 @@ const Family kOlmo = {
     .read = olmo,
     .build = build_olmo,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

@@ -28,6 +28,7 @@ Architecture olmo3(HfReader& config) {
 }
 
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -53,7 +54,7 @@ const Family kOlmo3 = {
     .read = olmo3,
     .build = build_olmo2,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasuredCausal,
     .special_tokens = {.begins = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

@@ -24,6 +24,7 @@ Architecture olmoe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
@@ -34,7 +35,7 @@ const Family kOlmoe = {
     .read = olmoe,
     .build = build_olmoe,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

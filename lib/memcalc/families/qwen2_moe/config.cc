@@ -38,6 +38,7 @@ Architecture qwen2_moe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -49,7 +50,7 @@ const Family kQwen2Moe = {
     .read = qwen2_moe,
     .build = build_qwen2_moe,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kPlan,
     .dropout_is_module = false,

@@ -47,6 +47,7 @@ Architecture smollm3(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                       "gate_proj", "up_proj", "down_proj", "lm_head"};
 
@@ -58,7 +59,7 @@ const Family kSmolLm3 = {
     .read = smollm3,
     .build = build_smollm3,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

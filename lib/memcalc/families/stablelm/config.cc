@@ -25,6 +25,8 @@ Architecture stablelm(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kStableLm = {
@@ -33,7 +35,7 @@ const Family kStableLm = {
     .read = stablelm,
     .build = build_stablelm,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = {},
+    .measured = kMeasured,
     .fp8_layers = true,
 };
 

@@ -26,6 +26,7 @@ Architecture starcoder2(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj", "lm_head"};
 
 }  // namespace
@@ -36,7 +37,7 @@ const Family kStarcoder2 = {
     .read = starcoder2,
     .build = build_starcoder2,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
     .fp8_layers = true,

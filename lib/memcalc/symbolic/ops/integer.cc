@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -94,6 +95,8 @@ Tensor minimum(Arg a, Arg b) { return binary(aten::kMinimum, a, b); }
 Tensor clamp(Arg x) { return unary(aten::kClamp, x); }
 Tensor negate(Arg x) { return unary(aten::kNeg, x); }
 Tensor absolute(Arg x) { return unary(aten::kAbs, x); }
+Tensor sign(Arg x) { return unary(aten::kRoundOf, x); }
+Tensor ceil(Arg x) { return unary(aten::kRoundOf, x); }
 Tensor reciprocal(Arg x) { return real(aten::kReciprocal, x); }
 Tensor exponential(Arg x) { return real(aten::kExp, x); }
 Tensor logarithm(Arg x) { return real(aten::kLog, x); }
@@ -115,6 +118,7 @@ Tensor not_equal(Arg x) { return unary(aten::kNe, x, DType::kBool); }
 Tensor less(Arg a, Arg b) { return binary(aten::kLt, a, b, DType::kBool); }
 Tensor less(Arg x) { return unary(aten::kLt, x, DType::kBool); }
 Tensor less_equal(Arg a, Arg b) { return binary(aten::kLe, a, b, DType::kBool); }
+Tensor less_equal(Arg x) { return unary(aten::kLe, x, DType::kBool); }
 Tensor greater(Arg a, Arg b) { return binary(aten::kGt, a, b, DType::kBool); }
 Tensor greater(Arg x) { return unary(aten::kGt, x, DType::kBool); }
 Tensor greater_equal(Arg a, Arg b) { return binary(aten::kGe, a, b, DType::kBool); }

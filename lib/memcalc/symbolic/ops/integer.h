@@ -48,6 +48,8 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor clamp(Arg x);
 [[nodiscard]] Tensor negate(Arg x);
 [[nodiscard]] Tensor absolute(Arg x);
+[[nodiscard]] Tensor sign(Arg x);
+[[nodiscard]] Tensor ceil(Arg x);
 [[nodiscard]] Tensor reciprocal(Arg x);
 [[nodiscard]] Tensor exponential(Arg x);
 [[nodiscard]] Tensor logarithm(Arg x);
@@ -63,6 +65,7 @@ namespace memcalc::no_grad {
 [[nodiscard]] Tensor less(Arg a, Arg b);
 [[nodiscard]] Tensor less(Arg x);
 [[nodiscard]] Tensor less_equal(Arg a, Arg b);
+[[nodiscard]] Tensor less_equal(Arg x);
 [[nodiscard]] Tensor greater(Arg a, Arg b);
 [[nodiscard]] Tensor greater(Arg x);
 [[nodiscard]] Tensor greater_equal(Arg a, Arg b);

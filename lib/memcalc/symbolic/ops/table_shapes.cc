@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/triangle.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -97,15 +98,8 @@ void diag_row(RecordedCall& call) {  // input diagonal
   call.returns(finish(node, filled(call.tape, shape, x.dtype(), aten::kDiag)));
 }
 
-template <const AtenOperator& op>
-void triangle_row(RecordedCall& call) {  // input diagonal
-  const Tensor& x = call.tensor(0);
-  Node* node = record(
-      op,
-      [](BackwardCall& back) { back.set(0, filled(back.tape, back.gradient().shape(), back.gradient().dtype(), op)); },
-      {&x});
-  call.returns(finish(node, filled(call.tape, x.shape(), x.dtype(), op)));
-}
+void tril_row(RecordedCall& call) { call.returns(lower_triangle(call.tensor(0))); }  // input diagonal
+void triu_row(RecordedCall& call) { call.returns(upper_triangle(call.tensor(0))); }
 
 void eye_row(RecordedCall& call) {  // n m dtype device
   const std::int64_t rows = call.integer(0);
@@ -321,8 +315,8 @@ constexpr OperatorRow kRows[] = {
     {"diagonal", "input offset dim1 dim2", diagonal_row},
     {"diag_embed", "input offset dim1 dim2", diag_embed_row},
     {"diag", "input diagonal", diag_row},
-    {"tril", "input diagonal", triangle_row<aten::kTrilOf>},
-    {"triu", "input diagonal", triangle_row<aten::kTriuOf>},
+    {"tril", "input diagonal", tril_row},
+    {"triu", "input diagonal", triu_row},
     {"eye", "n m dtype device layout requires_grad", eye_row},
     {"atleast_1d", "input", at_least_row<1>},
     {"atleast_2d", "input", at_least_row<2>},

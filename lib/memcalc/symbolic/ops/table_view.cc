@@ -19,6 +19,7 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/put.h"
+#include "memcalc/symbolic/ops/repeat_interleave.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -503,17 +504,8 @@ void repeat_interleave_row(RecordedCall& call) {
   if (call.is_tensor(1)) return call.returns(repeat_each(call, x, call.tensor(1)));
   const std::int64_t times = call.integer(1);
   const int dim = call.has(2) ? call.dimension(2, x.rank(), 0) : 0;
-  // TensorShape.cpp, repeat_interleave_symint with a number: unsqueeze, expand, clone, flatten.
   const Tensor flat = call.has(2) ? x : reshape(x, {x.elements()});
-  Shape wide;
-  for (int i = 0; i < flat.rank(); ++i) {
-    wide.dims[static_cast<std::size_t>(wide.rank++)] = flat.size(i);
-    if (i == dim) wide.dims[static_cast<std::size_t>(wide.rank++)] = times;
-  }
-  Shape shape = flat.shape();
-  shape[dim] *= times;
-  const Tensor copied = contiguous_copy(expand(unsqueeze(flat, dim + 1), wide));
-  call.returns(reshape(copied, shape));
+  call.returns(repeat_interleave(flat, times, dim));
 }
 
 void as_strided_row(RecordedCall& call) {

@@ -1,0 +1,117 @@
+// Nemotron-H: transformers models/nemotron_h/modeling_nemotron_h.py.
+// MIRRORS(transformers, "models/nemotron_h/modeling_nemotron_h.py", "5.17.0")
+#include <utility>
+#include <variant>
+
+#include "memcalc/families/nemotron_h/spec.h"
+#include "memcalc/models/mamba2_mixer.h"
+#include "memcalc/models/rotary_decoder.h"
+#include "memcalc/symbolic/ops/view.h"
+
+namespace memcalc {
+
+namespace {
+
+/// NemotronHAttention: without positions.
+struct NemotronHAttention : HeadProjections {
+  NemotronHAttention(ModuleBuilder& b, const NemotronHSpec& spec, const RunSpec& run)
+      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), /*sliding=*/false, /*qkv_bias=*/false,
+                        /*output_bias=*/false) {}
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask, KeyValueCache* cache) const {
+    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+  }
+};
+
+/// NemotronHMLP
+struct NemotronHMlp {
+  Linear up_proj, down_proj;
+  std::string act_fn;
+
+  NemotronHMlp(ModuleBuilder& b, const NemotronHSpec& spec)
+      : up_proj(b, "up_proj", spec.hidden_size, spec.intermediate_size, spec.mlp_bias),
+        down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, spec.mlp_bias),
+        act_fn(spec.hidden_act) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    Tensor activated;
+    {
+      const Tensor up = up_proj(x);
+      activated = activation_function(act_fn, up);
+    }
+    return down_proj(activated);
+  }
+};
+
+using NemotronHMixer = std::variant<Mamba2Mixer, NemotronHAttention, NemotronHMlp>;
+
+/// NemotronHBlock
+struct NemotronHBlock {
+  RmsNorm norm;
+  NemotronHMixer mixer;
+
+  NemotronHBlock(ModuleBuilder& b, const NemotronHSpec& spec, const RunSpec& run, bool /*sliding*/, LayerIndex index)
+      : norm(b, "norm", spec.hidden_size), mixer(b.scope("mixer", [&] {
+          return mixer_of(b, spec, run, spec.layers[static_cast<std::size_t>(index.value)]);
+        })) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& /*positions*/, const Tensor& mask,
+                               KeyValueCache* cache) const {
+    Tensor residual = input;
+    Tensor hidden_states;
+    {
+      const Tensor converted = to_dtype(input, norm.weight.dtype());
+      hidden_states = norm(converted);
+    }
+    Tensor weights;  // of eager attention
+    hidden_states = mixed(hidden_states, mask, cache, weights);
+    hidden_states = residual + hidden_states;
+    drop(residual, weights);
+    return hidden_states;
+  }
+
+ private:
+  [[nodiscard]] static NemotronHMixer mixer_of(ModuleBuilder& b, const NemotronHSpec& spec, const RunSpec& run,
+                                               NemotronHSpec::Mixer kind) {
+    switch (kind) {
+      case NemotronHSpec::Mixer::kMamba: return Mamba2Mixer(b, spec.mamba, spec.hidden_size, spec.mamba_hidden_act);
+      case NemotronHSpec::Mixer::kAttention: return NemotronHAttention(b, spec, run);
+      case NemotronHSpec::Mixer::kMlp: break;
+    }
+    return NemotronHMlp(b, spec);
+  }
+
+  [[nodiscard]] Tensor mixed(const Tensor& x, const Tensor& mask, KeyValueCache* cache, Tensor& weights) const {
+    if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixer)) return mamba->forward(x, mask, cache);
+    if (const auto* mlp = std::get_if<NemotronHMlp>(&mixer)) return mlp->forward(x);
+    AttentionResult attention = std::get<NemotronHAttention>(mixer).forward(x, mask, cache);
+    weights = std::move(attention.weights);
+    return std::move(attention.output);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build_nemotron_h(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  const auto& spec = architecture.as<NemotronHSpec>();
+  auto plan = decoder_plan<NemotronHBlock>(spec, run);
+  // An MLP gets no mask; whose it is given here does not matter to it.
+  std::vector<bool> linear;
+  for (const NemotronHSpec::Mixer mixer : spec.layers) linear.push_back(mixer != NemotronHSpec::Mixer::kAttention);
+  plan.masks = MaskPlan::hybrid(linear);
+  plan.rotary_dim = 0;
+  plan.logits = LogitsChange::kFloat32;
+  plan.has_classifier = false;
+  plan.embedding = embedding_of<Embedding>(spec, "embeddings");
+  plan.norm = [&spec](ModuleBuilder& b) -> std::function<Tensor(const Tensor&)> {
+    const RmsNorm norm_f(b, "norm_f", spec.hidden_size);
+    b.parameters.back().decays = true;  // by its name it is no norm (trainer.py, get_decay_parameter_names)
+    return norm_f;
+  };
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+}  // namespace memcalc

@@ -1,0 +1,55 @@
+// spec/quantized_names, and models of the registry by names that nobody wrote down.
+#include "memcalc/spec/quantized_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memcalc/memcalc.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+const SpecRegistry& registry() {
+  static const SpecRegistry specs(test::specs_dir().string());
+  return specs;
+}
+
+TEST(QuantizedNames, AnEndingSaysTheFormat) {
+  EXPECT_EQ(quantized_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")->base, "unsloth/Qwen3-8B");
+  EXPECT_EQ(quantized_name("unsloth/Qwen3-8B-bnb-4bit")->quantization, Quantization::kNf4Double);
+  EXPECT_EQ(quantized_name("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4")->quantization, Quantization::kGptq4);
+  EXPECT_EQ(quantized_name("Qwen/Qwen3-8B-FP8")->quantization, Quantization::kFp8);
+  EXPECT_FALSE(quantized_name("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8")->quantization.has_value());
+  EXPECT_FALSE(quantized_name("Qwen/Qwen3-8B").has_value());
+  EXPECT_FALSE(quantized_name("-awq").has_value());
+}
+
+TEST(QuantizedNames, AModelByANameThatSaysItsFormat) {
+  const ModelSpec model = registry().model("unsloth/Qwen3-8B-unsloth-bnb-4bit");
+  EXPECT_EQ(model.name, "qwen3-8b");
+  EXPECT_EQ(model.checkpoint_quantization, Quantization::kNf4Double);
+  EXPECT_THAT(model.assumptions, Contains(HasSubstr("by its name, qwen3-8b in bitsandbytes' NF4")));
+  const ResolvedRun run = resolve(model, {.lora_rank = 8});
+  EXPECT_EQ(run.run.fine_tuning.quantization, Quantization::kNf4Double);
+}
+
+TEST(QuantizedNames, AFormatThatIsNotModelledIsNamed) {
+  EXPECT_THAT(error_text([] { (void)registry().model("Qwen/Qwen3-8B-NVFP4"); }),
+              HasSubstr("weights in NVFP4 are not modelled; accepted: --model Qwen/Qwen3-8B"));
+  EXPECT_THAT(error_text([] { (void)registry().model("nobody/knows-AWQ"); }), HasSubstr("unknown model"));
+}
+
+TEST(QuantizedNames, ANameUnderAnotherOwner) {
+  const ModelSpec model = registry().model("somebody/Qwen3-8B");
+  EXPECT_EQ(model.name, "qwen3-8b");
+  EXPECT_THAT(model.assumptions, Contains(HasSubstr("somebody/Qwen3-8B is, by its name, a copy of qwen3-8b")));
+  EXPECT_THAT(error_text([] { (void)registry().model("a/b/Qwen3-8B"); }), HasSubstr("unknown model"));
+}
+
+}  // namespace
+}  // namespace memcalc
