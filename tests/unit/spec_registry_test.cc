@@ -169,6 +169,8 @@ TEST_F(Registry, EveryShippedModelLoads) {
       EXPECT_TRUE(line.starts_with("num_labels = 2") || line.starts_with("kimi_k2 is computed as deepseek_v3 is") ||
                   line.starts_with("linear attention runs as") || line.starts_with("short convolutions run as") ||
                   line.starts_with(listing.name + " is an implementation of its own, not modelled: ") ||
+                  line.starts_with("xIELU is computed by") ||
+                  line.find("layerdrop skips no layer") != std::string::npos ||
                   (listing.is_program && line.starts_with("values in the program")))
           << line;
     }

@@ -12,7 +12,7 @@ namespace memcalc {
 namespace {
 
 // The keys of transformers' ACT2CLS (activations.py), without those that hold parameters (prelu, xielu).
-constexpr std::array<std::string_view, 22> kActivations = {"gelu",
+constexpr std::array<std::string_view, 23> kActivations = {"gelu",
                                                            "gelu_10",
                                                            "gelu_accurate",
                                                            "gelu_fast",
@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 22> kActivations = {"gelu",
                                                            "silu",
                                                            "sqrtsoftplus",
                                                            "swish",
-                                                           "tanh"};
+                                                           "tanh",
+                                                           "xielu"};
 
 constexpr std::array<std::string_view, 4> kDTypes = {"bfloat16", "float16", "float32", "float64"};
 constexpr std::array<DType, 4> kDTypeValues = {DType::kBFloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64};
