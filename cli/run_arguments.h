@@ -1,7 +1,6 @@
 // The options that describe a run, shared by every command that takes one: the rows of the library's table.
 #pragma once
 
-#include <array>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -16,10 +15,6 @@ class Option;
 }  // namespace CLI
 
 namespace memcalc::cli {
-
-/// One card of each common size, for a question that names none.
-inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
-                                                            "h200-sxm"};
 
 /// An option and its value as they were typed: {"--bs", "4"}, {"--padding", ""}.
 struct TypedOption {

@@ -20,6 +20,8 @@ has_package() {
     python3-dev) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ] ;;
     python3-venv) python3 -c 'import ensurepip, venv' 2>&1 ;;
     pybind11-dev) has_header pybind11/pybind11.h ;;
+    emscripten) command -v em++ && command -v em-config ;;
+    chromium) command -v chromium ;;
     time) [ -x /usr/bin/time ] ;;
     nlohmann-json3-dev) has_header nlohmann/json.hpp ;;
     libcli11-dev) has_header CLI/CLI.hpp ;;

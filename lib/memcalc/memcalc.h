@@ -10,6 +10,7 @@
 // All functions are pure and thread-safe; wrong input throws memcalc::Error.
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "memcalc/base/dtype.h"
 #include "memcalc/base/error.h"
 #include "memcalc/cost/calibration.h"
+#include "memcalc/report/certainty.h"
 #include "memcalc/report/parameter_table.h"
 #include "memcalc/report/render.h"
 #include "memcalc/report/render_json_schema.h"
@@ -27,6 +29,7 @@
 #include "memcalc/report/render_trace.h"
 #include "memcalc/report/render_weights.h"
 #include "memcalc/report/report.h"
+#include "memcalc/report/step_curve.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/config_files/config_file.h"
 #include "memcalc/spec/device_spec.h"
@@ -72,6 +75,10 @@ struct HeaviestRanks {
 [[nodiscard]] HeaviestRanks estimate_heaviest_ranks(const ModelSpec& model, const RunSpec& run,
                                                     const DeviceSpec& device);
 
+/// One card of each common size, for a question that names none.
+inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
+                                                            "h200-sxm"};
+
 /// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
                                           std::span<const DeviceSpec> devices);
@@ -93,6 +100,9 @@ struct HeaviestRanks {
 /// Throws Error(kInput) for a row that cannot be read.
 [[nodiscard]] Calibration calibrate_device(const DeviceSpec& device, const DeviceRates& start, const std::string& rows,
                                            const std::string& name);
+
+/// The same as numbers, of the run of a report and of its largest rank.
+[[nodiscard]] StepCurve step_curve(const Report& report, std::size_t most_points = 600);
 
 /// A run as memcalc-probe replays it on a card: every event, and every kernel with its predicted time.
 [[nodiscard]] std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device);

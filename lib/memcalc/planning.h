@@ -6,6 +6,7 @@
 #pragma once
 
 #include "memcalc/memcalc.h"
+#include "memcalc/plan/axolotl_settings.h"
 #include "memcalc/plan/check.h"
 #include "memcalc/plan/ladder.h"
 #include "memcalc/plan/largest.h"

@@ -247,6 +247,8 @@ class RunOptions(TypedDict, total=False):
     """`--memory`: of the card, as torch reports it [the card's own]"""
     margin_gib: float | None
     """`--margin`: of the card that is to stay free [0]"""
+    host: str | None
+    """`--host`: of the host, by memcalc.measure --host [their middle]"""
     tokens: float | None
     """`--tokens`: of the whole training: days, price, energy"""
     sample_seconds: float | None

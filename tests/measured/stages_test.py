@@ -26,15 +26,15 @@ OFF_ON_TWO = {
     "s03-fsdp2-llama-tied-full-host-sharded": (0.003, 0),
     "s04-fsdp2-llama-tied-lora-host-full": (0.004, 0),
     "s05-fsdp2-mistral-full-rank0-full": (0.066, 0.994),
-    "s06-ds-zero3-llama-tied-full-host-checkpoint": (20.3, 16.7),  # the head's own part, while loading
+    "s06-ds-zero3-llama-tied-full-host-checkpoint": (0, 0.21),
     "s07-ds-zero3-llama-untied-lora-host-checkpoint": (0.198, 5.91),
     "s08-ds-zero2-llama-tied-full-host-checkpoint": (0.026, 0),
     "t01-sft-fsdp2-llama-untied-lora": (0.067, 0),
     "t02-sft-fsdp2-qwen2-lora": (0.006, 0),
     "t03-sft-ds-zero3-mistral-full": (0.015, 0.341),
-    "t04-sft-ds-zero3-llama-tied-lora": (31.7, 49.2),  # adapters in the base's type, the head's own part
+    "t04-sft-ds-zero3-llama-tied-lora": (0.021, 33),  # reserved while preparing
     "t06-dpo-fsdp2-llama-untied-lora": (0.021, 0),
-    "t08-dpo-ds-zero3-llama-tied-lora": (31.7, 49.2),
+    "t08-dpo-ds-zero3-llama-tied-lora": (0.014, 33),
     "t07-dpo-ds-zero3-llama-untied-full": (0.014, 0.041),
     "t09-dpo-ds-zero2-mistral-full": (0, 12.5),  # while preparing
     "t11-grpo-fsdp2-llama-untied-full": (0, 0.771),

@@ -7,6 +7,7 @@ from pathlib import Path
 import memcalc
 import pytest
 from memcalc.measure import Line, Measurement, case_of, compare
+from memcalc.measure._host import host_rates
 
 pytest.importorskip("numpy")
 
@@ -73,3 +74,26 @@ def test_without_a_gpu_it_says_so():
     process = subprocess.run([sys.executable, "-m", "memcalc.measure", "--model", "gpt2"], capture_output=True, text=True)
     if process.returncode == 0: pytest.skip("there is a GPU here")
     assert process.returncode == 2 and process.stderr.startswith("memcalc: error: ")
+
+
+REFERENCE = {name: 10.0 for name in ("tensor_us", "python_us", "forward_us", "checkpoint_forward_us", "checkpoint_backward_us", "packed_tensor_us",
+                                     "unpacked_tensor_us", "trainer_step_us", "trainer_batch_us", "trainer_tensor_us")}
+
+
+def test_a_host_file_has_what_was_timed_and_scales_the_rest():
+    operators = {"add": 8, "scale": 9, "gelu": 7, "cast": 10, "layer_norm": 14, "batch_norm": 30, "linear": 16, "view": 2, "transpose": 2.4,
+                 "attention": 20, "convolution": 24, "copy": 21}
+    rates = host_rates(operators, {"scale": 16, "gelu": 17, "view": 4}, (200, 2), 1.5, 1007, REFERENCE)
+    assert rates["pointwise_us"] == 8.5 and rates["product_us"] == 14 and rates["view_us"] == 2.2
+    assert rates["node_us"] == 7.5  # of 16 - 8.5, 17 - 8.5 and 4
+    assert rates["python_us"] == 15 and rates["queue_kernels"] == 1007
+    assert rates["optimizer_tensor_us"] == 0.5  # 18 passes of 15 take all of the 200 us
+
+
+def test_a_host_is_measured_with_a_card_only(tmp_path):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available(): pytest.skip("there is a card")
+    words = [sys.executable, "-m", "memcalc.measure", "--host", str(tmp_path / "host.json")]
+    process = subprocess.run(words, capture_output=True, text=True)
+    assert process.returncode == 2 and "found no CUDA device" in process.stderr
+    assert not (tmp_path / "host.json").exists()

@@ -16,16 +16,17 @@ RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 
 # What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h"),
-    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h"),
+    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h"),
 }
 # The probe puts the allocator itself on the driver: no façade shows its blocks.
 INNER = {"probe/replay.cc": ("memcalc/alloc/caching_allocator.h",)}
-FACES = ("cli", "python", "probe")
+FACES = ("cli", "python", "probe", "web")
 FACADES = ("memcalc/memcalc.h", "memcalc/planning.h")  # what the faces see of the library
 THIRD_PARTY = {  # the first part of an include: where it may stand
-    "yaml-cpp": lambda path: path == "lib/memcalc/spec/config_files/config_text.cc",
+    "yaml-cpp": lambda path: path == "lib/memcalc/spec/config_files/yaml_text.cc",
     "toml++": lambda path: path == "lib/memcalc/spec/config_files/config_text.cc",
-    "nlohmann": lambda path: re.fullmatch(r"lib/memcalc/(spec/[^/]+\.cc|report/render_json\w*\.cc)", path),
+    "nlohmann": lambda path: re.fullmatch(r"lib/memcalc/(spec/[^/]+\.cc|report/render_json\w*\.cc)|web/src/\w+\.cc", path),
+    "emscripten.h": lambda path: path == "web/src/module.cc",
     "fmt": lambda path: re.fullmatch(r"(lib/memcalc|cli|python/src)/.*\.cc", path),
     "CLI": lambda path: path.startswith("cli/"),
     "Eigen": lambda path: re.fullmatch(r"lib/memcalc/(cost|plan)/.+\.cc", path),
@@ -60,7 +61,7 @@ STANDS_FOR_ANY = re.compile(r"\{[^{}/]*\}|…|(?<![\w.-])[A-Z]{2,}(?![\w-])")
 # Folders of other repositories, which sources of figures name in the same way.
 ELSEWHERE = ("docs/b200/", "docs/source/en/", "scripts/asplos/", "scripts/train/", "tests/assets/",
              "tests/functional_tests/")
-TEXTS = ("*.md", "lib/**/*", "cli/**/*", "python/**/*", "probe/**/*", "cmake/**/*", "tests/**/*", "docs/**/*", "scripts/*",
+TEXTS = ("*.md", "lib/**/*", "cli/**/*", "python/**/*", "probe/**/*", "web/**/*", "cmake/**/*", "tests/**/*", "docs/**/*", "scripts/*",
          "specs/**/*", "CMakeLists.txt", "CMakePresets.json", "pyproject.toml")
 TEXT_SUFFIXES = (".h", ".cc", ".py", ".cu", ".pyi", ".md", ".in", ".txt", ".cmake", ".json", ".toml", ".ipynb", ".sh", "")
 ITSELF = "tests/structure/check_structure.py"  # plants paths that do not exist
@@ -73,7 +74,7 @@ def without_comments_and_strings(text):
 
 
 def sources_of(root):
-    for top in ("lib", "cli", "python", "probe", "tests"):
+    for top in ("lib", "cli", "python", "probe", "web", "tests"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in (".h", ".cc", ".py", ".cu") and root / "tests/measured/harness" not in path.parents:
                 yield path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")

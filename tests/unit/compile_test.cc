@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
 #include "memcalc/train/compile/schedule.h"
@@ -92,6 +94,41 @@ TEST(Schedule, InlinesPointwiseOperatorsAndFreesAtTheLastRead) {
   EXPECT_EQ(forward.launches[0].node, example.h);
   EXPECT_EQ(forward.launches[1].node, example.f) << "a product reads it, so it is written";
   EXPECT_THAT(forward.launches[2].dead_after, ElementsAre(example.f));
+}
+
+// x (400 B) and a bias of 40 B: m is the sum of x's columns, c and d read x; e reads a product of c.
+TEST(Fusion, WhatSharesDataAndASizeIsOneKernelThatReadsEachBufferOnce) {
+  JointGraph graph;
+  const auto add = [&](NodeKind kind, Bytes bytes, std::vector<NodeIndex> inputs) {
+    return graph.add({.kind = kind, .bytes = bytes, .op = &kOp, .inputs = std::move(inputs)}, true);
+  };
+  const NodeIndex x = add(NodeKind::kInput, 400, {}), bias = add(NodeKind::kParameter, 40, {});
+  const NodeIndex m = add(NodeKind::kReduction, 40, {x});
+  const NodeIndex c = add(NodeKind::kPointwise, 400, {x, m, bias});
+  const NodeIndex product = add(NodeKind::kExtern, 400, {c, bias});
+  const NodeIndex e = add(NodeKind::kPointwise, 400, {product, x});
+  const std::vector<NodeIndex> results{e};
+  Kernel multiplied;
+  multiplied.kind = KernelKind::kMatrixProduct;
+  multiplied.op = &kOp;
+  multiplied.views = 3;
+  Kernel added;
+  added.op = &kOp;
+  added.operator_class = OperatorClass::kElementwise;
+  added.flops = 7;
+  KernelList eager;
+  eager.push_back(multiplied);
+  eager.push_back(added);
+  const KernelList kernels =
+      compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, false), {}, results, eager);
+  ASSERT_EQ(kernels.size(), 3U);
+  EXPECT_EQ(kernels[0].kind, KernelKind::kMatrixProduct);
+  EXPECT_EQ(kernels[0].views, 0) << "no operator is dispatched";
+  EXPECT_EQ(kernels[1].kind, KernelKind::kRowwise);
+  EXPECT_EQ(kernels[1].bytes, 400 + 40 + 400) << "x and the bias are read, c is written, m stays inside";
+  EXPECT_EQ(kernels[2].bytes, 400 + 400 + 400) << "behind the product: a kernel of its own";
+  EXPECT_EQ(kernels[2].flops, 7) << "the work counts on";
+  for (const Kernel& kernel : kernels) EXPECT_TRUE(is_of_compiled_code(kernel));
 }
 
 Report report_of(const char* name, RunOptions options) {

@@ -5,6 +5,7 @@
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 
 namespace memcalc {
@@ -71,6 +72,82 @@ TEST(Cost, TheCardWaitsForTheHost) {
   EXPECT_NEAR(seconds_of(time, TimeClass::kElementwise), 50 * 1e-6, 1e-9);
   EXPECT_NEAR(seconds_of(time, TimeClass::kHost), 50 * 9e-6, 1e-9);
   EXPECT_TRUE(time.host_bound());
+}
+
+TEST(Cost, AStepIsBoundByWhatTheCardWaitsForMost) {
+  EXPECT_EQ(cost(repeated(50, 1e6), device(), rates()).bound(), Bound::kHost);
+  EXPECT_EQ(cost(repeated(50, 1e9), device(), rates()).bound(), Bound::kCard);
+  StepTime time = cost(repeated(50, 1e6), device(), rates());
+  time.by_class[static_cast<std::size_t>(TimeClass::kCommunication)] = 1;
+  EXPECT_EQ(time.bound(), Bound::kLinks);
+  time.by_class[static_cast<std::size_t>(TimeClass::kInput)] = 2;
+  EXPECT_EQ(time.bound(), Bound::kData);
+}
+
+// The middle decides the step; a card that never waits is as quick beside any host.
+TEST(Cost, MeasuredHostsGiveARange) {
+  DeviceRates hosts = rates();
+  hosts.hosts = {{"quick", hosts.host}, {"slow", hosts.host}};
+  hosts.hosts[0].rates.pointwise_us = 5;
+  hosts.hosts[1].rates.pointwise_us = 20;
+  const StepTime time = cost(repeated(50, 1e6), device(), hosts);
+  EXPECT_NEAR(time.step_seconds, 50 * 10e-6, 1e-9);
+  EXPECT_NEAR(time.hosts.least_seconds, 50 * 5e-6, 1e-9);
+  EXPECT_NEAR(time.hosts.most_seconds, 50 * 20e-6, 1e-9);
+  EXPECT_EQ(time.hosts.least_host, "quick");
+  EXPECT_EQ(time.hosts.most_host, "slow");
+  const StepTime of_card = cost(repeated(50, 1e9), device(), hosts);
+  EXPECT_EQ(of_card.hosts.least_seconds, of_card.hosts.most_seconds);
+}
+
+TEST(Cost, CompiledCodeCostsTheHostALaunchAndACall) {
+  DeviceRates rates_of_code = rates();
+  rates_of_code.host.python_us = 15;
+  rates_of_code.host.compiled_us = 4;
+  rates_of_code.host.compiled_call_us = 100;
+  rates_of_code.host.compiled_tensor_us = 0.5;
+  Kernel fused = kernel(1e6);
+  fused.node = &kCompiledCode;
+  fused.views = 7;
+  EXPECT_NEAR(host_seconds(fused, rates_of_code.host), 4e-6, 1e-12);
+  Kernel call = kernel(0);
+  call.op = &kCompiledCall;
+  call.node = &kCompiledCode;
+  call.kind = KernelKind::kPartOfPrevious;
+  call.elements = 30;
+  EXPECT_NEAR(host_seconds(call, rates_of_code.host), (100 + 30 * 0.5) * 1e-6, 1e-12);
+}
+
+TEST(Cost, AlikeKernelsAreToldTogetherTheLongestFirst) {
+  KernelList list = repeated(3, 1e6);
+  list.push_back(kernel(1e9));
+  list.push_back(kernel(1e6));
+  list.back().repeats = 2;
+  const StepTime time = cost(list, device(), rates());
+  ASSERT_EQ(time.costliest.size(), 2U);
+  EXPECT_NEAR(time.costliest[0].seconds, 1e-3, 1e-9);
+  EXPECT_EQ(time.costliest[1].calls, 5);
+  EXPECT_NEAR(time.costliest[1].bytes, 5e6, 1);
+  EXPECT_EQ(time.costliest[1].possible_flops_per_second, 0);
+}
+
+// 1024 pixels of 256 channels, 9 x 128 products each: 8 x 2 tiles.
+TEST(Cost, AConvolutionIsTimedByItsPassAndWindow) {
+  Kernel each = kernel(4e6);
+  each.kind = KernelKind::kConvolution;
+  each.flops = 2.0 * 1024 * 256 * 9 * 128;
+  each.work = work::Convolution{.groups = 1, .pixels = 1024, .channels = 256, .depth = 9 * 128, .group_channels = 128};
+  each.bytes = 4.0 * (128 * 1024 + 256 * 1024 + 256 * 9 * 128);
+  ConvolutionTable table;
+  ConvolutionPassRates& forward = table.rates[2][0][1];
+  forward = {.launch_us = 3, .share = 0.5, .narrow = 256, .depth = 1e-9, .waves = 1e-9, .bandwidth = 1e9, .few = 1e-9};
+  EXPECT_NEAR(convolution_by_table(each, *each.as<work::Convolution>(), device(), table),
+              3e-6 + each.flops / (1e15 * 0.5 * 0.5), 1e-9);
+  // Sixteen tiles on a hundred multiprocessors.
+  forward.narrow = 1e-9;
+  forward.waves = 1;
+  EXPECT_NEAR(convolution_by_table(each, *each.as<work::Convolution>(), device(), table),
+              3e-6 + each.flops / (1e15 * 0.5 * 16 / 116), 1e-9);
 }
 
 TEST(Cost, TheHostRunsAhead) {

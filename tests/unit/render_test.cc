@@ -152,9 +152,8 @@ TEST(Render, TheMaskedHalfIsNamed) {
   report.time->mfu = report.time->hfu = 0.5;
   EXPECT_THAT(render(report, Format::kText, {.details = true}), Not(HasSubstr("by its half")));
   report.time->masked_left_out = true;
-  for (const Format format : {Format::kText, Format::kMarkdown}) {
-    EXPECT_THAT(render(report, format, {.details = true}), HasSubstr("; causal attention by its half"));
-  }
+  EXPECT_THAT(render(report, Format::kText, {.details = true}), HasSubstr("by its half\n")) << "a long line is broken";
+  EXPECT_THAT(render(report, Format::kMarkdown), HasSubstr("; causal attention by its half"));
 }
 
 TEST(Render, CategoriesSumToThePeak) {

@@ -165,6 +165,22 @@ TEST(RunOptions, CheckpointingSwitchesTheCacheOff) {
   EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("use_cache")));
 }
 
+TEST(RunOptions, AdaptersOfTrlUnderZeRo3) {
+  RunOptions options{.loop = Loop::kTrlSft, .lora_rank = 8};
+  options.weights_dtype = DType::kBFloat16;
+  options.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kFsdp2;
+  const RunSpec sharded = resolve(llama(1024), options).run;
+  EXPECT_FALSE(sharded.fine_tuning.lora->in_base_dtype);
+  EXPECT_FALSE(sharded.checkpoints_reentrantly());
+  options.parallel.data_parallel = DataParallel::kDsZero3;
+  const RunSpec zero3 = resolve(llama(1024), options).run;
+  EXPECT_TRUE(zero3.fine_tuning.lora->in_base_dtype);
+  EXPECT_TRUE(zero3.checkpoints_reentrantly());
+  options.loop = Loop::kTrainer;
+  EXPECT_FALSE(resolve(llama(1024), options).run.fine_tuning.lora->in_base_dtype);
+}
+
 TEST(RunNames, EveryNameIsReadBack) {
   for (const auto name : kOptimizerNames) EXPECT_EQ(name_of(*enum_from<Optimizer>(kOptimizerNames, name)), name);
   for (const auto name : kPrecisionNames) EXPECT_EQ(name_of(*enum_from<Precision>(kPrecisionNames, name)), name);

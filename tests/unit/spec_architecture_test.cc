@@ -63,7 +63,7 @@ TEST(Families, TellEveryDefault) {
 /// Of which a config.json says more than sizes: its text model, the kinds of its layers.
 bool says_more_than_sizes(std::string_view type) {
   return type == "torchvision" || type == "clip" || type == "gemma3" || type == "mistral3" || type == "qwen3_5" ||
-         type == "qwen3_5_moe" || type == "lfm2_moe" || type == "nemotron_h";
+         type == "qwen3_5_moe" || type == "lfm2_moe" || type == "nemotron_h" || type == "mamba2";
 }
 
 /// Whose mixers or MLPs have sizes of their own, which no option gives.

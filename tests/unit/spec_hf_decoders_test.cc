@@ -1,17 +1,22 @@
-// config.json of decoders with rotary positions that came after LLaMA's relatives: defaults and what is refused.
+// config.json of decoders beyond LLaMA's relatives: defaults and what is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "memcalc/families/apertus/spec.h"
+#include "memcalc/families/bloom/spec.h"
 #include "memcalc/families/cohere/spec.h"
+#include "memcalc/families/deepseek/spec.h"
 #include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/families/exaone4/spec.h"
+#include "memcalc/families/falcon/spec.h"
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/families/hunyuan_v1_dense/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
+#include "memcalc/families/mpt/spec.h"
 #include "memcalc/families/olmo/spec.h"
 #include "memcalc/families/olmo2/spec.h"
 #include "memcalc/families/seed_oss/spec.h"
@@ -180,6 +185,72 @@ TEST(HfDecoders, CommandRHasLocalLayersFromR7bOn) {
   EXPECT_EQ(second.sliding_window, 4096);
   EXPECT_EQ(refusal_of(R"({"model_type": "cohere", "use_qk_norm": true})"),
             "config.json: /use_qk_norm: true is not modelled for cohere yet");
+}
+
+TEST(HfDecoders, ApertusHasXieluUnlessItSaysOtherwise) {
+  const auto spec = spec_of<ApertusSpec>(R"({"model_type": "apertus"})");
+  EXPECT_EQ(spec.vocab_size, 131072);
+  EXPECT_EQ(spec.intermediate_size, 14336);
+  EXPECT_EQ(spec.num_key_value_heads, 32);
+  EXPECT_TRUE(spec.hidden_act.empty());
+  EXPECT_EQ(spec_of<ApertusSpec>(R"({"model_type": "apertus", "hidden_act": "silu"})").hidden_act, "silu");
+}
+
+TEST(HfDecoders, FalconHasThreeKindsOfLayers) {
+  const auto seven = spec_of<FalconSpec>(R"({"model_type": "falcon"})");
+  EXPECT_EQ(seven.hidden_size, 4544);
+  EXPECT_EQ(seven.head_dim(), 64);
+  EXPECT_EQ(seven.kept_heads(), 1);
+  EXPECT_EQ(seven.norms, FalconNorms::kShared);
+  const auto forty = spec_of<FalconSpec>(R"({"model_type": "falcon", "hidden_size": 8192, "num_attention_heads": 128,
+      "num_kv_heads": 8, "new_decoder_architecture": true})");
+  EXPECT_EQ(forty.norms, FalconNorms::kParallel);
+  EXPECT_EQ(forty.kept_heads(), 128);
+  const auto old = spec_of<FalconSpec>(R"({"model_type": "falcon", "n_embed": 2048, "num_attention_heads": 32,
+      "alibi": true, "multi_query": false, "parallel_attn": false})");
+  EXPECT_EQ(old.hidden_size, 2048);
+  EXPECT_EQ(old.norms, FalconNorms::kSequential);
+  EXPECT_EQ(old.kept_heads(), 32);
+  EXPECT_EQ(refusal_of(R"({"model_type": "falcon", "num_ln_in_parallel_attn": 2})"),
+            "config.json: /num_ln_in_parallel_attn: found 2; accepted: 1");
+  EXPECT_THAT(refusal_of(R"({"model_type": "falcon", "new_decoder_architecture": true, "parallel_attn": false})"),
+              HasSubstr("parallel_attn"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "falcon", "num_attention_heads": 70})"), HasSubstr("num_attention_heads"));
+}
+
+TEST(HfDecoders, BloomIsTinyByDefault) {
+  const auto spec = spec_of<BloomSpec>(R"({"model_type": "bloom"})");
+  EXPECT_EQ(spec.vocab_size, 250880);
+  EXPECT_EQ(spec.hidden_size, 64);
+  EXPECT_EQ(spec.n_layer, 2);
+  EXPECT_EQ(spec_of<BloomSpec>(R"({"model_type": "bloom", "n_embed": 128, "num_hidden_layers": 3})").hidden_size, 128);
+  EXPECT_THAT(refusal_of(R"({"model_type": "bloom", "slow_but_exact": true})"), HasSubstr("slow_but_exact"));
+}
+
+TEST(HfDecoders, MptHasItsDropoutInAttnConfig) {
+  const auto spec = spec_of<MptSpec>(R"({"model_type": "mpt", "attn_config": {"attn_pdrop": 0.1, "clip_qkv": 8}})");
+  EXPECT_EQ(spec.d_model, 2048);
+  EXPECT_EQ(spec.max_seq_len, 2048);
+  EXPECT_EQ(spec.attn_pdrop, 0.1);
+  EXPECT_TRUE(spec.clips_qkv);
+  EXPECT_EQ(refusal_of(R"({"model_type": "mpt", "attn_config": {"attn_pdrop": 2}})"),
+            "config.json: /attn_config/attn_pdrop: found 2; accepted: a number from 0 to 1");
+}
+
+TEST(HfDecoders, Glm4MoeLiteIsDeepseekV3WithOneDenseLayer) {
+  const auto spec = spec_of<DeepseekV3Spec>(R"({"model_type": "glm4_moe_lite"})");
+  EXPECT_EQ(spec.latent.q_lora_rank, 768);
+  EXPECT_EQ(spec.latent.v_head_dim, 256);
+  EXPECT_EQ(spec.experts.count, 64);
+  EXPECT_EQ(spec.first_k_dense_replace, 1);
+  EXPECT_TRUE(spec.float32_correction);
+  EXPECT_EQ(spec_of<DeepseekV3Spec>(R"({"model_type": "glm4_moe_lite", "num_hidden_layers": 3,
+      "mlp_layer_types": ["dense", "dense", "sparse"]})")
+                .first_k_dense_replace,
+            2);
+  EXPECT_THAT(refusal_of(R"({"model_type": "glm4_moe_lite", "num_hidden_layers": 2,
+      "mlp_layer_types": ["sparse", "dense"]})"),
+              HasSubstr("/mlp_layer_types: found another order"));
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ class FreeList {
     static_assert(std::numeric_limits<double>::is_iec559);
     constexpr std::uint32_t kMantissaBits = 52;
     constexpr std::uint64_t kFirst = (std::uint64_t{1023} + kSmallestBits) << kSubBucketBits;
-    const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(size));
+    // What std::bit_cast is made of, by g++ and clang alike; emscripten 3.1.6 has no std::bit_cast.
+    const auto bits = __builtin_bit_cast(std::uint64_t, static_cast<double>(size));
     return static_cast<std::uint32_t>((bits >> (kMantissaBits - kSubBucketBits)) - kFirst);
   }
 

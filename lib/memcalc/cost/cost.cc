@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 
 namespace memcalc {
@@ -119,6 +123,30 @@ class RepeatedProducts {
   std::array<Entry, kPlaces> entries_{};
 };
 
+std::string_view type_name(const Kernel& kernel) {
+  return allows_tf32(kernel) && kernel.dtype == DType::kFloat32 ? "tf32" : name_of(kernel.dtype);
+}
+
+/// "8192 x 2048 x 5632 bf16", for people.
+std::string shape_of(const Kernel& kernel) {
+  std::string shape;
+  const auto times = [&](std::int64_t size) { shape += (shape.empty() ? "" : " x ") + std::to_string(size); };
+  if (const auto* product = kernel.as<work::Product>()) {
+    if (product->batch > 1) times(product->batch);
+    for (const std::int64_t size : {product->m, product->n, product->k}) times(size);
+  } else if (const auto* attention = kernel.as<work::Attention>()) {
+    for (const std::int64_t size : {attention->heads, attention->queries, attention->keys, attention->width}) {
+      times(size);
+    }
+  } else if (const auto* convolution = kernel.as<work::Convolution>()) {
+    if (convolution->groups > 1) times(convolution->groups);
+    for (const std::int64_t size : {convolution->pixels, convolution->channels, convolution->depth}) times(size);
+  } else {
+    shape = std::to_string(static_cast<std::int64_t>(kernel.elements)) + " elements";
+  }
+  return shape + " " + std::string(type_name(kernel));
+}
+
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const KernelList& kernels) {
   std::int64_t ranks = 1;
@@ -170,6 +198,24 @@ class Timeline {
     }
   }
 
+  /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has
+  /// issued the first kernel, and the third is told.
+  StepTime steady(const HostRates& host) {
+    constexpr int kSteps = 3;
+    host_rates_ = &host;
+    std::fill(queue_.begin(), queue_.end(), 0);
+    next_slot_ = 0;
+    phase_ = Phase::kZero;
+    host_ = compute_ = communication_ = 0;
+    StepTime result;
+    for (int i = 0; i < kSteps; ++i) step(result);
+    return result;
+  }
+
+  /// Kernels of the compute stream that take most of a step, alike ones together.
+  [[nodiscard]] std::vector<CostlyKernel> costliest(std::size_t count) const;
+
+ private:
   /// Runs a step; `result` gets what happens in it.
   void step(StepTime& result) {
     const double begin = compute_;
@@ -188,8 +234,6 @@ class Timeline {
     }
     result.step_seconds = compute_ - begin;
   }
-
- private:
   void group(std::size_t begin, std::size_t end, double alike, StepTime& result);
   void issue(std::size_t i, StepTime& part);
   void communicate(std::size_t i, StepTime& part);
@@ -200,6 +244,7 @@ class Timeline {
   const KernelList& kernels_;
   const DeviceSpec& device_;
   const DeviceRates& rates_;
+  const HostRates* host_rates_ = &rates_.host;
   const double slowest_;          // the slowest rank's host: its seconds over those of an average one
   std::vector<double> seconds_;   // of each kernel
   std::vector<double> finished_;  // when each of this step did
@@ -242,9 +287,9 @@ void Timeline::advance(double until, TimeClass time_class, const Kernel& kernel,
 
 void Timeline::issue(std::size_t i, StepTime& part) {
   const Kernel& kernel = kernels_[i];
-  double issuing = host_seconds(kernel, rates_.host);
-  if (kernel.phase != phase_ && kernel.phase == Phase::kForward) issuing += rates_.host.forward_us * kMicrosecond;
-  if (kernel.phase != phase_ && kernel.phase == Phase::kBackward) issuing += rates_.host.backward_us * kMicrosecond;
+  double issuing = host_seconds(kernel, *host_rates_);
+  if (kernel.phase != phase_ && kernel.phase == Phase::kForward) issuing += host_rates_->forward_us * kMicrosecond;
+  if (kernel.phase != phase_ && kernel.phase == Phase::kBackward) issuing += host_rates_->backward_us * kMicrosecond;
   phase_ = kernel.phase;
   issuing *= slowest_;
   part.host_seconds += issuing;
@@ -277,7 +322,7 @@ void Timeline::launch(double issuing, double seconds, const Kernel& kernel, Step
   double& slot = queue_[next_slot_];
   if (++next_slot_ == queue_.size()) next_slot_ = 0;
   host_ = std::max(host_ + issuing, slot);
-  advance(host_ + rates_.host.launch_latency_us * kMicrosecond, TimeClass::kHost, kernel, part);
+  advance(host_ + host_rates_->launch_latency_us * kMicrosecond, TimeClass::kHost, kernel, part);
   const double longer = kernel.operator_class == OperatorClass::kContraction ? rates_.link.product_contention
                                                                              : rates_.link.memory_contention;
   const double beside = std::clamp((communication_ - compute_) / (1 + longer), 0.0, seconds);
@@ -298,6 +343,60 @@ void Timeline::communicate(std::size_t i, StepTime& part) {
   }
   communication_ = std::max({communication_, host_, gathers ? 0 : compute_}) + seconds_[i];
   if (gathers) advance(communication_, TimeClass::kCommunication, kernel, part);
+}
+
+std::vector<CostlyKernel> Timeline::costliest(std::size_t count) const {
+  // Alike: of one operator, with the same bytes and FLOPs.
+  struct Alike {
+    const Kernel* kernel;
+    double seconds;
+    std::int64_t calls;
+  };
+  std::vector<Alike> found;
+  constexpr std::size_t kPlaces = 1024;
+  std::array<std::int32_t, kPlaces> places{};  // one more than the place in `found`
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    const Kernel& kernel = kernels_[i];
+    if (!runs_on_card(kernel) || kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
+    const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(kernel.op) >> 3U) * 31 +
+                                std::bit_cast<std::uint64_t>(kernel.bytes) * 1009 +
+                                std::bit_cast<std::uint64_t>(kernel.flops) * 65537;
+    const auto repeats = static_cast<double>(kernel.repeats);
+    for (std::size_t place = (mixed * 0x9E3779B97F4A7C15U) >> 54U;; place = (place + 1) % kPlaces) {
+      if (places[place] == 0) {
+        if (found.size() < kPlaces / 2) {
+          found.push_back({&kernel, repeats * seconds_[i], kernel.repeats});
+          places[place] = static_cast<std::int32_t>(found.size());
+        }
+        break;
+      }
+      Alike& other = found[static_cast<std::size_t>(places[place] - 1)];
+      if (other.kernel->op != kernel.op || other.kernel->bytes != kernel.bytes || other.kernel->flops != kernel.flops) {
+        continue;
+      }
+      other.seconds += repeats * seconds_[i];
+      other.calls += kernel.repeats;
+      break;
+    }
+  }
+  const std::size_t shown = std::min(count, found.size());
+  const auto slower = [](const Alike& a, const Alike& b) { return a.seconds > b.seconds; };
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), slower);
+  std::vector<CostlyKernel> costliest;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Kernel& kernel = *found[i].kernel;
+    const auto calls = static_cast<double>(found[i].calls);
+    const bool computes = kernel.operator_class == OperatorClass::kContraction;
+    costliest.push_back({.name = std::string(kernel.op->name),
+                         .shape = shape_of(kernel),
+                         .seconds = found[i].seconds,
+                         .calls = found[i].calls,
+                         .flops = computes ? calls * kernel.flops : 0,
+                         .bytes = calls * kernel.bytes,
+                         .possible_flops_per_second = computes ? peak_flops(kernel, device_) : 0,
+                         .possible_bytes_per_second = device_.memory_bandwidth_bytes_per_second});
+  }
+  return costliest;
 }
 
 void Timeline::add(const StepTime& part, double times, StepTime& result) {
@@ -327,7 +426,29 @@ bool StepTime::host_bound() const {
          host_seconds > 0.8 * step_seconds;
 }
 
+// What the card waits for most, from a twentieth of the step on; a card that hardly waits is itself what decides.
+Bound StepTime::bound() const {
+  const auto share = [&](TimeClass of) { return by_class[static_cast<std::size_t>(of)] / step_seconds; };
+  const double host = share(TimeClass::kHost), links = share(TimeClass::kCommunication);
+  const double data = share(TimeClass::kInput);
+  constexpr double kCounts = 0.05;
+  if (data > kCounts && data >= host && data >= links) return Bound::kData;
+  if (links > kCounts && links >= host) return Bound::kLinks;
+  return host_bound() ? Bound::kHost : Bound::kCard;
+}
+
+std::string_view name_of(Bound bound) {
+  constexpr std::array<std::string_view, 4> names = {"card", "host", "links", "data"};
+  return names.at(static_cast<std::size_t>(bound));
+}
+
 double host_seconds(const Kernel& kernel, const HostRates& rates) {
+  if (is_of_compiled_code(kernel)) {
+    if (kernel.op == &kCompiledCall) {
+      return (rates.compiled_call_us + kernel.elements * rates.compiled_tensor_us) * kMicrosecond;
+    }
+    return kernel.kind == KernelKind::kPartOfPrevious ? 0 : kernel.launches * rates.compiled_us * kMicrosecond;
+  }
   const auto* list = kernel.as<work::TensorList>();
   const bool of_dtensors = list != nullptr && list->of_dtensors;
   const double call = kernel.communicates()                ? rates.collective_us
@@ -385,10 +506,25 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
 StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
   StepTime result;
   if (kernels.empty()) return result;
+  constexpr std::size_t kShown = 10;  // kernels
   Timeline timeline(kernels, device, rates);
-  timeline.step(result);  // from a standing start: the card has nothing to do until the host has issued the first
-  timeline.step(result);
-  timeline.step(result);
+  result = timeline.steady(rates.host);
+  result.host = rates.host_name;
+  for (const MeasuredHost& host : rates.hosts) {
+    // A card that never waits takes as long with any host.
+    const bool waits = result.bound() == Bound::kHost || result.host_seconds > 0.5 * result.step_seconds;
+    const double seconds = waits ? timeline.steady(host.rates).step_seconds : result.step_seconds;
+    HostRange& range = result.hosts;
+    if (range.least_host.empty() || seconds < range.least_seconds) {
+      range.least_seconds = seconds;
+      range.least_host = host.name;
+    }
+    if (range.most_host.empty() || seconds > range.most_seconds) {
+      range.most_seconds = seconds;
+      range.most_host = host.name;
+    }
+  }
+  result.costliest = timeline.costliest(kShown);
   count_flops(kernels, device, result);
   return result;
 }

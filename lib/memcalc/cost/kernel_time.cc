@@ -3,6 +3,8 @@
 #include "memcalc/cost/kernel_time.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string_view>
 #include <variant>
 
 namespace memcalc {
@@ -99,6 +101,53 @@ double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gr
          real(gradient.indices) * real(gradient.width) / (rates.embedding.elements * device.fp32_flops_per_second);
 }
 
+namespace {
+
+/// Pooling and interpolation, beside batch norm.
+bool is_of_windows(const Kernel& kernel) {
+  const std::string_view name = kernel.op != nullptr ? kernel.op->name : std::string_view();
+  return name.find("pool") != std::string_view::npos || name.find("upsample") != std::string_view::npos;
+}
+
+}  // namespace
+
+// cuda/layer_norm_kernel.cu: a block goes over a row; the gradients of weight and bias over all rows of some columns,
+// but for many rows by blocks of them (LaunchGammaBetaBackwardCUDAKernel). cuda/Normalization.cuh, cuDNN: over a
+// channel.
+double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr double kNanosecond = 1e-9;
+  constexpr std::int64_t kChainedRows = 65536;
+  const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
+  const BlockRates& blocks = rates.blocks;
+  if (kernel.kind == KernelKind::kImage) {
+    const std::string_view name = kernel.op->name;
+    const bool cudnn = name.find("cudnn") != std::string_view::npos;
+    const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
+                                   : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
+    const double chain = width * of.chain_ns;
+    const double shared =
+        count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
+    return of.launch_us * kMicrosecond + std::max(chain, shared) * kNanosecond;
+  }
+  const double by_memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+  if (kernel.kind == KernelKind::kColumnSum) {
+    return rows.count <= kChainedRows ? std::max(by_memory, count * blocks.chain_ns * kNanosecond) : by_memory;
+  }
+  return kernel.kind == KernelKind::kRowwise ? std::hypot(by_memory, count * blocks.row_ns * kNanosecond) : by_memory;
+}
+
+// cuda/DilatedMaxPool2d.cu, AveragePool2d.cu, AdaptiveAveragePooling.cu: index calculations decide, not memory.
+double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  const std::string_view name = kernel.op->name;
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  const BlockRates& blocks = rates.blocks;
+  const double rate = has("adaptive")    ? blocks.adaptive_per_second
+                      : !has("backward") ? blocks.pooled_per_second
+                      : has("max")       ? blocks.max_pooled_per_second
+                                         : blocks.mean_pooled_per_second;
+  return std::max(memory_seconds(kernel, device, rates.pooling), kernel.elements / rate);
+}
+
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
   switch (kernel.kind) {
     case KernelKind::kConverting: return rates.converting;
@@ -107,7 +156,8 @@ const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) 
     case KernelKind::kRowwise: return rates.rowwise;
     case KernelKind::kRowSum: return rates.row_sum;
     case KernelKind::kColumnSum: return rates.column_sum;
-    case KernelKind::kImage: return rates.image;
+    case KernelKind::kImage: return is_of_windows(kernel) ? rates.pooling : rates.image;
+
     case KernelKind::kIndexed: return rates.indexed;
     case KernelKind::kMultiTensor: return rates.multi_tensor;
     default: return rates.vectorized;
@@ -148,6 +198,9 @@ struct SecondsOf {
   }
   double operator()(const work::Convolution& convolution) const {
     if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
+    if (!rates.convolutions.source.empty()) {
+      return convolution_by_table(kernel, convolution, device, rates.convolutions);
+    }
     return convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
@@ -155,13 +208,19 @@ struct SecondsOf {
   }
   double operator()(const work::Rows& of) const {
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
+    if (!rates.blocks.source.empty()) return rows_seconds(kernel, of, device, rates);
     return by_memory();
   }
   template <typename Other>
   double operator()(const Other& /*other*/) const {
     return by_memory();
   }
-  [[nodiscard]] double by_memory() const { return memory_seconds(kernel, device, memory_rates(kernel, rates)); }
+  [[nodiscard]] double by_memory() const {
+    if (kernel.kind == KernelKind::kImage && is_of_windows(kernel) && !rates.blocks.source.empty()) {
+      return pooling_seconds(kernel, device, rates);
+    }
+    return memory_seconds(kernel, device, memory_rates(kernel, rates));
+  }
 };
 
 }  // namespace

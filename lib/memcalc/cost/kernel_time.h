@@ -18,12 +18,17 @@ namespace memcalc {
 [[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
 [[nodiscard]] double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                                      const DeviceRates& rates);
+[[nodiscard]] double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                                  const DeviceRates& rates);
+[[nodiscard]] double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
 [[nodiscard]] double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                                      const ProductRates& rates);
 [[nodiscard]] double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                                        const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                          const DeviceSpec& device, const ConvolutionRates& rates);
+[[nodiscard]] double convolution_by_table(const Kernel& kernel, const work::Convolution& convolution,
+                                          const DeviceSpec& device, const ConvolutionTable& table);
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
 [[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                        const DeviceSpec& device, const DeviceRates& rates);

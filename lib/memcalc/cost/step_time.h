@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace memcalc {
 
@@ -25,6 +27,29 @@ inline constexpr std::size_t kTimeClassCount = 9;
 /// "contraction", "normalization", …: the key in JSON.
 [[nodiscard]] std::string_view name_of(TimeClass time_class);
 
+/// What decides how long a step is.
+enum class Bound : std::uint8_t { kCard, kHost, kLinks, kData };
+
+/// "card", "host", "links", "data"
+[[nodiscard]] std::string_view name_of(Bound bound);
+
+/// Kernels of one operator and shape, of a whole step.
+struct CostlyKernel {
+  std::string name;   // the operator
+  std::string shape;  // "8192 x 2048 x 5632 bf16"
+  double seconds = 0;
+  std::int64_t calls = 0;
+  double flops = 0, bytes = 0;           // of all calls
+  double possible_flops_per_second = 0;  // by the datasheet; 0: it computes nothing that counts
+  double possible_bytes_per_second = 0;
+};
+
+/// How long the step is on the hosts that were measured.
+struct HostRange {
+  double least_seconds = 0, most_seconds = 0;
+  std::string least_host, most_host;  // their names
+};
+
 struct StepTime {
   double step_seconds = 0;
   std::array<double, kTimeClassCount> by_class{};  // sums to step_seconds
@@ -41,7 +66,11 @@ struct StepTime {
   double masked_model_flops = 0;     // of model_flops those that causal kernels leave out: above the diagonal
   double masked_hardware_flops = 0;  // the same of hardware_flops
   double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
+  std::string host;                  // whose rates were taken; empty: the middle of `hosts`
+  HostRange hosts;                   // 0 to 0 where a host was named
+  std::vector<CostlyKernel> costliest;    // of the kernels those that take most, the longest first
   [[nodiscard]] bool host_bound() const;  // the host needs as long as the card, or nearly
+  [[nodiscard]] Bound bound() const;
   [[nodiscard]] double tensor_core_share() const {
     return kernel_seconds > 0 ? tensor_core_seconds / kernel_seconds : 0;
   }

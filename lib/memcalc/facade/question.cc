@@ -1,6 +1,10 @@
 // An estimate of all that a face asks: the run, and what it says of the data and of the whole training.
 #include "memcalc/memcalc.h"
 
+#include <memory>
+
+#include "memcalc/spec/device_rates.h"
+
 namespace memcalc {
 namespace {
 
@@ -20,10 +24,21 @@ void add_input(const TimeOptions& asked, Report& report) {
   feed(report, input);
 }
 
+DeviceSpec with_named_host(const Question& question) {
+  if (!question.time.host) return question.device;
+  if (question.device.rates == nullptr) {
+    throw Error(ErrorCode::kUsage, "--host: no step time is known of this GPU, so no host decides it", "--host",
+                "host-needs-step-time");
+  }
+  DeviceSpec device = question.device;
+  device.rates = std::make_shared<const DeviceRates>(with_host(*device.rates, *question.time.host));
+  return device;
+}
+
 }  // namespace
 
 Report estimate(const Question& question) {
-  Report report = estimate(question.model, question.run, question.device);
+  Report report = estimate(question.model, question.run, with_named_host(question));
   report.device_assumed = question.device_assumed;
   report.asked_time = question.time;
   add_input(question.time, report);

@@ -1,4 +1,5 @@
 // What the facade shows of a run beside its report: parameters, the event stream, a picture, a file for the probe.
+#include <cstdint>
 #include <utility>
 
 #include "memcalc/alloc/replay_options.h"
@@ -15,15 +16,16 @@
 namespace memcalc {
 namespace {
 
-/// A run of rank 0 and its replay.
+/// A run of a rank and its replay.
 struct Replayed {
   SymbolicRun symbolic;
   ReplayResult memory;
 };
 
-Replayed replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline) {
+Replayed replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline,
+                  std::int64_t rank = 0) {
   validate(model, run);
-  SymbolicRun symbolic = run_symbolically(model, run, device);
+  SymbolicRun symbolic = run_symbolically(model, run, device, rank);
   const ReplayOptions options = replay_options(run, device, symbolic.measured_from, record_timeline);
   if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
   ReplayResult memory = replay(symbolic.trace, options);
@@ -50,6 +52,14 @@ std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& 
 std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   const Replayed all = replayed(model, run, device, true);
   return plot_timeline(all.symbolic.trace, all.memory, "One step of " + model.name + " on " + device.name);
+}
+
+StepCurve step_curve(const Report& report, std::size_t most_points) {
+  const std::int64_t rank = report.ranks.empty() ? 0 : report.ranks[report.largest_rank].first;
+  const Replayed all = replayed(report.model, report.run, report.device, true, rank);
+  StepCurve curve = step_curve(all.symbolic.trace, all.memory, most_points);
+  curve.rank = rank;
+  return curve;
 }
 
 std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {

@@ -8,8 +8,10 @@
 
 #define MEMCALC_FAMILIES(FAMILY) \
   FAMILY(kAlbert)                \
+  FAMILY(kApertus)               \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
+  FAMILY(kBloom)                 \
   FAMILY(kCamembert)             \
   FAMILY(kClip)                  \
   FAMILY(kCohere)                \
@@ -23,6 +25,7 @@
   FAMILY(kErnie45)               \
   FAMILY(kErnie45Moe)            \
   FAMILY(kExaone4)               \
+  FAMILY(kFalcon)                \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
@@ -30,6 +33,7 @@
   FAMILY(kGlm)                   \
   FAMILY(kGlm4)                  \
   FAMILY(kGlm4Moe)               \
+  FAMILY(kGlm4MoeLite)           \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
@@ -42,6 +46,11 @@
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kLlava)                 \
+  FAMILY(kM2M100)                \
+  FAMILY(kMamba2)                \
+  FAMILY(kMarian)                \
+  FAMILY(kMbart)                 \
   FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
@@ -49,17 +58,23 @@
   FAMILY(kMixtral)               \
   FAMILY(kModernBert)            \
   FAMILY(kMpnet)                 \
+  FAMILY(kMpt)                   \
   FAMILY(kMt5)                   \
   FAMILY(kNemotronH)             \
+  FAMILY(kNomicBert)             \
   FAMILY(kOlmo)                  \
   FAMILY(kOlmo2)                 \
   FAMILY(kOlmo3)                 \
   FAMILY(kOlmoe)                 \
   FAMILY(kOpt)                   \
+  FAMILY(kPaliGemma)             \
+  FAMILY(kPegasus)               \
   FAMILY(kPhi)                   \
   FAMILY(kPhi3)                  \
   FAMILY(kQwen2)                 \
+  FAMILY(kQwen25Vl)              \
   FAMILY(kQwen2Moe)              \
+  FAMILY(kQwen2Vl)               \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen35)                \
   FAMILY(kQwen35Moe)             \
@@ -67,6 +82,7 @@
   FAMILY(kQwen35Text)            \
   FAMILY(kQwen3Moe)              \
   FAMILY(kQwen3Next)             \
+  FAMILY(kQwen3Vl)               \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \

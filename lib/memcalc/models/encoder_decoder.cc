@@ -84,6 +84,44 @@ Seq2SeqLayer::Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec
   final_layer_norm = LayerNorm(b, "final_layer_norm", spec.d_model);
 }
 
+Tensor Seq2SeqLayer::forward_norm_before(const Tensor& input, const Tensor& mask, const Tensor& encoder_hidden_states,
+                                         const Tensor& encoder_mask, EncoderDecoderCache* cache) const {
+  Tensor residual = input;
+  Tensor hidden_states = self_attn_layer_norm(input);
+  AttentionResult attended =
+      self_attn.forward(hidden_states, {}, mask, cache != nullptr ? &cache->self_attention : nullptr);
+  hidden_states = std::move(attended.output);
+  hidden_states = dropout(hidden_states, dropout_p);
+  hidden_states = residual + hidden_states;
+  residual = hidden_states;
+  if (is_decoder) {
+    hidden_states = encoder_attn_layer_norm(hidden_states);
+    AttentionResult crossed = encoder_attn.forward(hidden_states, encoder_hidden_states, encoder_mask,
+                                                   cache != nullptr ? &cache->cross_attention : nullptr);
+    hidden_states = std::move(crossed.output);
+    attended.weights = std::move(crossed.weights);
+    hidden_states = dropout(hidden_states, dropout_p);
+    hidden_states = residual + hidden_states;
+    residual = hidden_states;
+  }
+  hidden_states = final_layer_norm(hidden_states);
+  hidden_states = feed_forward.forward(std::move(hidden_states));
+  hidden_states = residual + hidden_states;
+  if (!is_decoder && hidden_states.dtype() == DType::kFloat16) hidden_states = clamp(hidden_states);
+  drop(residual, attended.weights);
+  return hidden_states;
+}
+
+Tensor wrap_last_to_front(const Tensor& labels) {
+  Tensor shifted = no_grad::clone(labels);
+  no_grad::equal(shifted).reset();  // shifted.masked_fill_(shifted == -100, …)
+  Tensor last = no_grad::unsqueeze(no_grad::subtract(no_grad::sum(no_grad::not_equal(shifted), 1)), -1);
+  Tensor starts = no_grad::gather(shifted, last);
+  no_grad::clone(no_grad::slice(shifted, 1, 0, labels.size(1) - 1)).reset();  // shifted[:, 1:] = it
+  drop(last, starts);
+  return shifted;
+}
+
 Tensor shift_right(const Tensor& labels) {
   Tensor shifted = no_grad::new_zeros(labels.tape(), labels.shape(), labels.dtype());
   no_grad::clone(no_grad::slice(labels, 1, 0, labels.size(1) - 1)).reset();  // shifted[:, 1:] = it
@@ -91,9 +129,9 @@ Tensor shift_right(const Tensor& labels) {
   return shifted;
 }
 
-Tensor decoder_input_ids_of(const Batch& batch) {
+Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& labels)) {
   if (batch.decoder_input_ids.defined()) return batch.decoder_input_ids;
-  return shift_right(batch.labels.defined() ? batch.labels : batch.input_ids);
+  return shift(batch.labels.defined() ? batch.labels : batch.input_ids);
 }
 
 Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) { return builder.until_tied(tied.shape()); }

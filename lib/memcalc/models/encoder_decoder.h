@@ -53,12 +53,18 @@ struct Seq2SeqLayer {
   double dropout_p;
 
   Seq2SeqLayer(ModuleBuilder& b, const BartSpec& spec, const RunSpec& run, bool decoder, bool is_whisper);
+
+  /// WhisperEncoderLayer and WhisperDecoderLayer, MBartEncoderLayer and MBartDecoderLayer: a norm before each part.
+  [[nodiscard]] Tensor forward_norm_before(const Tensor& input, const Tensor& mask, const Tensor& encoder_hidden_states,
+                                           const Tensor& encoder_mask, EncoderDecoderCache* cache) const;
 };
 
 /// shift_tokens_right: the decoder's input ids from the labels.
 [[nodiscard]] Tensor shift_right(const Tensor& labels);
-/// The batch's own, or those; without labels BART shifts its input instead.
-[[nodiscard]] Tensor decoder_input_ids_of(const Batch& batch);
+/// mBART's shift_tokens_right: the last token that is not padding becomes the first.
+[[nodiscard]] Tensor wrap_last_to_front(const Tensor& labels);
+/// The batch's own, or the labels shifted; without labels BART shifts its input instead.
+[[nodiscard]] Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& labels) = shift_right);
 
 /// A batch without a mask: a decoder whose own tokens have no padding mask.
 [[nodiscard]] inline const Batch& unmasked() {

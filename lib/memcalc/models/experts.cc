@@ -193,8 +193,8 @@ Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k
                       proj_out, weighted_out, inv_perm, final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
   const ExpertForm form = hidden_states.tape().behaviors.experts;
-  const auto copy_masked = [&](const Tensor& x) {
-    return form == ExpertForm::kMaskedByCopies ? masked_fill(x, sentinel_mask) : x;
+  const auto copy_masked = [&, &mask = sentinel_mask](const Tensor& x) {
+    return form == ExpertForm::kMaskedByCopies ? masked_fill(x, mask) : x;
   };
 
   if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);

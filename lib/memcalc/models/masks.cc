@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/block_masks.h"
+#include "memcalc/models/full_causal_mask.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -236,8 +238,10 @@ bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t quer
 
 }  // namespace
 
-Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
-                          std::optional<std::int64_t> sliding_window) {
+namespace {
+
+Tensor causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
+                   std::optional<std::int64_t> sliding_window, bool allow_is_causal_skip) {
   if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
@@ -252,11 +256,23 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
         inputs.position_ids.defined() ? inputs.position_ids : positions_of_caller(tape, batch, queries), restart);
   }
   const bool eager = run.attention == Attention::kEager;
-  const bool may_skip = !eager && !packed.defined() && tape.modes.capture == nullptr;
+  const bool may_skip = allow_is_causal_skip && !eager && !packed.defined() && tape.modes.capture == nullptr;
   if (may_skip && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
   const Pattern pattern = sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
   const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
+}
+
+}  // namespace
+
+Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
+                          std::optional<std::int64_t> sliding_window) {
+  return causal_mask(run, inputs_embeds, inputs, past, sliding_window, true);
+}
+
+Tensor create_full_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch, PastTokens past) {
+  past.cached = true;
+  return causal_mask(run, inputs_embeds, batch, past, std::nullopt, false);
 }
 
 namespace {
@@ -321,6 +337,72 @@ Batch with_mask_of_ones(const Batch& batch, DType dtype) {
 void warn_if_padding(const Tensor& input_ids) {
   const Tensor ends = no_grad::index(input_ids, {{1, no_grad::from_list(input_ids.tape(), {2})}});
   no_grad::any(no_grad::equal(ends)).reset();
+}
+
+namespace {
+
+/// blockwise_overlay: block[batch index, query index] == block[batch index, key index], and that is one.
+Tensor same_block(const Tensor& blocks, const Tensor& batch_range, const Places& places) {
+  const Tensor rows = no_grad::view(batch_range, {batch_range.size(0), 1, 1, 1});
+  Tensor of_queries = no_grad::index(blocks, {{0, rows}, {1, places.queries}});
+  Tensor of_keys = no_grad::index(blocks, {{0, rows}, {1, places.keys}});
+  Tensor alike = no_grad::equal(of_queries, of_keys);
+  Tensor is_block = no_grad::greater_equal(of_queries);
+  Tensor result = no_grad::bitwise_and(alike, is_block);
+  drop(alike, is_block, of_queries, of_keys);
+  return result;
+}
+
+/// or_masks(causal_mask_function, blockwise_overlay): starts from a single false.
+Tensor causal_or_block(const Tensor& blocks, const Tensor& batch_range, const Places& places) {
+  Tensor mask = no_grad::new_zeros(blocks.tape(), {}, DType::kBool);
+  mask = no_grad::bitwise_or(mask, pattern_mask(Pattern::kCausal, places));
+  mask = no_grad::bitwise_or(mask, same_block(blocks, batch_range, places));
+  return mask;
+}
+
+/// The same within a window: sliding_window_overlay.
+Tensor sliding_or_block(const Tensor& blocks, const Tensor& batch_range, const Places& places) {
+  Conjunction all(places);
+  all.combine(causal_or_block(blocks, batch_range, places));
+  all.combine(no_grad::greater(places.keys, no_grad::subtract(places.queries)));
+  return all.take();
+}
+
+}  // namespace
+
+Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
+                         const Tensor& block_sequence_ids, const Tensor& position_ids, bool slides) {
+  Tape& tape = inputs_embeds.tape();
+  const NoGrad no_grad(tape.modes);
+  const std::int64_t batch = inputs_embeds.size(0), tokens = inputs_embeds.size(1);
+  Tensor padding = boolean_padding(inputs.attention_mask);
+  if (!padding.defined() && position_ids.defined()) {
+    find_packed_sequences(no_grad::expand(position_ids, {batch, tokens}), false).reset();
+  }
+  Tensor batch_range = no_grad::arange(tape, batch);
+  Tensor head_range = no_grad::arange(tape, 1);
+  Tensor query_range = shifted_range(tape, tokens);
+  Tensor key_range = shifted_range(tape, tokens);
+  Tensor mask;
+  {
+    const Places places{no_grad::view(query_range, {1, 1, tokens, 1}), no_grad::view(key_range, {1, 1, 1, tokens})};
+    const auto pattern = [&] {
+      return slides ? sliding_or_block(block_sequence_ids, batch_range, places)
+                    : causal_or_block(block_sequence_ids, batch_range, places);
+    };
+    if (padding.defined()) {
+      Conjunction all(places);
+      all.combine(pattern());
+      all.combine(is_token(padding, batch_range, places));
+      mask = all.take();
+    } else {
+      mask = pattern();
+    }
+  }
+  mask = expand(mask, {batch, 1, tokens, tokens});
+  drop(batch_range, head_range, query_range, key_range, padding);
+  return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/hooked_base.h"
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/built_rules.h"
@@ -92,24 +93,6 @@ std::string dotted(std::string_view name, std::string_view leaf) {
   std::string full;
   full.reserve(name.size() + leaf.size() + 1);
   return full.append(name).append(".").append(leaf);
-}
-
-}  // namespace
-
-namespace {
-
-/// A layer with an adapter: peft's module around the layer's own one, both hooked.
-template <typename Layer, typename Product>
-Tensor hooked_base(const Layer& layer, const Tensor& x, const Product& product) {
-  ModuleHooks& hooks = *layer.weight.tape().modes.module_hooks;
-  const FineTunedLinear& tuned = *layer.fine_tuned;
-  return tuned.forward_hooked(hooks, x, [&](const Tensor& input) {
-    return between_hooks(hooks, &layer, {&layer.weight, &layer.bias}, input, [&](const Tensor& hooked_x) {
-      return tuned.quantized.kind == Quantization::kNone
-                 ? product(hooked_x)
-                 : quantized_linear(hooked_x, tuned.quantized, layer.bias, layer.weight);
-    });
-  });
 }
 
 }  // namespace

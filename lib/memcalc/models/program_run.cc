@@ -356,7 +356,7 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
         i = module->end;
         continue;
       }
-      if (place.module >= 0 && place.module == requires_grad_of_) made_to_require_grad = module;
+      if (place.called >= 0 && place.called == requires_grad_of_) made_to_require_grad = module;
       if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
         begin_module(*module, held(place.module, place.used), *hooks, values, open);
       }

@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/linear_states.h"
 #include "memcalc/symbolic/ops/dtensor.h"
@@ -310,12 +311,12 @@ struct RotaryDecoder::Rest {
 RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b,
                              const DecoderPlan& plan)
     : run_(run), plan_(plan) {
-  check_activation_function(spec.hidden_act);
+  if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   if (!plan.masks.linear_layers.empty() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
-  b.scope(plan.backbone, [&] {
+  const auto build_decoder = [&] {
     embed_tokens_ = plan.embedding(b);
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
       const bool sliding = plan.masks.is_sliding(i);
@@ -325,6 +326,13 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     }
     norm_ = plan.norm(b);
     return 0;
+  };
+  b.scope(plan.backbone, [&] {
+    if (plan.images == nullptr) return build_decoder();
+    plan.images->build(b);
+    accepts_loss_kwargs = plan.images->accepts_loss_kwargs();
+    inputs = plan.images->inputs();
+    return b.scope(plan.images->scope(), build_decoder);
   });
   for (const bool sliding : {false, true}) {
     if (has_rotary(sliding))
@@ -353,7 +361,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
   {
     const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
     const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
-    hidden_states = decode(batch, cache);
+    hidden_states = decode(batch, cache, output);
   }
   predict(classifier_, lm_head_, hidden_states, batch, output,
           {.logits = plan_.logits,
@@ -365,8 +373,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 }
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
-  if (plan_.rotary_by_layer_type || plan_.position_ids_first || !plan_.masks.linear_layers.empty() ||
-      plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
+  if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first ||
+      !plan_.masks.linear_layers.empty() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();
@@ -442,10 +450,20 @@ bool RotaryDecoder::caches(const Batch& batch) const {
   return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
 }
 
-Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
-  Tensor hidden_states = embed_tokens_.look_up(batch.input_ids);
+Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const {
+  if (plan_.images == nullptr) {
+    return decode_embedded(batch, cache, {.inputs_embeds = embed_tokens_.look_up(batch.input_ids)});
+  }
+  return plan_.images->forward(
+      batch, embed_tokens_.look_up,
+      [&](TextInputs inputs) { return decode_embedded(batch, cache, std::move(inputs)); }, output);
+}
+
+Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const {
+  Tensor hidden_states = std::move(inputs.inputs_embeds);
   Tensor inputs_embeds = hidden_states;
-  Tensor position_ids = position_ids_of(batch, hidden_states);
+  Tensor position_ids = inputs.position_ids.defined() ? std::move(inputs.position_ids)
+                                                      : position_ids_of(batch, hidden_states);
   Tensor rotated_ids = position_ids;
   if (plan_.position_ids != nullptr) {
     PositionIds ids = plan_.position_ids(position_ids, hidden_states.size(0));
@@ -453,12 +471,17 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
     rotated_ids = std::move(ids.rotated);
   }
   std::array<Tensor, 3> masks;  // full, sliding, of linear attention
-  // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
-  PastTokens past(cache);
-  past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
-  if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
-  if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
-  if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
+  if (inputs.masks) {
+    masks[0] = std::move((*inputs.masks)[0]);
+    masks[1] = std::move((*inputs.masks)[1]);
+  } else {
+    // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
+    PastTokens past(cache);
+    past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
+    if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
+    if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+    if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
+  }
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
@@ -472,6 +495,7 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
   }
   rotated_ids.reset();
   if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
+  Tensor layer_outputs;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];
     const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
@@ -491,12 +515,18 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
       at = {.mask = 3, .cos = 1};
       keywords = {own.cos, own.sin, mask, ids};
     }
-    hidden_states = checkpointed(
+    Tensor outputs = checkpointed(
         run_, {hidden_states}, keywords,
         [&layer, cache, at](const KeptTensors& kept) {
           return layer.forward(kept[0], {kept[at.cos], kept[at.cos + 1], kept[at.ids]}, kept[at.mask], cache);
         },
         cache);
+    layer_outputs.reset();
+    hidden_states = std::move(outputs);
+    if (inputs.holds_layer_outputs) layer_outputs = hidden_states;
+    if (i < inputs.features_of_layers.size()) {
+      hidden_states = with_features(hidden_states, inputs.image_places, inputs.features_of_layers[i]);
+    }
   }
   hidden_states = norm_(hidden_states);
   if (plan_.masks.mapping && !plan_.masks.mapping_has_positions) position_ids.reset();
@@ -506,6 +536,7 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache) const {
     drop(position_ids, inputs_embeds, masks[0], masks[1]);
   }
   for (RotaryPositions& own : positions) drop(own.cos, own.sin);
+  layer_outputs.reset();
   return hidden_states;
 }
 

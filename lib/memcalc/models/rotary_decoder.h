@@ -26,6 +26,9 @@
 
 namespace memcalc {
 
+class ImageParts;
+struct TextInputs;
+
 struct RotaryPositions {
   Tensor cos, sin;
   Tensor position_ids;  // as a layer is called with them
@@ -320,6 +323,8 @@ struct DecoderPlan {
   PositionIds (*position_ids)(const Tensor& position_ids, std::int64_t rows) = nullptr;  // null: one for both
   std::int64_t experts_per_token = 0;  // of mixtures: whose router logits a trainer may balance
   bool has_classifier = true;          // transformers has its ...ForSequenceClassification
+  /// What stands around the decoder in a model of images and text (models/image_text.h); null: nothing.
+  std::shared_ptr<ImageParts> images;
   /// RotaryEmbedding::forward, or the family's own.
   RotaryPositions (*rotate)(const RotaryEmbedding&, const Tensor& x, const Tensor& position_ids,
                             std::optional<DType> dtype) = default_positions;
@@ -392,7 +397,8 @@ class RotaryDecoder : public Model, public PipelineStages {
   [[nodiscard]] bool has_rotary(bool sliding) const;
   [[nodiscard]] std::int64_t layers_of(bool sliding) const;
   [[nodiscard]] bool caches(const Batch& batch) const;
-  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const;
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const;
+  [[nodiscard]] Tensor decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const;
 
   RunSpec run_;
   DecoderPlan plan_;  // its makers are spent

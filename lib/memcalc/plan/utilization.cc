@@ -3,12 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "memcalc/base/number_text.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/throughput.h"
 #include "memcalc/spec/json_reader.h"
@@ -30,7 +31,7 @@ std::optional<double> last_number(const std::string& text, std::string_view key)
   const std::size_t begin = text.find_first_not_of("'\": =", at + key.size());
   if (begin == std::string::npos) return std::nullopt;
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  const auto [end, error] = parse_number(text.data() + begin, text.data() + text.size(), value);
   if (error != std::errc() || !std::isfinite(value) || value <= 0) return std::nullopt;
   return value;
 }

@@ -9,6 +9,7 @@
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/base/bytes.h"
+#include "memcalc/report/step_curve.h"
 #include "memcalc/symbolic/trace.h"
 
 namespace memcalc {
@@ -46,5 +47,6 @@ struct StackedPlot {
 /// The last step of a run, block by block: what is handed out by category, the peak marked. Pre: `replayed` is the
 /// replay of `trace` with record_timeline set; throws Error(kInternal) otherwise.
 [[nodiscard]] std::string plot_timeline(const Trace& trace, const ReplayResult& replayed, const std::string& title);
+[[nodiscard]] std::string plot_curve(const StepCurve& curve, const std::string& title);
 
 }  // namespace memcalc

@@ -1,9 +1,9 @@
 #include "memcalc/report/quantity.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
+
+#include "memcalc/base/number_text.h"
 
 namespace memcalc {
 namespace {
@@ -19,19 +19,13 @@ std::string three_digits(double value) {
 }  // namespace
 
 std::string format_fixed(double value, int decimals) {
-  std::array<char, 400> buffer{};  // the largest double has 309 digits before the point
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, decimals);
-  std::string text(buffer.data(), end.ptr);
+  std::string text = fixed_text(value, decimals);
   if (text.front() == '-' && text.find_first_not_of("-0.") == std::string::npos) text.erase(0, 1);
   return text;
 }
 
 std::string format_exact(double value) {
-  std::array<char, 400> buffer{};
-  const double unsigned_zero = value == 0 ? 0 : value;
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), unsigned_zero, std::chars_format::fixed);
-  return {buffer.data(), end.ptr};
+  return shortest_fixed_text(value == 0 ? 0 : value);  // no "-0"
 }
 
 std::string format_bytes(Bytes bytes) { return format_bytes_moved(static_cast<double>(bytes)); }
@@ -67,10 +61,7 @@ std::string format_count(std::int64_t count) {
 std::string format_amount(double amount) {
   constexpr double kExponentFrom = 1e15;
   if (std::fabs(amount) < kExponentFrom) return format_count(whole_number(amount));
-  std::array<char, 32> buffer{};
-  const auto end =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), amount, std::chars_format::scientific, 2);
-  return {buffer.data(), end.ptr};
+  return scientific_text(amount, 2);
 }
 
 std::string plural(std::int64_t count, std::string_view noun) {

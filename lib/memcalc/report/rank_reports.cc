@@ -78,6 +78,8 @@ StepTime RankReports::time_of_all() const {
   const double bubble = exposed_share(parallel) * std::max(others, 0.0) / micro_batches;
   slowest.by_class.at(static_cast<std::size_t>(TimeClass::kBubble)) += bubble;
   slowest.step_seconds += bubble;
+  slowest.hosts.least_seconds += bubble;
+  slowest.hosts.most_seconds += bubble;
   return slowest;
 }
 

@@ -47,7 +47,8 @@ std::string verdict_without_card(const Report& report) {
 
 /// " x 512 tokens", " x 224 px", " x 784 numbers".
 std::string sample_words(const ModelSpec& model, const RunSpec& run) {
-  if (run.image_size > 0) return " x " + std::to_string(run.image_size) + " px";
+  const bool in_a_text = run.task == Task::kCausalLm;
+  if (run.image_size > 0 && !in_a_text) return " x " + std::to_string(run.image_size) + " px";
   const auto* custom = model.architecture.get_if<CustomSpec>();
   const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
   if (features == nullptr)

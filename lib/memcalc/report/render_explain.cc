@@ -27,6 +27,7 @@ class Explanation {
     write_accounting("For comparison", report_.accounting.alternatives);
     write_device();
     write_flop_rules();
+    write_kernels();
     return std::move(out_);
   }
 
@@ -176,6 +177,26 @@ class Explanation {
     term("movement", format_bytes_moved(report_.flops[3].bytes_moved),
          "embedding, cat, casts, copies: bytes, no FLOPs");
     term("optimizer", format_flops(total_flops(report_.flops[4])), "the update of the weights");
+  }
+
+  void write_kernels() {
+    if (!report_.time || report_.time->step.costliest.empty()) return;
+    title("Kernels that take most of the step");
+    for (const CostlyKernel& kernel : report_.time->step.costliest) {
+      const double bytes = kernel.bytes / kernel.seconds;
+      std::string reached =
+          format_fixed(bytes / 1e12, 2) + " of " + format_fixed(kernel.possible_bytes_per_second / 1e12, 2) + " TB/s";
+      if (kernel.possible_flops_per_second > 0) {
+        reached += ", " + format_fixed(kernel.flops / kernel.seconds / 1e12, 1) + " of " +
+                   format_fixed(kernel.possible_flops_per_second / 1e12, 1) + " TFLOP/s";
+      }
+      std::string name = kernel.name;
+      if (name.starts_with("aten::")) name.erase(0, 6);
+      term(name, format_seconds(kernel.seconds),
+           format_percent(kernel.seconds, report_.time->step.step_seconds) + " of the step, " +
+               format_counted(kernel.calls, "call") + ", " + kernel.shape + ": " + reached,
+           26);
+    }
   }
 
   // The well known 6 N of a token: forward 2, backward 4. Of a mixture N is what a token passes through.

@@ -275,6 +275,33 @@ Json time_json(const Throughput& time) {
   json["kernel_seconds"] = step.kernel_seconds;
   json["host_seconds"] = step.host_seconds;
   json["host_bound"] = step.host_bound();
+  json["bound_by"] = name_of(step.bound());
+  if (!step.host.empty()) json["host"] = step.host;
+  if (step.hosts.most_seconds > 0) {
+    json["on_measured_hosts"] = {{"least_seconds", step.hosts.least_seconds},
+                                 {"least_host", step.hosts.least_host},
+                                 {"most_seconds", step.hosts.most_seconds},
+                                 {"most_host", step.hosts.most_host}};
+  }
+  if (time.error) {
+    json["error"] = {{"kind", time.error->kind},
+                     {"median", time.error->median},
+                     {"p90", time.error->p90},
+                     {"runs", time.error->runs}};
+  }
+  for (const CostlyKernel& kernel : step.costliest) {
+    Json row = {{"name", kernel.name},
+                {"shape", kernel.shape},
+                {"seconds", kernel.seconds},
+                {"calls", kernel.calls},
+                {"bytes_per_second", kernel.bytes / kernel.seconds},
+                {"possible_bytes_per_second", kernel.possible_bytes_per_second}};
+    if (kernel.possible_flops_per_second > 0) {
+      row["flops_per_second"] = kernel.flops / kernel.seconds;
+      row["possible_flops_per_second"] = kernel.possible_flops_per_second;
+    }
+    json["costliest_kernels"].push_back(std::move(row));
+  }
   json["communication_seconds"] = step.communication_seconds;
   json["tensor_core_share"] = step.tensor_core_share();
   json["kernels"] = step.kernels;

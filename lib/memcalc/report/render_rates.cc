@@ -1,20 +1,14 @@
 // Written by hand: the order of the numbers is visit_rates()'s, and four digits of each are what a fit can tell.
 #include "memcalc/report/render_rates.h"
 
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <string_view>
+
+#include "memcalc/base/number_text.h"
 
 namespace memcalc {
 
 namespace {
-
-std::string digits(double value, int count) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, count).ptr;
-  return {text.data(), end};
-}
 
 std::string in_quotes(std::string_view text) {
   std::string result = "\"";
@@ -32,19 +26,55 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + in_quotes(rates.host_source);
   if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + in_quotes(rates.link_source);
   if (const MemoryScaling& scaling = rates.scaling; scaling.bytes_per_second > 0) {
-    text += ",\n" + margin + "  \"memory_scaling\": {\"bytes_per_second\": " + digits(scaling.bytes_per_second, 6) +
-            ", \"multiprocessors\": " + digits(scaling.multiprocessors, 6) +
-            ", \"share\": " + digits(scaling.share, 4) + ", \"source\": " + in_quotes(scaling.source) + "}";
+    text += ",\n" + margin + "  \"memory_scaling\": {\"bytes_per_second\": " + general_text(scaling.bytes_per_second, 6) +
+            ", \"multiprocessors\": " + general_text(scaling.multiprocessors, 6) +
+            ", \"share\": " + general_text(scaling.share, 4) + ", \"source\": " + in_quotes(scaling.source) + "}";
   }
   if (const CacheRates& cache = rates.cache; cache.bytes > 0) {
-    text += ",\n" + margin + "  \"cache\": {\"bytes\": " + digits(cache.bytes, 6) +
-            ", \"read_share\": " + digits(cache.read_share, 4) + ", \"source\": " + in_quotes(cache.source) + "}";
+    text += ",\n" + margin + "  \"cache\": {\"bytes\": " + general_text(cache.bytes, 6) +
+            ", \"read_share\": " + general_text(cache.read_share, 4) + ", \"source\": " + in_quotes(cache.source) + "}";
   }
   if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
     text += ",\n" + margin + "  \"depthwise\": {";
     visit_depthwise_rates(
-        depthwise, [&](const char* name, double value) { text += in_quotes(name) + ": " + digits(value, 4) + ", "; });
+        depthwise, [&](const char* name, double value) { text += in_quotes(name) + ": " + general_text(value, 4) + ", "; });
     text += "\"source\": " + in_quotes(depthwise.source) + "}";
+  }
+  if (const BlockRates& blocks = rates.blocks; !blocks.source.empty()) {
+    text += ",\n" + margin + "  \"blocks\": {";
+    std::string group;
+    visit_block_rates(blocks, [&](const char* of, const char* name, double value) {
+      if (group != of) {
+        text += (group.empty() ? "" : "}, ");
+        if (*of != '\0') text += in_quotes(of) + ": {";
+        group = of;
+      } else if (!text.ends_with("{")) {
+        text += ", ";
+      }
+      text += in_quotes(name) + ": " + general_text(value, 4);
+    });
+    text += ", \"source\": " + in_quotes(blocks.source) + "}";
+  }
+  if (const ConvolutionTable& table = rates.convolutions; !table.source.empty()) {
+    using Table = ConvolutionTable;
+    text += ",\n" + margin + "  \"convolutions\": {\n" + margin + "    \"source\": " + in_quotes(table.source);
+    for (std::size_t type = 0; type < Table::kTypes.size(); ++type) {
+      text += ",\n" + margin + "    " + in_quotes(Table::kTypes[type]) + ": {";
+      for (std::size_t pass = 0; pass < Table::kPasses.size(); ++pass) {
+        text += std::string(pass > 0 ? "," : "") + "\n" + margin + "      " + in_quotes(Table::kPasses[pass]) + ": {";
+        for (std::size_t window = 0; window < Table::kWindows.size(); ++window) {
+          text += std::string(window > 0 ? "," : "") + "\n" + margin + "        " + in_quotes(Table::kWindows[window]);
+          std::string numbers;
+          visit_pass_rates(table.rates[type][pass][window], [&](const char* name, double value) {
+            numbers += std::string(numbers.empty() ? "" : ", ") + in_quotes(name) + ": " + general_text(value, 4);
+          });
+          text += ": {" + numbers + "}";
+        }
+        text += "\n" + margin + "      }";
+      }
+      text += "\n" + margin + "    }";
+    }
+    text += "\n" + margin + "  }";
   }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
@@ -55,7 +85,7 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
     } else {
       text += ",\n";
     }
-    text += margin + "    " + in_quotes(name) + ": " + digits(value, 4);
+    text += margin + "    " + in_quotes(name) + ": " + general_text(value, 4);
   });
   return text + "\n" + margin + "  }\n" + margin + "}";
 }
@@ -83,7 +113,7 @@ std::string render_device_file(const DeviceSpec& device, const DeviceRates& rate
   if (device.cublas_workspace_bytes) whole("cublas_workspace_bytes", *device.cublas_workspace_bytes);
   if (device.cublaslt_workspace_bytes) whole("cublaslt_workspace_bytes", *device.cublaslt_workspace_bytes);
   const auto rate = [&](std::string_view key, double value) {
-    if (value > 0) line(key, digits(value, 6));
+    if (value > 0) line(key, general_text(value, 6));
   };
   rate("memory_bandwidth_bytes_per_second", device.memory_bandwidth_bytes_per_second);
   rate("bf16_flops_per_second", device.bf16_flops_per_second);

@@ -389,10 +389,12 @@ class TextRenderer {
 
   void write_training(const TrainingRun& run) {
     title("Whole training");
-    for (const auto& [name, value] : training_lines(run)) {
-      const std::vector<std::string> parts = wrap(value, options_.columns - 26);
-      for (std::size_t i = 0; i < parts.size(); ++i) line("  " + pad_right(i == 0 ? name : "", 24) + parts[i]);
-    }
+    for (const auto& [name, value] : training_lines(run)) write_wrapped(name, value);
+  }
+
+  void write_wrapped(std::string_view name, std::string_view value) {
+    const std::vector<std::string> parts = wrap(value, options_.columns - 26);
+    for (std::size_t i = 0; i < parts.size(); ++i) line("  " + pad_right(i == 0 ? name : "", 24) + parts[i]);
   }
 
   void write_time(const Throughput& time) {
@@ -406,7 +408,7 @@ class TextRenderer {
            pad_left(format_percent(seconds, step.step_seconds), 9) + "  " +
            painted(bar(seconds / step.step_seconds, 24, options_.unicode), kCyan));
     }
-    for (const auto& [name, value] : rates_of(time)) line("  " + pad_right(name, 24) + value);
+    for (const auto& [name, value] : rates_of(time)) write_wrapped(name, value);
   }
 
   // The time on a screen: a line.
@@ -416,7 +418,16 @@ class TextRenderer {
     for (const auto& [name, value] : rates_of(time)) {
       if (name.ends_with("/s")) words.push_back(value + " " + name);
       if (name == "MFU") words.push_back(name + " " + value.substr(0, value.find(" of ")));
-      if (name.starts_with("bound by")) words.push_back(name);
+    }
+    if (const Bound bound = time.step.bound(); bound != Bound::kCard) {
+      words.push_back("bound by the " + std::string(name_of(bound)));
+    }
+    if (const HostRange& hosts = time.step.hosts; hosts.most_seconds > hosts.least_seconds) {
+      words.push_back(format_seconds(hosts.least_seconds) + " to " + format_seconds(hosts.most_seconds) +
+                      " on measured hosts");
+    }
+    if (time.error && time.error->runs > 0) {
+      words.push_back("nine in ten such runs within " + format_percent(time.error->p90, 1));
     }
     write_words(words, "  ");
   }

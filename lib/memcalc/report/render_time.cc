@@ -15,6 +15,25 @@ std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& st
   return classes;
 }
 
+namespace {
+
+/// What decides the step, and what to change.
+std::string bound_of(const StepTime& step) {
+  switch (step.bound()) {
+    case Bound::kHost:
+      return "the host: " + format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel") +
+             "; a larger batch or --compile issues fewer for each sample";
+    case Bound::kLinks:
+      return "the links: " + format_seconds(step.by_class[static_cast<std::size_t>(TimeClass::kCommunication)]) +
+             " of collectives that nothing hides; more micro-batches for each sum of gradients need fewer";
+    case Bound::kData: return "the data: more --loader-workers or faster storage";
+    case Bound::kCard: break;
+  }
+  return "the card";
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time) {
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
@@ -33,9 +52,17 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
                                                             : std::string("no number of workers on: storage")));
   }
-  if (step.host_bound()) {
-    rates.emplace_back("bound by the host",
-                       format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel"));
+  rates.emplace_back("bound by", bound_of(step));
+  const HostRange& hosts = step.hosts;
+  if (hosts.most_seconds > hosts.least_seconds) {
+    rates.emplace_back("on measured hosts", format_seconds(hosts.least_seconds) + " (" + hosts.least_host + ") to " +
+                                                format_seconds(hosts.most_seconds) + " (" + hosts.most_host + ")");
+  }
+  if (!step.host.empty()) rates.emplace_back("host", step.host);
+  if (time.error && time.error->runs > 0) {
+    rates.emplace_back("error", "half of " + format_counted(time.error->runs, "measured run") + " like it within " +
+                                    format_percent(time.error->median, 1) + ", nine in ten within " +
+                                    format_percent(time.error->p90, 1));
   }
   return rates;
 }

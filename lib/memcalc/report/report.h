@@ -115,10 +115,18 @@ struct RankRow {
 /// How fast the run is. MFU counts the model's FLOPs (6 N and attention, in full also where it is causal), HFU also
 /// what checkpointing computes again; both over the datasheet's rate of the type that is computed in, and never above
 /// 1.
+/// How far step times of measured runs of this kind are predicted (docs/time.md).
+struct StepError {
+  std::string kind;            // "text", "trainer", …
+  double median = 0, p90 = 0;  // shares of the measured time
+  std::int64_t runs = 0;
+};
+
 struct Throughput {
-  StepTime step;                  // of one rank
-  double samples_per_second = 0;  // of all ranks
-  double tokens_per_second = 0;   // 0 where samples are images
+  StepTime step;                   // of one rank
+  std::optional<StepError> error;  // where such runs were measured
+  double samples_per_second = 0;   // of all ranks
+  double tokens_per_second = 0;    // 0 where samples are images
   double mfu = 0;
   double hfu = 0;
   bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/prediction_errors.h"
 
 namespace memcalc {
 
@@ -21,6 +23,15 @@ void refuse_outside(double value, double least, double most, const char* option,
   if (value >= least && value <= most) return;
   throw Error(ErrorCode::kUsage,
               fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, value, least, most, unit));
+}
+
+/// That of the measured runs like this one.
+std::optional<StepError> error_of_step(const Report& report, const StepTime& step) {
+  if (report.device.errors == nullptr) return std::nullopt;
+  const StepKind kind = step_kind_of(report.model, report.run, step.bound() == Bound::kHost);
+  const auto at = static_cast<std::size_t>(kind);
+  const StepErrors& errors = report.device.errors->steps.at(at);
+  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs};
 }
 
 // Ranks that see samples of their own.
@@ -38,7 +49,7 @@ double samples_per_step(const RunSpec& run) {
 }
 
 double tokens_per_step(const RunSpec& run) {
-  if (run.image_size > 0) return 0;
+  if (run.image_size > 0 && run.task != Task::kCausalLm) return 0;  // images in a text are tokens of it
   double sequences = run.trains_on_pairs() ? 2 : 1;
   if (run.trains() && run.training().loop == Loop::kSentenceTransformer) {
     sequences = real(run.training().sentences.columns());
@@ -65,6 +76,10 @@ void feed(Report& report, const InputPipeline& input) {
   const double waiting = workers < 1 ? *time.input_seconds : std::max(0.0, *time.input_seconds - computing);
   step.by_class[static_cast<std::size_t>(TimeClass::kInput)] += waiting;
   step.step_seconds += waiting;
+  if (workers < 1 && step.hosts.most_seconds > 0) {
+    step.hosts.least_seconds += waiting;
+    step.hosts.most_seconds += waiting;
+  }
   const double slower = computing / step.step_seconds;
   for (double* rate : {&time.samples_per_second, &time.tokens_per_second, &time.mfu, &time.hfu}) *rate *= slower;
   time.energy_joules /= slower;
@@ -107,6 +122,7 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
 
 void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report.run, report.device, step);
+  report.time->error = error_of_step(report, step);
   const std::string note =
       "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
       "card's peak";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
+#include "memcalc/base/number_text.h"
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
@@ -44,7 +45,7 @@ struct Quantity {
 };
 std::optional<Quantity> quantity_of(std::string_view part) {
   Quantity quantity;
-  const auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), quantity.value);
+  const auto [rest, error] = parse_number(part.data(), part.data() + part.size(), quantity.value);
   if (error != std::errc{} || !(quantity.value > 0) || quantity.value > 1e6) return std::nullopt;
   quantity.unit = ascii_lower(std::string(rest, part.data() + part.size()));
   return quantity;

@@ -1,8 +1,13 @@
 #include "memcalc/spec/device_rates.h"
 
-#include <algorithm>
-#include <optional>
+#include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/spec_file.h"
 
 namespace memcalc {
@@ -27,14 +32,99 @@ DeviceRates read_device_rates(const JsonObject& json) {
   }
   if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
     visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
-      value = depthwise->required_double(name, {1e-12, 1e6});
+      if (!std::string_view(name).ends_with("_wide") ||
+          depthwise->has(name)) {  // files of before 2026-11-26 lack these
+        value = depthwise->required_double(name, {1e-12, 1e6});
+      }
     });
     rates.depthwise.source = depthwise->required_string("source");
   }
+  if (const std::optional<JsonObject> table = json.nullable_object("convolutions")) {
+    using Table = ConvolutionTable;
+    rates.convolutions.source = table->required_string("source");
+    for (std::size_t type = 0; type < Table::kTypes.size(); ++type) {
+      const JsonObject passes = table->required_object(Table::kTypes[type]);
+      for (std::size_t pass = 0; pass < Table::kPasses.size(); ++pass) {
+        const JsonObject windows = passes.required_object(Table::kPasses[pass]);
+        for (std::size_t window = 0; window < Table::kWindows.size(); ++window) {
+          const JsonObject numbers = windows.required_object(Table::kWindows[window]);
+          visit_pass_rates(rates.convolutions.rates[type][pass][window], [&](const char* name, double& value) {
+            value = numbers.required_double(name, {1e-12, 1e9});
+          });
+        }
+      }
+    }
+  }
+  if (const std::optional<JsonObject> blocks = json.nullable_object("blocks")) {
+    rates.blocks.source = blocks->required_string("source");
+    visit_block_rates(rates.blocks, [&](const char* group, const char* name, double& value) {
+      const bool own = *group == '\0';
+      value = (own ? *blocks : blocks->required_object(group)).required_double(name, {1e-12, 1e15});
+    });
+  }
+  const bool of_compiled = json.required_object("host").has("compiled_us"), pooling = json.has("pooling");
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
+    if (!pooling && std::string_view(group) == "pooling") return;
+    if (!of_compiled && std::string_view(name).starts_with("compiled")) return;
     value = json.required_object(group).required_double(name, {1e-12, 1e15});
   });
+  if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
+  if (!of_compiled) {
+    rates.host.compiled_us = rates.host.pointwise_us;
+    rates.host.compiled_call_us = rates.host.backward_us;
+  }
   return rates;
+}
+
+namespace {
+
+MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
+  MeasuredHost host{.name = json.required_string("name"), .rates = others};
+  const JsonObject rates = json.required_object("rates");
+  std::vector<std::string_view> names;
+  visit_host_rates(host.rates, [&](const char* name, double& value) {
+    names.emplace_back(name);
+    if (rates.has(name)) value = rates.required_double(name, {1e-6, 1e6});
+  });
+  rates.refuse_unknown_keys(names);
+  return host;
+}
+
+}  // namespace
+
+void add_measured_hosts(DeviceRates& rates, const std::string& path) {
+  const JsonDocument document = JsonDocument::read_file(path);
+  const HostRates reference = rates.host;
+  for (const JsonObject& each : document.root().optional_objects("hosts")) {
+    rates.hosts.push_back(read_host(each, reference));
+  }
+  if (rates.hosts.empty()) return;
+  HostRates sums;
+  visit_host_rates(sums, [](const char*, double& value) { value = 0; });
+  for (const MeasuredHost& host : rates.hosts) {
+    std::vector<double> logarithms;
+    visit_host_rates(host.rates, [&](const char*, double value) { logarithms.push_back(std::log(value)); });
+    std::size_t i = 0;
+    visit_host_rates(sums, [&](const char*, double& value) { value += logarithms[i++]; });
+  }
+  const auto count = static_cast<double>(rates.hosts.size());
+  visit_host_rates(sums, [&](const char*, double& value) { value = std::exp(value / count); });
+  rates.host = sums;
+}
+
+DeviceRates with_host(const DeviceRates& rates, const std::string& path) {
+  constexpr int kSchemaVersion = 1;
+  const JsonDocument document = JsonDocument::read_file(path);
+  const JsonObject root = document.root();
+  if (root.required_int("schema_version", {1, 1'000'000}) != kSchemaVersion) {
+    throw Error(ErrorCode::kInput, fmt::format("{}: /schema_version: accepted: {}", path, kSchemaVersion));
+  }
+  DeviceRates result = rates;
+  MeasuredHost host = read_host(root, rates.host);
+  result.hosts.clear();
+  result.host = host.rates;
+  result.host_name = std::move(host.name);
+  return result;
 }
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
@@ -43,7 +133,7 @@ void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocess
   if (bytes_per_second <= from.bytes_per_second && multiprocessors < from.multiprocessors) return;
   for (MemoryRates* const each :
        {&rates.vectorized, &rates.converting, &rates.strided, &rates.random, &rates.rowwise, &rates.softmax,
-        &rates.row_sum, &rates.column_sum, &rates.image, &rates.indexed, &rates.multi_tensor}) {
+        &rates.row_sum, &rates.column_sum, &rates.image, &rates.pooling, &rates.indexed, &rates.multi_tensor}) {
     const double measured = 1 / (each->bandwidth * from.bytes_per_second);  // seconds a byte
     const double of_memory = std::min(measured, from.share / from.bytes_per_second);
     const double here = of_memory * from.bytes_per_second / bytes_per_second +

@@ -4,8 +4,11 @@
 // with the H100's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace memcalc {
 
@@ -53,12 +56,54 @@ struct ConvolutionRates {
   double bandwidth = 1;  // of the ideal bytes: layout conversions are in it
 };
 
+/// One pass of a convolution by cuDNN, as an implicit product of m x n x k: launch + the root of the sum of squares of
+/// FLOPs / (share * ramps * datasheet) and bytes / (bandwidth * datasheet). cost/convolution.cc
+struct ConvolutionPassRates {
+  double launch_us = 10;
+  double share = 0.5;      // of the datasheet's FLOP/s; above 1 where cuDNN takes Winograd's algorithm
+  double narrow = 1e-9;    // size of the narrower side of the result at which half of it is reached,
+  double depth = 1e-9;     // of the sum,
+  double waves = 1e-9;     // tiles for each multiprocessor
+  double bandwidth = 0.5;  // of the ideal bytes: conversions between layouts are in it
+  double few = 1e-9;       // what fewer than four channels cost more, as a share
+};
+
+/// By type, pass and window, which is how cuDNN chooses its kernels (row-major images).
+struct ConvolutionTable {
+  static constexpr std::array<std::string_view, 3> kTypes = {"half", "tf32", "float32"};
+  static constexpr std::array<std::string_view, 3> kPasses = {"forward", "input_gradient", "weight_gradient"};
+  static constexpr std::array<std::string_view, 4> kWindows = {"1x1", "3x3", "5x5", "other"};
+  std::array<std::array<std::array<ConvolutionPassRates, 4>, 3>, 3> rates{};
+  std::string source;  // empty: not measured, ConvolutionRates stand for them
+};
+
+/// Batch norm: a block goes over a channel, so that few channels leave multiprocessors idle.
+struct ChannelRates {
+  double launch_us = 4;
+  double chain_ns = 0.6;  // each element of a channel, of a block alone
+  double byte_ns = 0.15;  // each byte, of all that share a multiprocessor
+};
+
+/// Kernels whose blocks go over channels, rows and windows, and which are slower than memory for it.
+struct BlockRates {
+  ChannelRates cudnn_batch_norm, cudnn_batch_norm_backward, batch_norm, batch_norm_backward;
+  double row_ns = 1.5;                  // a row of a layer norm
+  double chain_ns = 3.4;                // of its weight's gradient: each row that a block of columns goes over
+  double pooled_per_second = 7e10;      // results of pooling
+  double max_pooled_per_second = 9e10;  // in backward: gradients of the input
+  double mean_pooled_per_second = 5.7e10;
+  double adaptive_per_second = 1.8e10;  // results, and gradients
+  std::string source;                   // empty: not measured
+};
+
 /// Convolutions whose channels are groups of their own: multiply-adds, as a share of the card's float32 rate.
 struct DepthwiseRates {
   double launch_us = 3;
   double rows_forward = 0.0269;  // row-major images: PyTorch's own kernels
-  double rows_input = 0.0149;    // gradient of the input
+  double rows_input = 0.0149;    // gradient of the input, of the products at each of its pixels
   double rows_weight = 0.0113;
+  double rows_forward_wide = 0.0269;  // windows of more than 3 x 3
+  double rows_input_wide = 0.0149;
   double last_forward = 0.0896;  // channels last: cuDNN's kernels for windows of 3, 5 and 7
   double last_input = 0.0746;
   double last_weight = 0.119;      // 16 bits
@@ -102,6 +147,9 @@ struct HostRates {
   double unpacked_tensor_us = 1;      // both hooks in backward
   double optimizer_tensor_us = 1;     // the optimizer's own loop over its parameters
   double zeroed_tensor_us = 1;        // zero_grad's, with the gradients that die
+  double compiled_us = 1;             // each kernel that the code of a compiled graph launches
+  double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
+  double compiled_tensor_us = 1;      // each tensor that it is given or returns
   double trainer_step_us = 1;
   double trainer_batch_us = 1;
   double trainer_tensor_us = 1;
@@ -156,6 +204,12 @@ struct CacheRates {
   std::string source;
 };
 
+/// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
+struct MeasuredHost {
+  std::string name;
+  HostRates rates;
+};
+
 struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
@@ -164,18 +218,22 @@ struct DeviceRates {
   std::string link_source;  // where the network's are from
   bool predicted = false;   // this card was not measured
 
-  MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, indexed,
+  MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, pooling, indexed,
       multi_tensor;
   ProductRates half, tf32, float32;
   AttentionRates cudnn, flash, efficient, efficient_float32;
   ConvolutionRates convolution_half, convolution_tf32, convolution_float32;
   EmbeddingRates embedding;
-  HostRates host;
+  HostRates host;                   // the one that was named, else the middle of `hosts`
+  std::string host_name;            // of a host that was named
+  std::vector<MeasuredHost> hosts;  // that were measured; empty where one was named
   TransferRates transfer;
   LinkRates link;
   MemoryScaling scaling;
   CacheRates cache;
   DepthwiseRates depthwise;
+  ConvolutionTable convolutions;
+  BlockRates blocks;
 };
 
 /// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a
@@ -184,6 +242,13 @@ struct DeviceRates {
 /// says of such kernels), the shares of the datasheet hold.
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
 
+/// The same with hosts that were measured, whose middle `host` becomes: of each rate the geometric mean. A host's file
+/// that leaves a rate out has the one of `rates`.
+void add_measured_hosts(DeviceRates& rates, const std::string& path);
+/// The same with the host of a file (python -m memcalc.measure --host FILE). Throws Error(kInput) for one that is
+/// wrong.
+[[nodiscard]] DeviceRates with_host(const DeviceRates& rates, const std::string& path);
+
 /// Calls visit(name, value) for each number of them.
 template <typename Rates, typename Visit>
 void visit_depthwise_rates(Rates& rates, Visit visit) {
@@ -191,6 +256,8 @@ void visit_depthwise_rates(Rates& rates, Visit visit) {
   visit("rows_forward", rates.rows_forward);
   visit("rows_input", rates.rows_input);
   visit("rows_weight", rates.rows_weight);
+  visit("rows_forward_wide", rates.rows_forward_wide);
+  visit("rows_input_wide", rates.rows_input_wide);
   visit("last_forward", rates.last_forward);
   visit("last_input", rates.last_input);
   visit("last_weight", rates.last_weight);
@@ -198,6 +265,82 @@ void visit_depthwise_rates(Rates& rates, Visit visit) {
   visit("direct_input", rates.direct_input);
   visit("direct_weight", rates.direct_weight);
   visit("direct_float32_weight", rates.direct_float32_weight);
+}
+
+/// Calls visit(name, value) for each number of them.
+template <typename Rates, typename Visit>
+void visit_pass_rates(Rates& rates, Visit visit) {
+  visit("launch_us", rates.launch_us);
+  visit("share", rates.share);
+  visit("narrow", rates.narrow);
+  visit("depth", rates.depth);
+  visit("waves", rates.waves);
+  visit("bandwidth", rates.bandwidth);
+  visit("few", rates.few);
+}
+
+/// Calls visit(group, name, value) for each number of them; the group of what is not batch norm's is "".
+template <typename Rates, typename Visit>
+void visit_block_rates(Rates& rates, Visit visit) {
+  const auto channels = [&](const char* group, auto& r) {
+    visit(group, "launch_us", r.launch_us);
+    visit(group, "chain_ns", r.chain_ns);
+    visit(group, "byte_ns", r.byte_ns);
+  };
+  channels("cudnn_batch_norm", rates.cudnn_batch_norm);
+  channels("cudnn_batch_norm_backward", rates.cudnn_batch_norm_backward);
+  channels("batch_norm", rates.batch_norm);
+  channels("batch_norm_backward", rates.batch_norm_backward);
+  visit("", "row_ns", rates.row_ns);
+  visit("", "chain_ns", rates.chain_ns);
+  visit("", "pooled_per_second", rates.pooled_per_second);
+  visit("", "max_pooled_per_second", rates.max_pooled_per_second);
+  visit("", "mean_pooled_per_second", rates.mean_pooled_per_second);
+  visit("", "adaptive_per_second", rates.adaptive_per_second);
+}
+
+/// Calls visit(name, value) for each number of a host.
+template <typename Rates, typename Visit>
+void visit_host_rates(Rates& rates, Visit visit) {
+  visit("pointwise_us", rates.pointwise_us);
+  visit("normalization_us", rates.normalization_us);
+  visit("image_us", rates.image_us);
+  visit("product_us", rates.product_us);
+  visit("attention_us", rates.attention_us);
+  visit("convolution_us", rates.convolution_us);
+  visit("view_us", rates.view_us);
+  visit("python_us", rates.python_us);
+  visit("forward_us", rates.forward_us);
+  visit("node_us", rates.node_us);
+  visit("backward_us", rates.backward_us);
+  visit("tensor_us", rates.tensor_us);
+  visit("queue_kernels", rates.queue_kernels);
+  visit("gap_us", rates.gap_us);
+  visit("launch_latency_us", rates.launch_latency_us);
+  visit("collective_us", rates.collective_us);
+  visit("rank_spread", rates.rank_spread);
+  visit("copy_us", rates.copy_us);
+  visit("checkpoint_forward_us", rates.checkpoint_forward_us);
+  visit("checkpoint_backward_us", rates.checkpoint_backward_us);
+  visit("packed_tensor_us", rates.packed_tensor_us);
+  visit("unpacked_tensor_us", rates.unpacked_tensor_us);
+  visit("optimizer_tensor_us", rates.optimizer_tensor_us);
+  visit("zeroed_tensor_us", rates.zeroed_tensor_us);
+  visit("compiled_us", rates.compiled_us);
+  visit("compiled_call_us", rates.compiled_call_us);
+  visit("compiled_tensor_us", rates.compiled_tensor_us);
+  visit("trainer_step_us", rates.trainer_step_us);
+  visit("trainer_batch_us", rates.trainer_batch_us);
+  visit("trainer_tensor_us", rates.trainer_tensor_us);
+  visit("fsdp2_forward_us", rates.fsdp2_forward_us);
+  visit("fsdp2_backward_us", rates.fsdp2_backward_us);
+  visit("fsdp1_forward_us", rates.fsdp1_forward_us);
+  visit("fsdp1_backward_us", rates.fsdp1_backward_us);
+  visit("distributed_linear_us", rates.distributed_linear_us);
+  visit("distributed_linear_backward_us", rates.distributed_linear_backward_us);
+  visit("reduced_tensor_us", rates.reduced_tensor_us);
+  visit("sharded_tensor_us", rates.sharded_tensor_us);
+  visit("sharded_operator_us", rates.sharded_operator_us);
 }
 
 /// Calls visit(group, name, value) for each number, in the order of the file.
@@ -248,6 +391,7 @@ void visit_rates(Rates& rates, Visit visit) {
   memory("row_sum", rates.row_sum);
   memory("column_sum", rates.column_sum);
   memory("image", rates.image);
+  memory("pooling", rates.pooling);
   memory("indexed", rates.indexed);
   memory("multi_tensor", rates.multi_tensor);
   product("half", rates.half);
@@ -263,42 +407,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("embedding", "scatter_us", rates.embedding.scatter_us);
   visit("embedding", "sort_us", rates.embedding.sort_us);
   visit("embedding", "elements", rates.embedding.elements);
-  visit("host", "pointwise_us", rates.host.pointwise_us);
-  visit("host", "normalization_us", rates.host.normalization_us);
-  visit("host", "image_us", rates.host.image_us);
-  visit("host", "product_us", rates.host.product_us);
-  visit("host", "attention_us", rates.host.attention_us);
-  visit("host", "convolution_us", rates.host.convolution_us);
-  visit("host", "view_us", rates.host.view_us);
-  visit("host", "python_us", rates.host.python_us);
-  visit("host", "forward_us", rates.host.forward_us);
-  visit("host", "node_us", rates.host.node_us);
-  visit("host", "backward_us", rates.host.backward_us);
-  visit("host", "tensor_us", rates.host.tensor_us);
-  visit("host", "queue_kernels", rates.host.queue_kernels);
-  visit("host", "gap_us", rates.host.gap_us);
-  visit("host", "launch_latency_us", rates.host.launch_latency_us);
-  visit("host", "collective_us", rates.host.collective_us);
-  visit("host", "rank_spread", rates.host.rank_spread);
-  visit("host", "copy_us", rates.host.copy_us);
-  visit("host", "checkpoint_forward_us", rates.host.checkpoint_forward_us);
-  visit("host", "checkpoint_backward_us", rates.host.checkpoint_backward_us);
-  visit("host", "packed_tensor_us", rates.host.packed_tensor_us);
-  visit("host", "unpacked_tensor_us", rates.host.unpacked_tensor_us);
-  visit("host", "optimizer_tensor_us", rates.host.optimizer_tensor_us);
-  visit("host", "zeroed_tensor_us", rates.host.zeroed_tensor_us);
-  visit("host", "trainer_step_us", rates.host.trainer_step_us);
-  visit("host", "trainer_batch_us", rates.host.trainer_batch_us);
-  visit("host", "trainer_tensor_us", rates.host.trainer_tensor_us);
-  visit("host", "fsdp2_forward_us", rates.host.fsdp2_forward_us);
-  visit("host", "fsdp2_backward_us", rates.host.fsdp2_backward_us);
-  visit("host", "fsdp1_forward_us", rates.host.fsdp1_forward_us);
-  visit("host", "fsdp1_backward_us", rates.host.fsdp1_backward_us);
-  visit("host", "distributed_linear_us", rates.host.distributed_linear_us);
-  visit("host", "distributed_linear_backward_us", rates.host.distributed_linear_backward_us);
-  visit("host", "reduced_tensor_us", rates.host.reduced_tensor_us);
-  visit("host", "sharded_tensor_us", rates.host.sharded_tensor_us);
-  visit("host", "sharded_operator_us", rates.host.sharded_operator_us);
+  visit_host_rates(rates.host, [&](const char* name, auto& value) { visit("host", name, value); });
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);

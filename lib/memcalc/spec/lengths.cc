@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "memcalc/base/error.h"
+#include "memcalc/base/number_text.h"
 #include "memcalc/base/torch_generator.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/user_file.h"
@@ -49,7 +50,7 @@ std::optional<Row> row_of(std::string_view line) {
   const auto tokens = whole_number(line.substr(0, static_cast<std::size_t>(gap - line.begin())), kMostSampleTokens);
   if (!tokens) return std::nullopt;
   if (gap == line.end()) return Row{*tokens};
-  const auto count = whole_number(trimmed({gap, line.end()}), kMostSamples);
+  const auto count = whole_number(trimmed(line.substr(static_cast<std::size_t>(gap - line.begin()))), kMostSamples);
   if (!count) return std::nullopt;
   return Row{*tokens, count};
 }
@@ -116,7 +117,7 @@ SampleLengths drawn_lengths(std::string_view text) {
     right = count < numbers.size();
     if (!right) break;
     double& value = numbers[count];
-    const auto [rest, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    const auto [rest, error] = parse_number(part.data(), part.data() + part.size(), value);
     right = error == std::errc{} && rest == part.data() + part.size() && value >= least[count] &&
             value <= most[count] && (count < 2 || value == std::floor(value));
     at = end + 1;

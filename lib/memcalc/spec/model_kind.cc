@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
@@ -108,7 +109,7 @@ Task usual_task(const ModelSpec& model) { return tasks_of(model).front(); }
 void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_layers(layers); }
 
 bool layers_are_alike(const ModelSpec& model) {
-  if (is_program(model) || is_custom(model) || has_experts(model)) return false;
+  if (is_program(model) || is_custom(model) || has_experts(model) || image_text_of(model) != nullptr) return false;
   const Dimensions d = model.architecture.dimensions();
   // A family tells its dense layers where its layers are of several kinds (Nemotron-H, LFM2).
   if (d.dense_layers != nullptr &&

@@ -1,5 +1,7 @@
 #include "memcalc/spec/prediction_errors.h"
 
+#include <optional>
+
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/model_kind.h"
 
@@ -19,8 +21,18 @@ RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
   return is_vision(model) || is_contrastive(model) ? RunKind::kImage : RunKind::kText;
 }
 
+StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound) {
+  if (run.parallel.is_parallel()) return StepKind::kSeveralCards;
+  if (run.compiles()) return StepKind::kCompiled;
+  if (run.uses_trainer()) return StepKind::kTrainer;
+  if (has_experts(model)) return StepKind::kExperts;
+  if (is_vision(model)) return StepKind::kImage;
+  return host_bound ? StepKind::kHostBound : StepKind::kCardBound;
+}
+
 PredictionErrors read_prediction_errors(const std::string& path) {
-  constexpr std::array<std::string_view, 3> kKeys = {"description", "date", "kinds"};
+  constexpr std::array<std::string_view, 4> kKeys = {"description", "date", "kinds", "steps"};
+  constexpr std::array<std::string_view, 3> kStepKeys = {"median", "p90", "runs"};
   constexpr std::array<std::string_view, 2> kKindKeys = {"share", "runs"};
   const JsonDocument document = JsonDocument::read_file(path);
   document.root().refuse_unknown_keys(kKeys);
@@ -31,6 +43,18 @@ PredictionErrors read_prediction_errors(const std::string& path) {
     const JsonObject kind = kinds.required_object(kRunKindNames[i]);
     kind.refuse_unknown_keys(kKindKeys);
     errors.shares[i] = kind.required_double("share", {0, 1});
+    errors.runs[i] = kind.required_int("runs", {0});
+  }
+  if (const std::optional<JsonObject> steps = document.root().nullable_object("steps")) {
+    steps->refuse_unknown_keys(kStepKindNames);
+    for (std::size_t i = 0; i < kStepKindNames.size(); ++i) {
+      if (!steps->has(kStepKindNames[i])) continue;
+      const JsonObject kind = steps->required_object(kStepKindNames[i]);
+      kind.refuse_unknown_keys(kStepKeys);
+      errors.steps[i] = {.median = kind.required_double("median", {0, 10}),
+                         .p90 = kind.required_double("p90", {0, 10}),
+                         .runs = kind.required_int("runs", {1, 1'000'000})};
+    }
   }
   return errors;
 }

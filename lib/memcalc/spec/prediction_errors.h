@@ -33,9 +33,34 @@ inline constexpr std::array<std::string_view, 11> kRunKindNames = {
 
 [[nodiscard]] RunKind kind_of(const ModelSpec& model, const RunSpec& run);
 
-/// Shares of reserved memory within which 9 of 10 measured runs of a kind lie.
+/// Kinds of runs whose step times are predicted equally well. The first that a run is, in this order; the last two by
+/// whether the host decides.
+enum class StepKind : std::uint8_t {
+  kSeveralCards,
+  kCompiled,
+  kTrainer,
+  kExperts,
+  kImage,
+  kHostBound,
+  kCardBound,
+};
+inline constexpr std::array<std::string_view, 7> kStepKindNames = {"several-cards", "compiled", "trainer", "experts",
+                                                                   "image",         "by-host",  "by-card"};
+
+[[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound);
+
+/// How far the step times of the measured runs of a kind are predicted: shares of the measured times.
+struct StepErrors {
+  double median = 0, p90 = 0;
+  std::int64_t runs = 0;  // 0: none was measured
+};
+
+/// Shares of reserved memory within which 9 of 10 measured runs of a kind lie, how many were measured, and errors of
+/// step times.
 struct PredictionErrors {
   std::array<double, kRunKindNames.size()> shares{};
+  std::array<std::int64_t, kRunKindNames.size()> runs{};
+  std::array<StepErrors, kStepKindNames.size()> steps{};
 };
 
 /// Throws Error(kInput) for a file that is wrong.

@@ -155,7 +155,7 @@ class Placing {
     PlacedModule place;
     if (const auto found = modules_.find(whole); found != modules_.end()) place.module = found->second;
     place.called = place.module;
-    if (module.type != "Embedding") return place;
+    if (!module.type.ends_with("Embedding")) return place;  // BartScaledWordEmbedding is one, too
     const auto same = [&](const auto& names) { return names.first == whole + ".weight"; };
     const auto tied = std::find_if(program_.tied.begin(), program_.tied.end(), same);
     if (tied == program_.tied.end()) return place;

@@ -1,13 +1,12 @@
 // Reads a program (docs/programs.md, docs/program.schema.json).
 #include <fmt/core.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <memory>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/gzip_file.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/program.h"
@@ -602,20 +601,7 @@ std::string path_of_layer(const std::string& path, std::int64_t index) {
 
 std::string read_program_text(const std::string& path) {
   if (!path.ends_with(".gz")) return read_user_file(path, "a program", kMostJsonBytes);
-  const OpenFile file = open_user_file(path, "a program");  // refuses what is no file
-  const auto closed = [](gzFile handle) { gzclose(handle); };
-  const std::unique_ptr<gzFile_s, decltype(closed)> handle(gzopen(path.c_str(), "rb"), closed);
-  std::string text;
-  std::array<char, 1 << 16> part{};
-  for (int count = 1; count > 0;) {
-    count = handle ? gzread(handle.get(), part.data(), static_cast<unsigned>(part.size())) : -1;
-    if (count < 0) throw Error(ErrorCode::kInput, shown_path(path) + ": damaged, or not compressed by gzip");
-    text.append(part.data(), static_cast<std::size_t>(count));
-    if (std::ssize(text) > kMostJsonBytes) {
-      throw Error(ErrorCode::kInput, fmt::format("{}: more than {} bytes", shown_path(path), kMostJsonBytes));
-    }
-  }
-  return text;
+  return read_gzip_file(path, "a program", kMostJsonBytes);
 }
 
 bool is_program_file(const JsonObject& json) {

@@ -457,6 +457,7 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   rates.predicted = !measured;
   if (!measured)
     carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
+  if (const auto hosts = file_of(directories, "measured/hosts.json")) add_measured_hosts(rates, *hosts);
   if (const auto networks = file_of(directories, "networks.json")) add_network(*networks, device.name, rates.link);
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));
   return device;

@@ -9,6 +9,7 @@
 #include <array>
 #include <string>
 
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -164,6 +165,81 @@ constexpr Rule kPrograms[] = {
     {.id = "program-generates",
      .options = "--new-tokens --model",
      .message = "new tokens: generate() of {model}, a recorded program, is not modelled",
+     .accepted = "no --new-tokens",
+     .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->new_tokens > 0; }},
+};
+
+// --- images in a text
+
+const ImageTextSpec& spec_of(const RuleQuestion& q) { return *image_text_of(q.model); }
+ImageSize shown(const RuleQuestion& q) { return spec_of(q).size_of_image(q.run.image_size); }
+
+constexpr Rule kImagesInText[] = {
+    {.id = "images-of-causal",
+     .options = "--images --task --model",
+     .message = "task {--task}: {model} with its images is a language model",
+     .accepted = "--task causal",
+     .broken = [](const RuleQuestion& q) { return q.run.task != Task::kCausalLm; }},
+    {.id = "images-of-tower",
+     .options = "--image --model",
+     .message = "image size {--image}: the vision tower of {model} looks at images of {} x {} pixels",
+     .accepted = "--image {}",
+     .broken =
+         [](const RuleQuestion& q) {
+           const ImageTextSpec& spec = spec_of(q);
+           return shows_images(q.model) && spec.side_multiple == 0 && q.run.image_size != spec.image_size;
+         },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", spec_of(q).image_size); }},
+    {.id = "images-of-patches",
+     .options = "--image --image-width --model",
+     .message = "images of {model} have sides that are multiples of {} pixels",
+     .accepted = "such an --image and --image-width",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t multiple = spec_of(q).side_multiple;
+           return shows_images(q.model) && multiple > 0 &&
+                  (shown(q).height % multiple != 0 || shown(q).width % multiple != 0);
+         },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", spec_of(q).side_multiple); }},
+    {.id = "images-within-sequence",
+     .options = "--images --image --seq",
+     .message = "sequence length {--seq}: the images of a sequence take {} tokens of it",
+     .accepted = "a --seq of more than {}, fewer or smaller images",
+     .broken = [](const RuleQuestion& q) { return spec_of(q).places(q.run.image_size) >= q.run.sequence_length; },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", spec_of(q).places(q.run.image_size)); }},
+    {.id = "images-in-loops",
+     .options = "--loop --images",
+     .message = "loop {--loop}: images in it are not modelled",
+     .accepted = "--loop trainer, bare",
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() || q.run.uses_sentence_transformers(); }},
+    {.id = "images-of-one-length",
+     .options = "--lengths --images",
+     .message = "lengths: sequences of images and text whose lengths differ are not modelled",
+     .accepted = "no --lengths",
+     .broken = [](const RuleQuestion& q) { return trains(q) && training_of(q).lengths.has_value(); }},
+    {.id = "images-split",
+     .options = "--tp --pp --cp --framework --images",
+     .message = "splitting {model}, a model of images and text, by --tp, --pp or --cp, or in Megatron, is not modelled",
+     .accepted = "--parallel ddp, zero1, fsdp1, fsdp2, ds-zero1, ds-zero2 or ds-zero3",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.parallel.tensor * q.parallel.pipeline * q.parallel.context > 1 ||
+                  q.parallel.framework() == Framework::kMegatron;
+         }},
+    {.id = "images-compiled",
+     .options = "--compile --images",
+     .message = "compile: {model}, a model of images and text, asks for values of the card, which breaks its graph; that "
+                "is not modelled",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
+    {.id = "images-flash-attention",
+     .options = "--attn --images",
+     .message = "attention flash: of {model}, a model of images and text, it is not modelled",
+     .accepted = "--attn sdpa, eager",
+     .broken = [](const RuleQuestion& q) { return q.run.attention == Attention::kFlash; }},
+    {.id = "images-generate",
+     .options = "--new-tokens --images",
+     .message = "new tokens: generate() of {model}, a model of images and text, is not modelled",
      .accepted = "no --new-tokens",
      .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->new_tokens > 0; }},
 };
@@ -346,6 +422,13 @@ constexpr RuleGroup kGroups[] = {
            return (is_vision(q.model) && !is_of_torchvision(q.model)) || is_contrastive(q.model);
          },
      .rules = kImages},
+    {.title = "Images in a text",
+     .concerns =
+         [](const RuleQuestion& q) {
+           const ImageTextSpec* const spec = image_text_of(q.model);
+           return spec != nullptr && spec->images.has_value();
+         },
+     .rules = kImagesInText},
     {.title = "Contrastive models",
      .concerns = [](const RuleQuestion& q) { return is_contrastive(q.model); },
      .rules = kContrastive},

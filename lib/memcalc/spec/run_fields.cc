@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 
 #include "memcalc/base/error.h"
+#include "memcalc/base/number_text.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/value_names.h"
 
@@ -65,7 +65,7 @@ std::int64_t whole_from(const Field& field, std::string_view text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc{} && rest == end) return value;
   double number = 0;
-  const auto [rest_of_number, number_error] = std::from_chars(text.data(), end, number);
+  const auto [rest_of_number, number_error] = parse_number(text.data(), end, number);
   const bool whole = number_error == std::errc{} && rest_of_number == end && std::floor(number) == number;
   if (field.group != FieldGroup::kDeepSpeed || !whole || std::abs(number) > field.most) refuse(field, text);
   return static_cast<std::int64_t>(number);
@@ -74,7 +74,7 @@ std::int64_t whole_from(const Field& field, std::string_view text) {
 double number_from(const Field& field, std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const auto [rest, error] = parse_number(text.data(), end, value);
   if (error != std::errc{} || rest != end || !std::isfinite(value)) refuse(field, text);
   return value;
 }
@@ -266,10 +266,7 @@ std::string text_of(const FieldValue& value) {
   struct Text {
     std::string operator()(bool /*given*/) const { return ""; }
     std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
-    std::string operator()(double number) const {  // the shortest that reads back as the same number
-      char text[32];
-      return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
-    }
+    std::string operator()(double number) const { return shortest_text(number); }
     std::string operator()(const std::string& text) const { return text; }
     std::string operator()(const std::vector<std::string>& texts) const { return join(texts, ","); }
     std::string operator()(const std::vector<std::int64_t>& numbers) const {

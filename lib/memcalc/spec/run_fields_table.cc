@@ -8,6 +8,7 @@
 #include "memcalc/spec/card_description.h"
 #include "memcalc/spec/host_step.h"
 #include "memcalc/spec/limits.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_field_access.h"
 
@@ -47,7 +48,17 @@ bool takes_images(const RunRecord& r) {
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }
-  return is_vision(r.model) || is_contrastive(r.model);
+  return is_vision(r.model) || is_contrastive(r.model) || shows_images(r.model);
+}
+bool sees_images(const RunRecord& r) { return image_text_of(r.model) != nullptr; }
+bool has_free_sides(const RunRecord& r) { return shows_images(r.model) && image_text_of(r.model)->side_multiple > 0; }
+std::optional<FieldValue> images_of(const RunRecord& r) {
+  const ImageTextSpec* const spec = image_text_of(r.model);
+  return spec != nullptr ? fields::read(spec->images) : std::nullopt;
+}
+std::optional<FieldValue> image_width_of(const RunRecord& r) {
+  const ImageTextSpec* const spec = image_text_of(r.model);
+  return spec != nullptr ? fields::read(spec->image_width) : std::nullopt;
 }
 bool attends(const RunRecord& r) {
   const auto* custom = r.model.architecture.get_if<CustomSpec>();
@@ -221,6 +232,18 @@ const Field kFields[] = {
          .get = take<&S::image_size>,
          .exists = takes_images,
          .belongs_to = "models that take images"}),
+    row("--image-width", "image_width", G::kModel, K::kWhole, "N", "pixels across, if not as high: --image [square]",
+        {.unit = "pixels",
+         .set = put<&RunRequest::image_width>,
+         .get = image_width_of,
+         .exists = has_free_sides,
+         .belongs_to = "models of images of any shape and text"}),
+    row("--images", "images", G::kModel, K::kWhole, "N", "images in each sequence of images and text [1]",
+        {.least = 0,
+         .set = put<&RunRequest::images>,
+         .get = images_of,
+         .exists = sees_images,
+         .belongs_to = "models of images and text"}),
     row("--task", "task", G::kModel, K::kName, "TASK",
         "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive, features",
         {.names = kTaskNames, .set = put<&R::task>, .get = take<&S::task>}),
@@ -600,6 +623,8 @@ const Field kFields[] = {
         {.unit = "GiB", .least = 0, .most = kMostCardGib, .set = put<&CardOptions::margin_gib>, .get = take_margin}),
 
     // --- Time ---
+    row("--host", "host", G::kTime, K::kText, "FILE", "of the host, by memcalc.measure --host [their middle]",
+        {.set = put<&TimeOptions::host>, .get = take<&TimeOptions::host>, .exists = trains, .belongs_to = kTraining}),
     row("--tokens", "tokens", G::kTime, K::kNumber, "T", "of the whole training: days, price, energy",
         {.unit = "tokens",
          .least = 1,

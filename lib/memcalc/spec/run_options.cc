@@ -16,6 +16,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/inference.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/loaded_dtype.h"
@@ -87,6 +88,27 @@ std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, st
   return size;
 }
 
+/// Each sequence shows as many images as the model's spec says, all of one size.
+void resolve_images_in_text(const ModelSpec& model, const RunOptions& options, RunSpec& run,
+                            std::vector<std::string>& assumptions) {
+  const ImageTextSpec& spec = *image_text_of(model);
+  if (!spec.images) {
+    assumptions.push_back(model.model_type + " sees images, too: this is its text model alone, without vision tower and "
+                                             "projector (--images)");
+    return;
+  }
+  if (*spec.images == 0) {
+    assumptions.emplace_back("no images: the vision tower and its projector take memory all the same (--images)");
+    return;
+  }
+  run.image_size = options.image_size.value_or(spec.image_size);
+  const ImageSize size = spec.size_of_image(run.image_size);
+  assumptions.push_back(fmt::format("each sequence shows {} image{} of {} x {} pixels, which take{} {} of its {} tokens "
+                                    "(--images, --image, --seq)",
+                                    *spec.images, *spec.images == 1 ? "" : "s", size.height, size.width,
+                                    *spec.images == 1 ? "s" : "", spec.places(run.image_size), run.sequence_length));
+}
+
 /// What a file of layers says about its input, unless --seq or --image say otherwise.
 void resolve_custom_input(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions) {
@@ -144,8 +166,14 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
   const Family* const family = family_of(model);
   const bool caches = family != nullptr && family->decoder_config_is_copy &&
                       options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
+  const ImageTextSpec* const with_images = image_text_of(model);
+  const bool text_caches = with_images != nullptr && with_images->images.has_value() &&
+                           options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
   assumptions.push_back("the loop is transformers' Trainer with its defaults: " +
-                        std::string(caches
+                        std::string(text_caches
+                                        ? "a KV cache (it is switched off in the model's configuration, of which the "
+                                          "text model reads text_config alone)"
+                                        : caches
                                         ? "a KV cache (it is switched off in the model's configuration, of which T5's "
                                           "decoder has an older copy)"
                                         : "no KV cache") +
@@ -426,6 +454,21 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
 }
 
+/// trl 1.16: SFTTrainer and the others (…_trainer.py, "ZeRO-3 + PEFT for non-quantized models"). ORPO's checkpoints
+/// stay as they are, online DPO does neither.
+void resolve_trl_adapters(RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!run.trains() || !run.uses_trl() || !run.fine_tuning.lora || run.training().loop == Loop::kTrlOnlineDpo) return;
+  if (run.parallel.data_parallel != DataParallel::kDsZero3) return;
+  if (run.fine_tuning.quantization == Quantization::kNone && !run.fine_tuning.lora->in_base_dtype) {
+    run.fine_tuning.lora->in_base_dtype = true;
+    assumptions.emplace_back("under ZeRO-3 TRL leaves adapters in the base's type (autocast_adapter_dtype=False)");
+  }
+  if (run.checkpointing() != Checkpointing::kFull || run.training().loop == Loop::kTrlOrpo) return;
+  run.training().reentrant = true;
+  assumptions.emplace_back(
+      "under ZeRO-3 TRL checkpoints layers with adapters with use_reentrant=True, whatever is asked");
+}
+
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
   if (!run.trains()) return;
   if (options.compiled_parts) run.training().compiled_parts = *options.compiled_parts;
@@ -539,6 +582,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   } else {
     run.sequence_length = resolve_sequence(model, options, assumptions);
     if (is_contrastive(model)) run.image_size = resolve_image(model, options, assumptions);
+    if (image_text_of(model) != nullptr) resolve_images_in_text(model, options, run, assumptions);
   }
   if (run.task == Task::kSeq2Seq && options.inference && !options.target_sequence_length) {
     run.target_sequence_length = run.sequence_length;  // of labels that nobody takes
@@ -558,6 +602,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.fine_tuning = resolve_fine_tuning(model, options, run, assumptions);
   run.parallel = resolve_parallel(options, assumptions);
   resolve_zero_sizes(model, options.deepspeed_sizes, run.uses_trainer(), run.parallel, assumptions);
+  resolve_trl_adapters(run, assumptions);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

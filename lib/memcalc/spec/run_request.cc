@@ -7,6 +7,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/run_fields.h"
 
@@ -51,6 +52,16 @@ void check_loop(const RunRequest& request, const RunSpec& run) {
               "--loop", "megatron-loop");
 }
 
+/// What a sequence shows is kept with the model, whose inputs follow from it. Of a model without images the rows do not
+/// exist, and what was given is refused.
+ModelSpec with_images(ModelSpec model, const RunRequest& request) {
+  if (image_text_of(model) == nullptr || (!request.images && !request.image_width)) return model;
+  auto& spec = model.architecture.change<ImageTextSpec>();
+  if (request.images) spec.images = request.images;
+  spec.image_width = request.image_width;
+  return model;
+}
+
 }  // namespace
 
 void take_versions(RunRequest& request, const SpecRegistry& registry) {
@@ -80,7 +91,7 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
     ModelSpec model = registry.model(request.model, request.changes);
     model.reference = request.model;
     model.changes = request.changes;
-    return model;
+    return with_images(std::move(model), request);
   }
   if (!request.model.empty()) {
     throw Error(ErrorCode::kUsage, "--arch and --model contradict each other: give one", "--arch");

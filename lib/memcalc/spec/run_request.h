@@ -28,6 +28,8 @@ struct RunRequest {
   std::string model;            // registry name or path; --model
   std::string family;           // a family by itself; --arch
   ArchitectureChanges changes;  // --layers, --hidden, …
+  std::optional<std::int64_t> images;       // of each sequence; --images
+  std::optional<std::int64_t> image_width;  // pixels, where it is not the height; --image-width
   RunOptions run;               // its `inference` is made of the next two by resolve()
   bool infer = false;           // --infer
   Inference inference;          // --new-tokens, --beams, --kv-cache-dtype; only with --infer

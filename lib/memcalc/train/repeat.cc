@@ -19,7 +19,7 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
                  int copies) {
   Trace& trace = tape.memory.trace;
   const auto begin = trace.events.begin() + static_cast<std::ptrdiff_t>(first_event);
-  const std::span<const Event> step(begin, trace.events.end());
+  const std::span<const Event> step(&*begin, trace.events.size() - first_event);
   const std::size_t count = trace.blocks.size() - first_block;
   const auto& pairs = carried.pairs();
   const BlockId first_placeholder = pairs.empty() ? kNoBlock : pairs.front().first;

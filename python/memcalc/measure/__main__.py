@@ -1,4 +1,7 @@
-"""`python -m memcalc.measure --model gpt2 --bs 4 …`: options of `memcalc estimate`, and --row FILE."""
+"""`python -m memcalc.measure --model gpt2 --bs 4 …`: options of `memcalc estimate`, and --row FILE.
+
+`python -m memcalc.measure --host FILE`, without a model: how fast this machine issues operators, for `--host FILE` of an estimate.
+"""
 from __future__ import annotations
 
 import argparse
@@ -6,7 +9,9 @@ import sys
 from typing import Any
 
 from .. import _core
+from .._specs import spec_directory
 from . import measure
+from ._host import write_host
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -26,7 +31,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _host(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m memcalc.measure", allow_abbrev=False)
+    parser.add_argument("--host", metavar="FILE", required=True)
+    path = parser.parse_args(words).host
+    try:
+        print(write_host(path, spec_directory()))
+    except (RuntimeError, OSError, ImportError) as error:
+        print(f"memcalc: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def main() -> int:
+    if "--host" in sys.argv and "--model" not in sys.argv: return _host(sys.argv[1:])
     arguments = {name: value for name, value in vars(_parser().parse_args()).items() if value is not None}
     try:
         print(measure(arguments.pop("model"), **arguments))

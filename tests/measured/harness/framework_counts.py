@@ -25,22 +25,24 @@ from torch.utils.flop_counter import FlopCounterMode
 SPECS = Path(__file__).resolve().parents[3] / "specs/models"
 AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenClassification", "causal": "CausalLM",
         "seq2seq": "Seq2SeqLM", "speech": "SpeechSeq2Seq", "image": "ImageClassification", "contrastive": ""}
-ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "xlm-roberta")
+ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
-           "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoehybrid")  # grouped_mm takes no other type than bfloat16
-TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
+           "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoehybrid", "glm4_moe_lite")  # grouped_mm takes no other type than bfloat16
+IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "paligemma")  # counted without images, which tensors without data do not have
+TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
 # Of these no program was compared as a classifier, or transformers has none.
 CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3", "mistral3", "glm", "glm4", "exaone4", "hunyuan_v1_dense", "ernie4_5",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
-                "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoehybrid")
+                "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoehybrid",
+                "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
 def tasks_of(model_type):
     if model_type in ENCODERS: return "seqcls", "mlm", "tokcls"
-    if model_type in CAUSAL_ALONE: return ("causal",)
+    if model_type in CAUSAL_ALONE + IMAGES_AND_TEXT: return ("causal",)
     return (TASKS[model_type],) if model_type in TASKS else ("causal", "seqcls")
 
 
@@ -58,6 +60,7 @@ def build(config, task):
         if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
         auto = getattr(transformers, "AutoModelFor" + AUTO[task]) if AUTO[task] else transformers.AutoModel
+        if model_type in IMAGES_AND_TEXT: auto = transformers.AutoModelForImageTextToText
         dtype = torch.bfloat16 if model_type in EXPERTS else torch.float32
         model = auto.from_config(settings, attn_implementation="eager", dtype=dtype)
         if model_type in ("t5", "mt5") and not config["tie_word_embeddings"]:
@@ -140,6 +143,7 @@ def main():
         spec = json.loads(path.read_text())
         if len(sys.argv) > 1 and spec["name"] not in sys.argv[1:]: continue
         config = spec["config"]
+        if "program" in config: continue
         for task in ("image",) if config["model_type"] == "torchvision" else tasks_of(config["model_type"]):
             model = build(config, task)
             lines = lines_of(model)

@@ -1,4 +1,6 @@
 // config.json of BART, as transformers 5.17 reads it: models/bart.
+#include <string>
+
 #include "memcalc/families/bart/spec.h"
 #include "memcalc/spec/hf_reader.h"
 
@@ -13,16 +15,17 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
   spec.decoder_layers = config.size({"decoder_layers"}, defaults.layers, kLayerRange);
   spec.decoder_ffn_dim = config.size({"decoder_ffn_dim"}, defaults.ffn_dim);
   spec.decoder_attention_heads = config.size({"decoder_attention_heads"}, defaults.heads);
-  spec.activation_function = config.activation("activation_function", "gelu");
+  spec.activation_function = config.activation("activation_function", defaults.activation);
   spec.dropout = config.probability("dropout", defaults.dropout);
-  spec.attention_dropout = config.probability("attention_dropout", 0);
+  spec.attention_dropout = config.probability("attention_dropout", defaults.attention_dropout);
   spec.activation_dropout = config.probability("activation_dropout", 0);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
   config.divides("encoder_attention_heads", spec.encoder_attention_heads, "d_model", spec.d_model);
   config.divides("decoder_attention_heads", spec.decoder_attention_heads, "d_model", spec.d_model);
   config.only_flag("is_encoder_decoder", true);
   for (const std::string_view key : {"encoder_layerdrop", "decoder_layerdrop"}) {
-    if (config.json().optional_double(key, {0, 1}).value_or(0) != 0) config.only_absent(key);
+    const double layerdrop = config.json().optional_double(key, {0, 1}).value_or(defaults.layerdrop);
+    if (layerdrop != 0) config.assume(std::string(key) + " skips no layer: a step of all layers is the largest");
   }
   config.check_parameter_count([&] {
     const std::int64_t attention = checked_multiply(4, linear_parameters(spec.d_model, spec.d_model));
@@ -40,8 +43,7 @@ namespace {
 
 Architecture bart(HfReader& config) {
   BartSpec spec;
-  read_bart(config, {.vocab_size = 50265, .d_model = 1024, .layers = 12, .heads = 16, .ffn_dim = 4096, .dropout = 0.1},
-            spec);
+  read_bart(config, {}, spec);
   spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
   return spec;
 }

@@ -33,11 +33,13 @@ BuildFamily build_bart;
 namespace family {
 
 struct BartDefaults {
-  std::int64_t vocab_size, d_model, layers, heads, ffn_dim;
-  double dropout;
+  std::int64_t vocab_size = 50265, d_model = 1024, layers = 12, heads = 16, ffn_dim = 4096;
+  double dropout = 0.1, attention_dropout = 0;
+  std::string_view activation = "gelu";
+  double layerdrop = 0;  // of both stacks
 };
 
-/// What BART and Whisper share; the names of the positions differ.
+/// What BART and those that were made of it share; Whisper names the positions otherwise.
 void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec);
 
 extern const Family kBart;

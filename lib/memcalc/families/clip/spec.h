@@ -18,6 +18,19 @@ struct ClipTower {
   double attention_dropout = 0;
 };
 
+/// A tower that looks at images: CLIP's, or SigLIP's, which has no class token and no norm before its layers.
+struct ImageTowerSpec {
+  bool siglip = false;
+  ClipTower tower;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  std::int64_t num_channels = 3;
+
+  [[nodiscard]] std::int64_t patches() const { return (image_size / patch_size) * (image_size / patch_size); }
+};
+
+class HfReader;
+
 /// CLIP (models/clip): images and captions, projected into one space.
 struct ClipSpec {
   ClipTower text, vision;
@@ -35,6 +48,9 @@ struct ClipSpec {
 BuildFamily build_clip;
 
 namespace family {
+/// clip_vision_model or siglip_vision_model; `config`: vision_config. `fallback`: the model_type where it has none.
+[[nodiscard]] ImageTowerSpec image_tower(HfReader& config, std::string_view fallback);
+
 extern const Family kClip;
 }  // namespace family
 

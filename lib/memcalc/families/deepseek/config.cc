@@ -1,6 +1,9 @@
-// config.json of DeepSeek-V2, V3 and R1, as transformers 5.17 reads it: models/deepseek_v2, models/deepseek_v3.
+// config.json of DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, as transformers 5.17 reads it: models/deepseek_v2,
+// models/deepseek_v3, models/glm4_moe_lite.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/spec/decoder_config.h"
@@ -11,15 +14,19 @@ namespace {
 
 std::string text(std::int64_t value) { return std::to_string(value); }
 
+constexpr LatentAttentionSpec kLatent = {
+    .q_lora_rank = 1536, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+
 /// What V2 and V3 share beside the numbers of their defaults.
-void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t dense_layers, DeepseekSpec& spec) {
+void read_deepseek(HfReader& config, const DecoderDefaults& usual, DeepseekSpec& spec,
+                   const LatentAttentionSpec& sizes = kLatent) {
   LatentAttentionSpec& latent = spec.latent;
-  latent.kv_lora_rank = config.size({"kv_lora_rank"}, 512);
-  latent.qk_nope_head_dim = config.size({"qk_nope_head_dim"}, 128);
-  latent.qk_rope_head_dim = config.size({"qk_rope_head_dim"}, 64);
-  latent.v_head_dim = config.size({"v_head_dim"}, 128);
+  latent.kv_lora_rank = config.size({"kv_lora_rank"}, sizes.kv_lora_rank);
+  latent.qk_nope_head_dim = config.size({"qk_nope_head_dim"}, sizes.qk_nope_head_dim);
+  latent.qk_rope_head_dim = config.size({"qk_rope_head_dim"}, sizes.qk_rope_head_dim);
+  latent.v_head_dim = config.size({"v_head_dim"}, sizes.v_head_dim);
   if (!config.json().is_null("q_lora_rank")) {
-    latent.q_lora_rank = config.size({"q_lora_rank"}, 1536);
+    latent.q_lora_rank = config.size({"q_lora_rank"}, *sizes.q_lora_rank);
   }
   DecoderDefaults defaults = usual;
   defaults.fixed_head_dim = latent.qk_rope_head_dim;
@@ -32,7 +39,10 @@ void read_deepseek(HfReader& config, const DecoderDefaults& usual, std::int64_t 
   }
   spec.attention_bias = config.flag("attention_bias", false);
   spec.yarn_positions = has_yarn_positions(config, false);
-  spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, dense_layers, {0, kLayerRange.max});
+}
+
+void read_leading_dense(HfReader& config, std::int64_t fallback, DeepseekSpec& spec) {
+  spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, fallback, {0, kLayerRange.max});
 }
 
 void take_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
@@ -43,8 +53,8 @@ void take_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std
 
 Architecture deepseek_v2(HfReader& config) {
   DeepseekV2Spec spec;
-  read_deepseek(config, {.vocab_size = 102400, .intermediate_size = 11008, .max_position_embeddings = 2048},
-                /*dense_layers=*/0, spec);
+  read_deepseek(config, {.vocab_size = 102400, .intermediate_size = 11008, .max_position_embeddings = 2048}, spec);
+  read_leading_dense(config, 0, spec);
   spec.mlp_bias = config.flag("mlp_bias", false);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1407);
   // Without a default: None, with which the model cannot run.
@@ -70,13 +80,54 @@ Architecture deepseek_v3(HfReader& config) {
                  .num_attention_heads = 128,
                  .num_key_value_heads = 128,
                  .max_position_embeddings = 4096},
-                /*dense_layers=*/3, spec);
+                spec);
+  read_leading_dense(config, 3, spec);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 2048);
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 256, 8, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
   take_groups(config, 8, 4, 2, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", true);
   spec.rope_interleave = config.flag("rope_interleave", true);
+  return spec;
+}
+
+/// mlp_layer_types: so many dense layers come first.
+std::int64_t leading_dense_layers(HfReader& config, std::int64_t layers) {
+  if (!config.json().has("mlp_layer_types") || config.json().is_null("mlp_layer_types")) return 1;
+  const std::vector<std::string> types = config.json().optional_strings("mlp_layer_types");
+  const auto first = std::find(types.begin(), types.end(), "sparse");
+  const bool dense_first = std::all_of(types.begin(), first, [](const auto& type) { return type == "dense"; }) &&
+                           std::all_of(first, types.end(), [](const auto& type) { return type == "sparse"; });
+  if (!dense_first || static_cast<std::int64_t>(types.size()) != layers) {
+    throw config.json().error("mlp_layer_types",
+                              "found another order; accepted: \"dense\" for the first layers, "
+                              "\"sparse\" for the others, num_hidden_layers (" +
+                                  text(layers) + ") in all");
+  }
+  return first - types.begin();
+}
+
+Architecture glm4_moe_lite(HfReader& config) {
+  DeepseekV3Spec spec;
+  read_deepseek(
+      config,
+      {.vocab_size = 154880,
+       .hidden_size = 2048,
+       .intermediate_size = 10240,
+       .num_hidden_layers = 47,
+       .num_attention_heads = 20,
+       .num_key_value_heads = 20,
+       .max_position_embeddings = 202752},
+      spec,
+      {.q_lora_rank = 768, .kv_lora_rank = 512, .qk_nope_head_dim = 192, .qk_rope_head_dim = 64, .v_head_dim = 256});
+  spec.first_k_dense_replace = leading_dense_layers(config, spec.num_hidden_layers);
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 1536);
+  spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 64, 4, width, spec);
+  spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
+  take_groups(config, 1, 1, 2, spec);
+  spec.norm_topk_prob = config.flag("norm_topk_prob", true);
+  spec.rope_interleave = config.flag("rope_interleave", true);
+  spec.float32_correction = true;
   return spec;
 }
 
@@ -90,6 +141,8 @@ constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj",
                                         "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
+constexpr std::string_view kLitePlan[] = {"q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj", "gate_proj",
+                                          "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kV3Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
@@ -124,6 +177,20 @@ const Family kDeepseekV3 = {
     .has_stages = true,
     .has_latent_attention = true,
     .to_megatron = deepseek_v3_to_megatron,
+};
+
+const Family kGlm4MoeLite = {
+    .model_type = "glm4_moe_lite",
+    .kind = FamilyKind::kDecoder,
+    .read = glm4_moe_lite,
+    .build = build_glm4_moe_lite,
+    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = {},
+    .special_tokens = {.begins = false, .ends = false},
+    .tp_plan = kLitePlan,
+    .dropout_is_module = false,
+    .has_stages = true,
+    .has_latent_attention = true,
 };
 
 const Family kKimiK2 = {

@@ -1,4 +1,5 @@
-// DeepSeek-V2, V3 and R1, Kimi K2: transformers models/deepseek_v2, models/deepseek_v3.
+// DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash: transformers models/deepseek_v2, models/deepseek_v3,
+// models/glm4_moe_lite.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +31,17 @@ struct DeepseekV2Spec : DeepseekSpec {
 struct DeepseekV3Spec : DeepseekSpec {
   bool norm_topk_prob = true;
   bool rope_interleave = true;
+  bool float32_correction = false;  // the router's correction bias is float32 whatever the weights are (GLM-4.7-Flash)
 };
 
 BuildFamily build_deepseek_v2;
 BuildFamily build_deepseek_v3;
+BuildFamily build_glm4_moe_lite;
 void deepseek_v2_to_megatron(const Architecture& architecture, MegatronConfig& config);
 void deepseek_v3_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
-extern const Family kDeepseekV2, kDeepseekV3, kKimiK2;
+extern const Family kDeepseekV2, kDeepseekV3, kGlm4MoeLite, kKimiK2;
 }  // namespace family
 
 }  // namespace memcalc

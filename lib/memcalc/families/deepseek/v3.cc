@@ -1,6 +1,7 @@
-// DeepSeek-V3 and R1: transformers models/deepseek_v3/modeling_deepseek_v3.py. Its multi-token-prediction module is
-// used in generation only.
+// DeepSeek-V3 and R1, GLM-4.7-Flash: transformers models/deepseek_v3, models/glm4_moe_lite. Their modules that predict
+// further tokens are used in generation only.
 // MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
+// MIRRORS(transformers, "models/glm4_moe_lite/modeling_glm4_moe_lite.py", "5.17.0")
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -44,7 +45,12 @@ struct DeepseekV3Attention : LatentAttention {
       : LatentAttention(b, spec, run, spec.rope_interleave ? rotate_interleaved : rotate_halves) {}
 };
 
-using DeepseekV3Moe = MixtureWithShared<DeepseekV3Spec, GroupedSigmoidRouter>;
+struct DeepseekV3TopkRouter : GroupedSigmoidRouter {
+  DeepseekV3TopkRouter(ModuleBuilder& b, const DeepseekV3Spec& spec)
+      : GroupedSigmoidRouter(b, spec, spec.float32_correction ? DType::kFloat32 : b.dtype) {}
+};
+
+using DeepseekV3Moe = MixtureWithShared<DeepseekV3Spec, DeepseekV3TopkRouter>;
 
 struct DeepseekV3Layer : DenseFirstLayer<DeepseekV3Spec, DeepseekV3Attention, DeepseekV3Moe> {
   DeepseekV3Layer(ModuleBuilder& b, const DeepseekV3Spec& spec, const RunSpec& run, bool sliding, LayerIndex index)
@@ -56,6 +62,15 @@ struct DeepseekV3Layer : DenseFirstLayer<DeepseekV3Spec, DeepseekV3Attention, De
 std::unique_ptr<Model> build_deepseek_v3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<DeepseekV3Spec>();
   return std::make_unique<RotaryDecoder>(spec, run, builder, decoder_plan<DeepseekV3Layer>(spec, run));
+}
+
+/// Glm4MoeLiteForCausalLM, whose layers are DeepSeek-V3's.
+std::unique_ptr<Model> build_glm4_moe_lite(const Architecture& architecture, const RunSpec& run,
+                                           ModuleBuilder& builder) {
+  const auto& spec = architecture.as<DeepseekV3Spec>();
+  auto plan = decoder_plan<DeepseekV3Layer>(spec, run);
+  plan.has_classifier = false;
+  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 
 }  // namespace memcalc

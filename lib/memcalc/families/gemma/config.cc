@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "memcalc/families/gemma/spec.h"
+#include "memcalc/spec/config_part.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/image_text_spec.h"
+#include "memcalc/spec/text_config.h"
 
 namespace memcalc::family {
 namespace {
@@ -89,14 +92,69 @@ Architecture gemma3_text(HfReader& config) {
   return spec;
 }
 
-/// The model of images and text that the hub's Gemma 3 of 4B to 27B are: its text model.
+std::int64_t gemma3_places(const Architecture& parts, const ImageSize& /*image*/) {
+  return parts.as<Gemma3VisionParts>().mm_tokens_per_image;
+}
+
+std::int64_t paligemma_places(const Architecture& parts, const ImageSize& /*image*/) {
+  return parts.as<PaliGemmaParts>().tower.patches();
+}
+
+/// Else modeling_gemma3.py and modeling_paligemma.py put other ids in the places of the images.
+void check_image_token(const HfReader& config, std::int64_t fallback, std::int64_t vocabulary) {
+  if (config.json().nullable_int("image_token_index").value_or(fallback) >= vocabulary) {
+    throw config.json().error("image_token_index", "is beyond the text model's vocab_size; accepted: one of its ids",
+                              ErrorCode::kUnsupported);
+  }
+}
+
+/// The model of images and text that the hub's Gemma 3 of 4B to 27B are; its text model alone unless a run shows images.
 Architecture gemma3(HfReader& config) {
   const JsonObject text_config = config.json().required_object("text_config");
   HfReader text(text_config, "gemma3_text");
-  config.assume("gemma3 is its text model (text_config): no vision tower, no projector, no images");
   Architecture architecture = gemma3_text(text);
   for (std::string& line : text.assumptions()) config.assume(std::move(line));
-  return architecture;
+  const std::optional<JsonObject> vision_config = config.json().nullable_object("vision_config");
+  if (!vision_config || vision_config->optional_bool("vision_use_head").value_or(true)) {
+    config.assume("gemma3 is its text model (text_config): no vision tower, no projector, no images");
+    return architecture;
+  }
+  ImageTextSpec spec = around_text<Gemma3Spec>(architecture);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
+  spec.images.reset();
+  Gemma3VisionParts parts;
+  read_part(config, "vision_config", "gemma3 vision_config",
+            [&](HfReader& vision) { parts.tower = image_tower(vision, "siglip_vision_model"); });
+  parts.mm_tokens_per_image = config.size({"mm_tokens_per_image"}, 256);
+  const std::int64_t side = parts.tokens_per_side();
+  if (side * side != parts.mm_tokens_per_image || parts.patches_per_side() % side != 0) {
+    throw config.json().error("mm_tokens_per_image", "is no square whose side divides that of the patches; accepted: "
+                                                     "256 of 64 x 64 patches");
+  }
+  check_image_token(config, 262144, spec.vocab_size);
+  spec.image_size = parts.tower.image_size;
+  spec.places_of_image = gemma3_places;
+  spec.parts = parts;
+  return spec;
+}
+
+Architecture paligemma(HfReader& config) {
+  constexpr std::string_view kTexts[] = {"gemma", "gemma2"};
+  ImageTextSpec spec = read_text_config(config, kTexts, "gemma", {.tied = true});
+  PaliGemmaParts parts;
+  read_part(config, "vision_config", "paligemma vision_config",
+            [&](HfReader& vision) { parts.tower = image_tower(vision, "siglip_vision_model"); });
+  parts.projection_dim = config.size({"projection_dim"}, 2048);
+  if (parts.projection_dim != spec.hidden_size) {
+    throw config.json().error("projection_dim", std::to_string(parts.projection_dim) +
+                                                    "; accepted: the text model's hidden_size, " +
+                                                    std::to_string(spec.hidden_size));
+  }
+  check_image_token(config, 256000, spec.vocab_size);
+  spec.image_size = parts.tower.image_size;
+  spec.places_of_image = paligemma_places;
+  spec.parts = parts;
+  return spec;
 }
 
 constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
@@ -139,7 +197,7 @@ const Family kGemma3 = {
     .model_type = "gemma3",
     .kind = FamilyKind::kDecoder,
     .read = gemma3,
-    .build = build_gemma3,
+    .build = build_gemma3_vision,
     .measured = kMeasuredCausal,
     .tp_plan = kNormedPlan,
     .dropout_is_module = false,
@@ -158,6 +216,14 @@ const Family kGemma3Text = {
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
+};
+
+const Family kPaliGemma = {
+    .model_type = "paligemma",
+    .kind = FamilyKind::kDecoder,
+    .read = paligemma,
+    .build = build_paligemma,
+    .dropout_is_module = false,
 };
 
 }  // namespace memcalc::family

@@ -5,6 +5,7 @@
 // MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
 #include <utility>
 
+#include "memcalc/families/gemma/rms_norm.h"
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/hooked_module.h"
@@ -126,29 +127,41 @@ using Gemma3Layer = FourNormLayer<Gemma3Spec, Gemma3Attention>;
 
 }  // namespace
 
-std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<GemmaSpec>();
   auto plan = decoder_plan<GemmaLayer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
 }
 
-std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma2_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma2Spec>();
   auto plan = decoder_plan<Gemma2Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<true>>(spec);
   alternate(spec, plan);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
 }
 
-std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan gemma3_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Gemma3Spec>();
   auto plan = decoder_plan<Gemma3Layer, CenteredRmsNorm>(spec, run);
   plan.embedding = embedding_of<ScaledWordEmbedding<false>>(spec);
   alternate(spec, plan);
   plan.rotary_by_layer_type = true;
   plan.rotated_per_layer_once = true;
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
+}
+
+std::unique_ptr<Model> build_gemma(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<GemmaSpec>(), run, builder, gemma_plan(architecture, run));
+}
+
+std::unique_ptr<Model> build_gemma2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Gemma2Spec>(), run, builder, gemma2_plan(architecture, run));
+}
+
+std::unique_ptr<Model> build_gemma3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Gemma3Spec>(), run, builder, gemma3_plan(architecture, run));
 }
 
 }  // namespace memcalc

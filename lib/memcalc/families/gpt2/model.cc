@@ -3,7 +3,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/models/attention.h"
-#include "memcalc/models/causal_lm_head.h"
+#include "memcalc/models/decoder_model.h"
 #include "memcalc/models/megatron_config.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -87,11 +87,12 @@ struct Block {
   }
 };
 
-class Gpt2LmHeadModel : public Model {
+class Gpt2LmHeadModel : public DecoderModel {
  public:
   Gpt2LmHeadModel(const Gpt2Spec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
-    check_activation_function(spec.activation_function);
+      : DecoderModel(run, spec.activation_function), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
+    head_.loss_breaks_graph = true;
+    loss_shifts_labels = false;  // no loss has this class's name
     const AttentionOptions options{.implementation = run.attention,
                                    .dropout = dropout_probability(run, spec.attn_pdrop),
                                    .causal = true,
@@ -105,26 +106,15 @@ class Gpt2LmHeadModel : public Model {
       ln_f_ = LayerNorm(b, "ln_f", spec.n_embd);
       return 0;
     });
-    classifier_ = sequence_classifier(b, run, spec.n_embd, spec.num_labels);
-    if (classifier_) return;
-    if (spec.tie_word_embeddings) {  // lm_head's own weight lives until it is tied
-      b.until_tied(wte_.weight.shape()).reset();
-      lm_head_.weight = wte_.weight;
-    } else {
-      lm_head_ = Linear(b, "lm_head", spec.n_embd, spec.vocab_size, false);
-    }
-  }
-
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
-    Tensor hidden_states = transformer(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output, {.loss_breaks_graph = true});
-    return output;
+    build_head(b, wte_,
+               {.width = spec.n_embd,
+                .vocabulary = spec.vocab_size,
+                .labels = spec.num_labels,
+                .tied = spec.tie_word_embeddings});
   }
 
  private:
-  [[nodiscard]] Tensor transformer(const Batch& batch, KeyValueCache* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const override {
     if (classifier_ && !batch.attention_mask.defined()) warn_if_padding(batch.input_ids);
     Tensor inputs_embeds = wte_(batch.input_ids);
     Tensor position_ids = position_ids_of(batch, inputs_embeds);
@@ -146,13 +136,10 @@ class Gpt2LmHeadModel : public Model {
     return hidden_states;
   }
 
-  RunSpec run_;
   double embd_pdrop_;
   Embedding wte_, wpe_;
   std::vector<Block> h_;
   LayerNorm ln_f_;
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // GPT-NeoX and Pythia: transformers models/gpt_neox/modeling_gpt_neox.py.
 // MIRRORS(transformers, "models/gpt_neox/modeling_gpt_neox.py", "5.17.0")
 #include "memcalc/families/gpt_neox/spec.h"
+#include "memcalc/models/decoder_model.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -74,12 +75,10 @@ struct Layer {
   }
 };
 
-class GptNeoxForCausalLm : public Model {
+class GptNeoxForCausalLm : public DecoderModel {
  public:
   GptNeoxForCausalLm(const GptNeoxSpec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run), hidden_dropout_(dropout_probability(run, spec.hidden_dropout)) {
-    check_activation_function(spec.hidden_act);
-    loss_shifts_labels = run.task == Task::kCausalLm;
+      : DecoderModel(run, spec.hidden_act), hidden_dropout_(dropout_probability(run, spec.hidden_dropout)) {
     b.scope("gpt_neox", [&] {
       embed_in_ = Embedding(b, "embed_in", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -90,21 +89,15 @@ class GptNeoxForCausalLm : public Model {
     });
     rotary_emb_ = RotaryEmbedding(b, spec.rotary_dim);
     rotary_emb_.initialize(b).reset();
-    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
-    if (classifier_) return;
-    lm_head_ = language_model_head(b, embed_in_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
-  }
-
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
-    Tensor hidden_states = gpt_neox(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output);
-    return output;
+    build_head(b, embed_in_,
+               {.width = spec.hidden_size,
+                .vocabulary = spec.vocab_size,
+                .labels = spec.num_labels,
+                .tied = spec.tie_word_embeddings});
   }
 
  private:
-  [[nodiscard]] Tensor gpt_neox(const Batch& batch, KeyValueCache* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const override {
     Tensor inputs_embeds = embed_in_(batch.input_ids);
     Tensor position_ids = position_ids_of(batch, inputs_embeds);
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
@@ -123,14 +116,11 @@ class GptNeoxForCausalLm : public Model {
     return hidden_states;
   }
 
-  RunSpec run_;
   double hidden_dropout_;
   Embedding embed_in_;
   std::vector<Layer> layers_;
   LayerNorm final_layer_norm_;
   RotaryEmbedding rotary_emb_;
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "memcalc/families/gptj/spec.h"
 #include "memcalc/models/attention.h"
-#include "memcalc/models/causal_lm_head.h"
+#include "memcalc/models/decoder_model.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -129,12 +129,10 @@ struct Block {
   }
 };
 
-class GptjForCausalLm : public Model {
+class GptjForCausalLm : public DecoderModel {
  public:
   GptjForCausalLm(const GptjSpec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
-    check_activation_function(spec.activation_function);
-    loss_shifts_labels = run.task == Task::kCausalLm;
+      : DecoderModel(run, spec.activation_function), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
     b.scope("transformer", [&] {
       wte_ = Embedding(b, "wte", spec.vocab_size, spec.n_embd);
       for (std::int64_t i = 0; i < spec.n_layer; ++i) {
@@ -143,21 +141,16 @@ class GptjForCausalLm : public Model {
       ln_f_ = LayerNorm(b, "ln_f", spec.n_embd);
       return 0;
     });
-    classifier_ = sequence_classifier(b, run, spec.n_embd, spec.num_labels);
-    if (classifier_) return;
-    lm_head_ = language_model_head(b, wte_, spec.tie_word_embeddings, spec.n_embd, spec.vocab_size, /*bias=*/true);
-  }
-
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
-    Tensor hidden_states = transformer(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output);
-    return output;
+    build_head(b, wte_,
+               {.width = spec.n_embd,
+                .vocabulary = spec.vocab_size,
+                .labels = spec.num_labels,
+                .tied = spec.tie_word_embeddings,
+                .bias = true});
   }
 
  private:
-  [[nodiscard]] Tensor transformer(const Batch& batch, KeyValueCache* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const override {
     Tensor inputs_embeds = wte_(batch.input_ids);
     Tensor position_ids = position_ids_of(batch, inputs_embeds);
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
@@ -182,13 +175,10 @@ class GptjForCausalLm : public Model {
     return hidden_states;
   }
 
-  RunSpec run_;
   double embd_pdrop_;
   Embedding wte_;
   std::vector<Block> h_;
   LayerNorm ln_f_;
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
 };
 
 }  // namespace

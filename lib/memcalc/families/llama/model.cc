@@ -22,9 +22,12 @@ struct LlamaLayer : PreNormLayer<LlamaSpec, LlamaAttention, RmsNorm> {
 
 }  // namespace
 
+DecoderPlan llama_plan(const Architecture& architecture, const RunSpec& run) {
+  return decoder_plan<LlamaLayer>(architecture.as<LlamaSpec>(), run);
+}
+
 std::unique_ptr<Model> build_llama(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
-  const auto& spec = architecture.as<LlamaSpec>();
-  return std::make_unique<RotaryDecoder>(spec, run, builder, decoder_plan<LlamaLayer>(spec, run));
+  return std::make_unique<RotaryDecoder>(architecture.as<LlamaSpec>(), run, builder, llama_plan(architecture, run));
 }
 
 void llama_to_megatron(const Architecture& architecture, MegatronConfig& config) {

@@ -39,11 +39,16 @@ struct Ministral3Attention : HeadProjections {
 
 }  // namespace
 
-std::unique_ptr<Model> build_ministral3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan ministral3_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Ministral3Spec>();
   auto plan = decoder_plan<PreNormLayer<Ministral3Spec, Ministral3Attention, RmsNorm>>(spec, run);
   plan.position_ids_first = true;
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
+}
+
+std::unique_ptr<Model> build_ministral3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Ministral3Spec>(), run, builder,
+                                         ministral3_plan(architecture, run));
 }
 
 std::unique_ptr<Model> build_mistral3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {

@@ -6,11 +6,15 @@
 
 namespace memcalc {
 
+struct DecoderPlan;
+
 /// Ministral 3 and Devstral 2 (models/ministral3): Mistral whose queries are scaled by their position.
 struct Ministral3Spec : RotaryDecoderSpec {};
 
 BuildFamily build_ministral3;
 BuildFamily build_mistral3;
+/// It refers to both. A model of images and text builds its text model by it, too.
+[[nodiscard]] DecoderPlan ministral3_plan(const Architecture& text, const RunSpec& run);
 
 namespace family {
 extern const Family kMinistral3, kMistral3;

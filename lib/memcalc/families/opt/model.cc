@@ -1,6 +1,7 @@
 // OPT: transformers models/opt/modeling_opt.py.
 // MIRRORS(transformers, "models/opt/modeling_opt.py", "5.17.0")
 #include "memcalc/families/opt/spec.h"
+#include "memcalc/models/decoder_model.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -78,11 +79,10 @@ struct DecoderLayer {
   }
 };
 
-class OptForCausalLm : public Model {
+class OptForCausalLm : public DecoderModel {
  public:
-  OptForCausalLm(const OptSpec& spec, const RunSpec& run, ModuleBuilder& b) : run_(run) {
-    check_activation_function(spec.activation_function);
-    loss_shifts_labels = run.task == Task::kCausalLm;
+  OptForCausalLm(const OptSpec& spec, const RunSpec& run, ModuleBuilder& b)
+      : DecoderModel(run, spec.activation_function) {
     b.scope("model.decoder", [&] {
       embed_tokens_ = Embedding(b, "embed_tokens", spec.vocab_size, spec.word_embed_proj_dim);
       embed_positions_ =
@@ -99,18 +99,11 @@ class OptForCausalLm : public Model {
       }
       return 0;
     });
-    classifier_ = sequence_classifier(b, run, spec.word_embed_proj_dim, spec.num_labels);
-    if (classifier_) return;
-    lm_head_ =
-        language_model_head(b, embed_tokens_, spec.tie_word_embeddings, spec.word_embed_proj_dim, spec.vocab_size);
-  }
-
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
-    Tensor hidden_states = decode(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output);
-    return output;
+    build_head(b, embed_tokens_,
+               {.width = spec.word_embed_proj_dim,
+                .vocabulary = spec.vocab_size,
+                .labels = spec.num_labels,
+                .tied = spec.tie_word_embeddings});
   }
 
  private:
@@ -127,7 +120,7 @@ class OptForCausalLm : public Model {
     return embed_positions_(no_grad::add(position_ids));
   }
 
-  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const override {
     Tensor inputs_embeds = embed_tokens_(batch.input_ids);
     Tape& tape = inputs_embeds.tape();
     Batch masked = batch;
@@ -158,15 +151,12 @@ class OptForCausalLm : public Model {
     return hidden_states;
   }
 
-  RunSpec run_;
   bool projects_ = false;
   bool has_final_norm_ = false;
   Embedding embed_tokens_, embed_positions_;
   Linear project_out_, project_in_;
   LayerNorm final_layer_norm_;
   std::vector<DecoderLayer> layers_;
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Phi-1, 1.5 and 2: transformers models/phi/modeling_phi.py.
 // MIRRORS(transformers, "models/phi/modeling_phi.py", "5.17.0")
 #include "memcalc/families/phi/spec.h"
+#include "memcalc/models/decoder_model.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -97,12 +98,10 @@ struct DecoderLayer {
   }
 };
 
-class PhiForCausalLm : public Model {
+class PhiForCausalLm : public DecoderModel {
  public:
   PhiForCausalLm(const PhiSpec& spec, const RunSpec& run, ModuleBuilder& b)
-      : run_(run), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
-    check_activation_function(spec.hidden_act);
-    loss_shifts_labels = run.task == Task::kCausalLm;
+      : DecoderModel(run, spec.hidden_act), embd_pdrop_(dropout_probability(run, spec.embd_pdrop)) {
     b.scope("model", [&] {
       embed_tokens_ = Embedding(b, "embed_tokens", spec.vocab_size, spec.hidden_size);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
@@ -113,22 +112,16 @@ class PhiForCausalLm : public Model {
       return 0;
     });
     rotary_emb_.initialize(b).reset();
-    classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
-    if (classifier_) return;
-    lm_head_ = language_model_head(b, embed_tokens_, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size,
-                                   /*bias=*/true);
-  }
-
-  [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    ModelOutput output;
-    KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
-    Tensor hidden_states = decode(batch, cache);
-    predict(classifier_, lm_head_, hidden_states, batch, output);
-    return output;
+    build_head(b, embed_tokens_,
+               {.width = spec.hidden_size,
+                .vocabulary = spec.vocab_size,
+                .labels = spec.num_labels,
+                .tied = spec.tie_word_embeddings,
+                .bias = true});
   }
 
  private:
-  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const {
+  [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache) const override {
     Tensor inputs_embeds = embed_tokens_(batch.input_ids);
     Tensor position_ids = position_ids_of(batch, inputs_embeds);
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
@@ -148,14 +141,11 @@ class PhiForCausalLm : public Model {
     return hidden_states;
   }
 
-  RunSpec run_;
   double embd_pdrop_;
   Embedding embed_tokens_;
   std::vector<DecoderLayer> layers_;
   RotaryEmbedding rotary_emb_;
   LayerNorm final_layernorm_;
-  std::optional<SequenceClassifier> classifier_;
-  Linear lm_head_;
 };
 
 }  // namespace

@@ -20,18 +20,26 @@ using QwenLayer = PreNormLayer<Spec, SelfAttention, RmsNorm>;
 
 }  // namespace
 
-std::unique_ptr<Model> build_qwen2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+DecoderPlan qwen2_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Qwen2Spec>();
   auto plan = decoder_plan<QwenLayer<Qwen2Spec, Qwen2Attention>>(spec, run);
   plan.masks = MaskPlan::mapped(spec.sliding_layers);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
 }
 
-std::unique_ptr<Model> build_qwen3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+std::unique_ptr<Model> build_qwen2(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Qwen2Spec>(), run, builder, qwen2_plan(architecture, run));
+}
+
+DecoderPlan qwen3_plan(const Architecture& architecture, const RunSpec& run) {
   const auto& spec = architecture.as<Qwen3Spec>();
   auto plan = decoder_plan<QwenLayer<Qwen3Spec, NormedRotaryAttention>>(spec, run);
   plan.masks = MaskPlan::mapped(spec.sliding_layers);
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return plan;
+}
+
+std::unique_ptr<Model> build_qwen3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  return std::make_unique<RotaryDecoder>(architecture.as<Qwen3Spec>(), run, builder, qwen3_plan(architecture, run));
 }
 
 void qwen2_to_megatron(const Architecture& architecture, MegatronConfig& config) {

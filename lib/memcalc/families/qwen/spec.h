@@ -8,6 +8,8 @@
 
 namespace memcalc {
 
+struct DecoderPlan;
+
 /// Qwen2 and 2.5 (models/qwen2): biases on query, key and value only.
 struct Qwen2Spec : RotaryDecoderSpec {
   std::vector<bool> sliding_layers;  // empty: none
@@ -20,6 +22,9 @@ struct Qwen3Spec : RotaryDecoderSpec {
 
 BuildFamily build_qwen2;
 BuildFamily build_qwen3;
+/// It refers to both. A model of images and text builds its text model by it, too.
+[[nodiscard]] DecoderPlan qwen2_plan(const Architecture& text, const RunSpec& run);
+[[nodiscard]] DecoderPlan qwen3_plan(const Architecture& text, const RunSpec& run);
 void qwen2_to_megatron(const Architecture& architecture, MegatronConfig& config);
 void qwen3_to_megatron(const Architecture& architecture, MegatronConfig& config);
 

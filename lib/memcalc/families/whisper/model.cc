@@ -20,30 +20,8 @@ struct WhisperLayer : Seq2SeqLayer {
 
   /// kept: hidden states, and of a decoder its mask and the encoder's hidden states.
   [[nodiscard]] Tensor forward(const KeptTensors& kept, EncoderDecoderCache* cache) const {
-    Tensor residual = kept[0];
-    Tensor hidden_states = self_attn_layer_norm(kept[0]);
-    AttentionResult attended = self_attn.forward(hidden_states, {}, is_decoder ? kept[1] : Tensor(),
-                                                 cache != nullptr ? &cache->self_attention : nullptr);
-    hidden_states = std::move(attended.output);
-    hidden_states = dropout(hidden_states, dropout_p);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    if (is_decoder) {
-      hidden_states = encoder_attn_layer_norm(hidden_states);
-      AttentionResult crossed =
-          encoder_attn.forward(hidden_states, kept[2], {}, cache != nullptr ? &cache->cross_attention : nullptr);
-      hidden_states = std::move(crossed.output);
-      attended.weights = std::move(crossed.weights);
-      hidden_states = dropout(hidden_states, dropout_p);
-      hidden_states = residual + hidden_states;
-      residual = hidden_states;
-    }
-    hidden_states = final_layer_norm(hidden_states);
-    hidden_states = feed_forward.forward(std::move(hidden_states));
-    hidden_states = residual + hidden_states;
-    if (!is_decoder && hidden_states.dtype() == DType::kFloat16) hidden_states = clamp(hidden_states);
-    drop(residual, attended.weights);
-    return hidden_states;
+    if (!is_decoder) return forward_norm_before(kept[0], {}, {}, {}, cache);
+    return forward_norm_before(kept[0], kept[1], kept[2], {}, cache);
   }
 };
 

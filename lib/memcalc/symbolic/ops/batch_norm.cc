@@ -17,6 +17,13 @@ namespace memcalc {
 
 namespace {
 
+/// A block goes over a channel.
+work::Rows channels_of(const Tensor& x, bool backward) {
+  const std::int64_t channels = x.rank() > 1 ? x.size(1) : 1;
+  return {
+      .count = channels, .width = channels > 0 ? x.elements() / channels : 0, .softmax = false, .backward = backward};
+}
+
 /// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the
 /// channels innermost, as [N, C] is.
 bool has_channels_innermost(const Tensor& x) {
@@ -75,6 +82,7 @@ void batch_norm_backward(BackwardCall& call) {
   drop(sum_dy_x, sum_dy);
   tape.kernels.add(op, OperatorClass::kNormalization, x.dtype(), 14.0 * static_cast<double>(x.elements()),
                    5.0 * static_cast<double>(x.bytes()), KernelKind::kImage, static_cast<double>(x.elements()));
+  tape.kernels.describe(channels_of(x, true));
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
@@ -110,6 +118,7 @@ Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
   if (tape.modes.training && !cudnn && has_channels_innermost(*x)) stage_rows(*x, 4, op);
   tape.kernels.add(op, OperatorClass::kNormalization, x->dtype(), 8.0 * static_cast<double>(x->elements()),
                    3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
+  tape.kernels.describe(channels_of(*x, false));
   tape.autograd.set_history(node, result);
   if (node != nullptr) {
     tape.autograd.save(*node, mean);

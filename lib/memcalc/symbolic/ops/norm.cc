@@ -49,6 +49,9 @@ void softmax_kernel(const Operator& op, const Tensor& x, double flops, bool back
 void weight_gradient_kernel(const Operator& op, const Tensor& x) {
   x.tape().kernels.add(op, OperatorClass::kNormalization, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()),
                        KernelKind::kColumnSum, static_cast<double>(x.elements()));
+  work::Rows rows = rows_of(x);
+  rows.backward = true;
+  x.tape().kernels.describe(rows);
 }
 
 /// cuda/layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel: with many rows and few columns the gradients of

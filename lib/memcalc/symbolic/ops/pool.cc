@@ -45,7 +45,7 @@ Tensor pool(const AtenOperator& op, BackwardFunction backward, const Tensor& x, 
   const Tensor input = in_layout(x, channels_last, aten::kContiguous);
   tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
                    static_cast<double>(x.bytes() + result.bytes()), KernelKind::kImage,
-                   static_cast<double>(x.elements()));
+                   static_cast<double>(result.elements()));
   tape.autograd.set_history(node, result);
   if (node != nullptr && with_indices) tape.autograd.save(*node, indices);
   return result;

@@ -72,6 +72,7 @@ void tensor_row(RecordedCall& call) {
   DType dtype = DType::kFloat32;
   if (at->kind == BoundArgument::Kind::kInteger) dtype = DType::kInt64;
   if (at->kind == BoundArgument::Kind::kBool) dtype = DType::kBool;
+  if (RecordedCall::is_tensor(*at)) dtype = call.tensor(*at).dtype();
   call.returns(made(call, shape, call.dtype(1).value_or(dtype), aten::kToCopy, on_card(call, 2)));
 }
 

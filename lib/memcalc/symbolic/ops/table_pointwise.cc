@@ -262,7 +262,9 @@ void power_row(RecordedCall& call) {
     if (is_followed(exponent)) return power_of_number(call);
     const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
     const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
-    return call.returns(pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt));
+    Tensor result = pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt);
+    tape.memory.scratch(8, aten::kPow);  // native/Pow.cpp, pow(Scalar, Tensor): the number becomes a scalar on the card
+    return call.returns(std::move(result));
   }
   const Tensor& self = call.tensor(0);
   const Tensor* inputs[] = {&self, &exponent};

@@ -6,6 +6,7 @@
 
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/baddbmm.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -36,18 +37,24 @@ struct ScalePayload {
 
 Tensor scaled(Tensor gradient, bool scales) { return scales ? pw(aten::kMul, {&gradient}) : gradient; }
 
-std::array<Tensor, 3> cast(const AtenOperator& op, const RecordedCall& call) {  // the dispatcher's last argument first
-  const Tensor third = autocast(op, call.tensor(2)), second = autocast(op, call.tensor(1));
-  return {autocast(op, call.tensor(0)), second, third};
+std::array<Tensor, 3> cast(const AtenOperator& op, const Tensor& a, const Tensor& b, const Tensor& c) {
+  const Tensor third = autocast(op, c), second = autocast(op, b);  // the dispatcher's last argument first
+  return {autocast(op, a), second, third};
+}
+
+std::array<Tensor, 3> cast(const AtenOperator& op, const RecordedCall& call) {
+  return cast(op, call.tensor(0), call.tensor(1), call.tensor(2));
+}
+
+ScalePayload scales_of(const RecordedCall& call) {
+  return {.beta = call.number_or(3, 1) != 1, .alpha = call.number_or(4, 1) != 1};
 }
 
 Node* record_scaled(const AtenOperator& op, BackwardFunction backward, const std::array<Tensor, 3>& operands,
-                    const RecordedCall& call) {
+                    const ScalePayload& scales) {
   const auto& [x, a, b] = operands;
   Node* node = record(op, backward, {&x, &a, &b}, {b.requires_grad() ? &a : nullptr, a.requires_grad() ? &b : nullptr});
-  if (node != nullptr) {
-    node->payload.set(ScalePayload{.beta = call.number_or(3, 1) != 1, .alpha = call.number_or(4, 1) != 1});
-  }
+  if (node != nullptr) node->payload.set(scales);
   return node;
 }
 
@@ -76,15 +83,19 @@ void baddbmm_backward(BackwardCall& call) {  // saved: batch1, batch2
 
 /// baddbmm: input + batch1 @ batch2; addbmm: its sum over the stack.
 template <bool sums>
-void baddbmm_row(RecordedCall& call) {  // input batch1 batch2 beta alpha
+Tensor stack_product(const std::array<Tensor, 3>& operands, const ScalePayload& scales) {
   const AtenOperator& op = sums ? aten::kAddbmm : aten::kBaddbmm;
-  const std::array<Tensor, 3> operands = cast(op, call);
   const auto& [x, a, b] = operands;
-  if (a.rank() != 3 || b.rank() != 3) call.refuse("what is no stack of matrices");
-  Node* node = record_scaled(op, baddbmm_backward, operands, call);
+  Node* node = record_scaled(op, baddbmm_backward, operands, scales);
   const std::int64_t n = a.size(0), rows = a.size(1), columns = b.size(2);
   const Shape shape = sums ? Shape{rows, columns} : Shape{n, rows, columns};
-  call.returns(finish(node, product(op, a, shape, {n, rows, columns, a.size(2)})));
+  return finish(node, product(op, a, shape, {n, rows, columns, a.size(2)}));
+}
+
+template <bool sums>
+void baddbmm_row(RecordedCall& call) {  // input batch1 batch2 beta alpha
+  if (call.tensor(1).rank() != 3 || call.tensor(2).rank() != 3) call.refuse("what is no stack of matrices");
+  call.returns(stack_product<sums>(cast(sums ? aten::kAddbmm : aten::kBaddbmm, call), scales_of(call)));
 }
 
 // --- vectors ---------------------------------------------------------------------------------------------------------
@@ -121,7 +132,7 @@ void addmv_backward(BackwardCall& call) {  // saved: mat, vec
 void addmv_row(RecordedCall& call) {  // input mat vec beta alpha
   const std::array<Tensor, 3> operands = cast(aten::kAddmv, call);
   const Tensor& matrix = operands[1];
-  Node* node = record_scaled(aten::kAddmv, addmv_backward, operands, call);
+  Node* node = record_scaled(aten::kAddmv, addmv_backward, operands, scales_of(call));
   call.returns(finish(node, product(aten::kAddmv, matrix, {matrix.size(0)}, {1, matrix.size(0), 1, matrix.size(1)})));
 }
 
@@ -137,7 +148,7 @@ void addr_backward(BackwardCall& call) {  // saved: vec1, vec2; vec1: grad.mv(ve
 void addr_row(RecordedCall& call) {  // input vec1 vec2 beta alpha
   const std::array<Tensor, 3> operands = cast(aten::kAddr, call);
   const auto& [x, a, b] = operands;
-  Node* node = record_scaled(aten::kAddr, addr_backward, operands, call);
+  Node* node = record_scaled(aten::kAddr, addr_backward, operands, scales_of(call));
   call.returns(finish(node, filled(call.tape, {a.size(0), b.size(0)}, x.dtype(), aten::kAddr)));
 }
 
@@ -258,6 +269,10 @@ constexpr OperatorRow kRows[] = {
 };
 
 }  // namespace
+
+Tensor baddbmm(const Tensor& input, const Tensor& batch1, const Tensor& batch2) {
+  return stack_product<false>(cast(aten::kBaddbmm, input, batch1, batch2), {.beta = false, .alpha = true});
+}
 
 std::span<const OperatorRow> product_rows() { return kRows; }
 

@@ -8,7 +8,9 @@
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/capture.h"
+#include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/joint_graph.h"
 #include "memcalc/train/compile/partition.h"
 
@@ -171,6 +173,13 @@ KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& resul
   return tensors;
 }
 
+/// What the host does around the generated code.
+void record_call(Tape& tape, std::size_t tensors) {
+  tape.kernels.add(kCompiledCall, OperatorClass::kMovement, DType::kFloat32, 0, 0, KernelKind::kPartOfPrevious,
+                   static_cast<double>(tensors));
+  if (Kernel* kernel = tape.kernels.last()) kernel->node = &kCompiledCode;
+}
+
 void run_backward(BackwardCall& call) {
   auto& saved = call.node.payload.get<Saved>();
   const Program& program = *saved.program;
@@ -193,6 +202,7 @@ void run_backward(BackwardCall& call) {
   for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
   Execution execution(tape, program, buffers);
   execution.run(program.backward);
+  record_call(tape, program.saved.size() + graph.gradients.size());
   tape.kernels.replay(program.backward_kernels);
   std::vector<Tensor> of_arguments;
   for (const DifferentiableArgument& each : saved.arguments) {
@@ -277,6 +287,7 @@ void cut(Program& program) {
   std::vector<NodeIndex> results = graph.outputs;
   results.insert(results.end(), program.saved.begin(), program.saved.end());
   program.forward = make_schedule(graph, results, {}, false);
+  program.forward_kernels = fused_kernels(graph, program.forward, {}, results, program.forward_kernels);
   std::vector<NodeIndex> gradients;
   for (const NodeIndex gradient : graph.input_gradients) {
     if (gradient != kNone) gradients.push_back(gradient);
@@ -286,6 +297,7 @@ void cut(Program& program) {
   std::vector<NodeIndex> given = program.saved;
   given.insert(given.end(), graph.tangents.begin(), graph.tangents.end());
   program.backward = make_schedule(graph, gradients, given, true);
+  program.backward_kernels = fused_kernels(graph, program.backward, given, gradients, program.backward_kernels);
 }
 
 bool is_same_code(const Program& a, const Program& b) {
@@ -321,6 +333,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   }
   Execution execution(tape, program, buffers);
   execution.run(program.forward);
+  record_call(tape, parameters.size() + arguments.size() + program.saved.size());
   tape.kernels.replay(program.forward_kernels);
   // What is not saved dies as Python drops what the function returned, all but these.
   RegionResults results{tensors_of(graph, program.read, buffers, arguments),

@@ -92,7 +92,8 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   void partition_parameters(Model& model);
   void make_coordinator(const ParameterCoordinator::Limits& limits);
   void build_under_zero_init(Model& model);
-  void build_in_parts(const std::vector<std::vector<const Parameter*>>& modules);
+  void make_replaced_head(const Model& model);
+  void build_in_parts(const std::vector<std::vector<const Parameter*>>& modules, const Model& model);
   void add_adapters(Model& model);
   void gather_whole(std::span<const int> parameters);
   void partition_quantized(Model& model);
@@ -122,6 +123,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   DType trained_dtype_ = DType::kFloat32;              // of the parameters that train
   std::vector<int> in_model_order_;
   std::vector<std::vector<int>> of_modules_;  // as they were built: what each module holds
+  Tensor replaced_head_part_;                 // of a head in whose place the embedding came, until it is collected
   bool is_reference_ = false, is_loaded_ = false;
   std::vector<BlockId> read_directly_;  // gathered on the current stream, not on that of the collectives
 

@@ -12,6 +12,7 @@
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/train/linear_names.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
 namespace memcalc {
@@ -122,7 +123,22 @@ void DeepSpeedZero3::build_under_zero_init(Model& model) {
   }
   move_to_host(model);
   for (const Tensor& buffer : model.buffers) move_to_card(buffer);
-  build_in_parts(modules);
+  build_in_parts(modules, model);
+}
+
+// A language model's head that tie_weights replaces by the embedding was made and parted, too. zero.Init gives a
+// parameter methods that hold it, so that its part stays until Python's collector comes by.
+void DeepSpeedZero3::make_replaced_head(const Model& model) {
+  if (run.task != Task::kCausalLm) return;
+  const Parameter* embedding = nullptr;
+  for (const Parameter& each : model.parameters) {
+    if (is_output_embedding(module_of(each.name))) return;
+    if (each.is_embedding && embedding == nullptr) embedding = &each;
+  }
+  if (embedding == nullptr) return;
+  const Tensor whole = tape.empty(embedding->tensor.shape(), dtype, kPartition);
+  Tensor part = tape.empty({ceil_div(whole.elements(), ranks)}, dtype, kPartition, Category::kWeights);
+  if (!is_reference_) replaced_head_part_ = std::move(part);
 }
 
 void DeepSpeedZero3::add_adapters(Model& model) {
@@ -139,7 +155,7 @@ void DeepSpeedZero3::add_adapters(Model& model) {
   }
 }
 
-void DeepSpeedZero3::build_in_parts(const std::vector<std::vector<const Parameter*>>& modules) {
+void DeepSpeedZero3::build_in_parts(const std::vector<std::vector<const Parameter*>>& modules, const Model& model) {
   for (const std::vector<const Parameter*>& module : modules) {
     const std::size_t first = params_.size();
     for (const Parameter* each : module) {
@@ -154,6 +170,7 @@ void DeepSpeedZero3::build_in_parts(const std::vector<std::vector<const Paramete
       of_modules_.back().push_back(static_cast<int>(i));
     }
   }
+  make_replaced_head(model);
   for (const std::vector<int>& module : of_modules_) gather_whole(module);
 }
 
@@ -198,6 +215,7 @@ void DeepSpeedZero3::make_adapters(const std::vector<Parameter*>& adapters) {
 
 // _create_fp16_partitions_with_defragmentation: the parts of what trains move through host memory into one flat buffer.
 void DeepSpeedZero3::defragment(Model& model) {
+  replaced_head_part_.reset();  // gc.collect(), zero/utils.py
   for (SharedParameter& param : params_) {
     if (param.trains) param.own_part.reset();
   }

@@ -1,0 +1,48 @@
+// config.json of LLaVA, as transformers 5.17 reads it: models/llava/configuration_llava.py.
+#include <string>
+
+#include "memcalc/families/llava/spec.h"
+#include "memcalc/spec/config_part.h"
+#include "memcalc/spec/text_config.h"
+
+namespace memcalc::family {
+namespace {
+
+std::int64_t places(const Architecture& parts, const ImageSize& /*image*/) { return parts.as<LlavaParts>().places(); }
+
+Architecture llava(HfReader& config) {
+  constexpr std::string_view kTexts[] = {"llama", "mistral", "qwen2", "qwen3", "gemma"};
+  ImageTextSpec spec = read_text_config(config, kTexts, "llama", {.tie = TieKey::kEither});
+  LlavaParts parts;
+  read_part(config, "vision_config", "llava vision_config",
+            [&](HfReader& vision) { parts.tower = image_tower(vision, "clip_vision_model"); });
+  const std::int64_t layers = parts.tower.tower.num_hidden_layers;
+  const NumberOrList chosen = number_or_list(config.json(), "vision_feature_layer", -2, {-layers - 1, layers});
+  parts.single_layer = !chosen.is_list;
+  for (const std::int64_t layer : chosen.numbers) {
+    parts.feature_layers.push_back(layer < 0 ? layers + 1 + layer : layer);
+  }
+  const std::string strategy = config.json().nullable_string("vision_feature_select_strategy").value_or("default");
+  if (strategy != "default" && strategy != "full") {
+    throw config.json().error_found("vision_feature_select_strategy", "default, full");
+  }
+  parts.drops_class_token = strategy == "default";
+  parts.projector_act = config.activation("projector_hidden_act", "gelu");
+  parts.projector_bias = config.flag("multimodal_projector_bias", true);
+  spec.image_size = parts.tower.image_size;
+  spec.places_of_image = places;
+  spec.parts = parts;
+  return spec;
+}
+
+}  // namespace
+
+const Family kLlava = {
+    .model_type = "llava",
+    .kind = FamilyKind::kDecoder,
+    .read = llava,
+    .build = build_llava,
+    .dropout_is_module = false,
+};
+
+}  // namespace memcalc::family

@@ -1,0 +1,22 @@
+// The kernels that inductor makes of a schedule: launches that share data and a size become one, which reads what lies
+// outside of it once and writes only what is read outside of it (torch/_inductor/scheduler.py, fuse_nodes).
+// Covered by tests/unit/compile_test.cc.
+// MIRRORS(torch, "_inductor/scheduler.py", "2.11.0")
+#pragma once
+
+#include <span>
+
+#include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/train/compile/graph.h"
+#include "memcalc/train/compile/schedule.h"
+
+namespace memcalc::compile {
+
+/// What one part of a graph runs: inductor's fused kernels, and of `eager`, the kernels of the same operators called
+/// one by one, those that stay kernels of their own (products, convolutions, attention, scatters, what waits). The
+/// FLOPs of the others count on. Pre: `schedule` computes `results` of `graph` from `given`.
+[[nodiscard]] KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule,
+                                       std::span<const NodeIndex> given, std::span<const NodeIndex> results,
+                                       const KernelList& eager);
+
+}  // namespace memcalc::compile
