@@ -38,6 +38,8 @@ Architecture albert(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm};
+
 }  // namespace
 
 const Family kAlbert = {
@@ -46,6 +48,7 @@ const Family kAlbert = {
     .read = albert,
     .build = build_albert,
     .size_keys = kEncoderKeys,
+    .measured = kMeasured,
     .checkpoints = false,
     .repeats_layers = true,
     .compiled_whole_alone = true,

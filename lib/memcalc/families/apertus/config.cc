@@ -24,6 +24,8 @@ Architecture apertus(HfReader& config) {
 constexpr std::string_view kPlan[] = {"q_proj", "k_proj",  "v_proj",    "q_norm", "k_norm",
                                       "o_proj", "up_proj", "down_proj", "lm_head"};
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kApertus = {
@@ -32,7 +34,7 @@ const Family kApertus = {
     .read = apertus,
     .build = build_apertus,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .tp_plan = kPlan,
     .dropout_is_module = false,
 };

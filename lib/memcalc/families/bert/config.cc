@@ -70,6 +70,10 @@ Architecture electra(HfReader& config) { return bert_block(config, BertKind::kEl
 
 constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
+constexpr Task kMeasuredOfXlmRoberta[] = {Task::kSequenceClassification, Task::kMaskedLm};
+
+constexpr Task kMeasuredOfCamembert[] = {Task::kSequenceClassification, Task::kTokenClassification};
+
 }  // namespace
 
 const Family kBert = {

@@ -97,6 +97,8 @@ Architecture deberta_v2(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+
 }  // namespace
 
 const Family kDebertaV2 = {
@@ -105,6 +107,7 @@ const Family kDebertaV2 = {
     .read = deberta_v2,
     .build = build_deberta_v2,
     .size_keys = kEncoderKeys,
+    .measured = kMeasured,
     .is_eager = [](const Behaviors&) { return true; },
 };
 

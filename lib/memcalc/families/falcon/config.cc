@@ -61,6 +61,8 @@ Architecture falcon(HfReader& config) {
 
 constexpr SizeKeysOfFamily kKeys = with(with(kEncoderKeys, 3, {"num_kv_heads", ""}), 5, {"ffn_hidden_size", ""});
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kFalcon = {
@@ -69,7 +71,7 @@ const Family kFalcon = {
     .read = falcon,
     .build = build_falcon,
     .size_keys = kKeys,
-    .measured = {},
+    .measured = kMeasured,
     .has_own_classifier = true,
 };
 

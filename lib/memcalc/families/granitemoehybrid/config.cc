@@ -39,6 +39,8 @@ Architecture granitemoehybrid(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kGraniteMoeHybrid = {
@@ -47,7 +49,7 @@ const Family kGraniteMoeHybrid = {
     .read = granitemoehybrid,
     .build = build_granitemoehybrid,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

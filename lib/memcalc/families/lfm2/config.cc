@@ -101,6 +101,8 @@ Architecture lfm2_moe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kLfm2 = {
@@ -109,7 +111,7 @@ const Family kLfm2 = {
     .read = lfm2,
     .build = build_lfm2,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -19,6 +19,8 @@ Architecture m2m_100(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSeq2Seq};
+
 }  // namespace
 
 const Family kM2M100 = {
@@ -27,7 +29,7 @@ const Family kM2M100 = {
     .read = m2m_100,
     .build = build_m2m_100,
     .size_keys = kSeq2SeqKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

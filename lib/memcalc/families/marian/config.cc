@@ -20,6 +20,8 @@ Architecture marian(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSeq2Seq};
+
 }  // namespace
 
 const Family kMarian = {
@@ -28,7 +30,7 @@ const Family kMarian = {
     .read = marian,
     .build = build_marian,
     .size_keys = kSeq2SeqKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

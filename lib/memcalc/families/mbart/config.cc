@@ -12,6 +12,8 @@ Architecture mbart(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSeq2Seq};
+
 }  // namespace
 
 const Family kMbart = {
@@ -20,7 +22,7 @@ const Family kMbart = {
     .read = mbart,
     .build = build_mbart,
     .size_keys = kSeq2SeqKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.has_decoder_start = false, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

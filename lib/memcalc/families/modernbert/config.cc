@@ -78,6 +78,8 @@ Architecture modernbert(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+
 }  // namespace
 
 const Family kModernBert = {
@@ -86,6 +88,7 @@ const Family kModernBert = {
     .read = modernbert,
     .build = build_modernbert,
     .size_keys = kEncoderKeys,
+    .measured = kMeasured,
 };
 
 }  // namespace memcalc::family

@@ -30,6 +30,8 @@ Architecture mpnet(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+
 }  // namespace
 
 const Family kMpnet = {
@@ -38,6 +40,7 @@ const Family kMpnet = {
     .read = mpnet,
     .build = build_mpnet,
     .size_keys = kEncoderKeys,
+    .measured = kMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .checkpoints = false,
 };

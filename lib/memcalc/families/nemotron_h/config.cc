@@ -85,6 +85,8 @@ Architecture nemotron_h(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kNemotronH = {
@@ -92,7 +94,7 @@ const Family kNemotronH = {
     .kind = FamilyKind::kDecoder,
     .read = nemotron_h,
     .build = build_nemotron_h,
-    .measured = {},
+    .measured = kMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

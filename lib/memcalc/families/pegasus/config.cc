@@ -12,6 +12,8 @@ Architecture pegasus(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kSeq2Seq};
+
 }  // namespace
 
 const Family kPegasus = {
@@ -20,7 +22,7 @@ const Family kPegasus = {
     .read = pegasus,
     .build = build_pegasus,
     .size_keys = kSeq2SeqKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -110,14 +110,17 @@ Architecture text_of(HfReader& config, std::string_view type, ReadFamily& read) 
 Architecture qwen3_5(HfReader& config) { return text_of(config, "qwen3_5_text", qwen3_5_text); }
 Architecture qwen3_5_moe(HfReader& config) { return text_of(config, "qwen3_5_moe_text", qwen3_5_moe_text); }
 
-constexpr Family family_of(std::string_view model_type, ReadFamily* read, SizeKeysOfFamily size_keys = kDecoderKeys) {
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
+constexpr Family family_of(std::string_view model_type, ReadFamily* read, std::span<const Task> measured,
+                           SizeKeysOfFamily size_keys = kDecoderKeys) {
   return {
       .model_type = model_type,
       .kind = FamilyKind::kDecoder,
       .read = read,
       .build = build_qwen3_next,
       .size_keys = size_keys,
-      .measured = {},
+      .measured = measured,
       .special_tokens = {.begins = false, .ends = false},
       .dropout_is_module = false,
       .compiled_whole_alone = true,
@@ -126,10 +129,10 @@ constexpr Family family_of(std::string_view model_type, ReadFamily* read, SizeKe
 
 }  // namespace
 
-const Family kQwen3Next = family_of("qwen3_next", qwen3_next);
-const Family kQwen35 = family_of("qwen3_5", qwen3_5, {});
-const Family kQwen35Moe = family_of("qwen3_5_moe", qwen3_5_moe, {});
-const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text);
-const Family kQwen35Text = family_of("qwen3_5_text", qwen3_5_text);
+const Family kQwen3Next = family_of("qwen3_next", qwen3_next, kMeasured);
+const Family kQwen35 = family_of("qwen3_5", qwen3_5, {}, {});
+const Family kQwen35Moe = family_of("qwen3_5_moe", qwen3_5_moe, {}, {});
+const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text, {});
+const Family kQwen35Text = family_of("qwen3_5_text", qwen3_5_text, kMeasured);
 
 }  // namespace memcalc::family
