@@ -282,8 +282,8 @@ TEST_F(Registry, VariantsOfOtherSizesHaveFilesOfTheirOwn) {
 TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   const auto answer = [&](const char* name) { return error_text([&] { static_cast<void>(shipped.model(name)); }); };
   EXPECT_TRUE(answer("llava-next-7b").starts_with("llava-next-7b: the family LLaVA-NeXT"));
-  EXPECT_TRUE(answer("Qwen/Qwen2.5-VL-7B-Instruct")
-                  .starts_with("Qwen/Qwen2.5-VL-7B-Instruct: the family Qwen-VL is not built yet; "));
+  EXPECT_TRUE(
+      answer("Qwen/Qwen2.5-Omni-7B").starts_with("Qwen/Qwen2.5-Omni-7B: the family Qwen-VL is not built yet; "));
   EXPECT_TRUE(
       answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("google/gemma-4-31B-it").starts_with("google/gemma-4-31B-it: the family Gemma 4 is not built"));
