@@ -5,6 +5,8 @@
 namespace memcalc {
 namespace {
 
+const RunOptions kLongEnough{.sequence_length = 1024, .precision = Precision::kBf16};
+
 const test::RuleCase kCases[] = {
     // tasks
     {"task-of-layers", "layers/decoder", [](RunSpec& run) { run.task = Task::kCausalLm; }},
@@ -33,6 +35,28 @@ const test::RuleCase kCases[] = {
      "resnet18",
      [](RunSpec& run) { run.training().loop = Loop::kTrainer; },
      {.precision = Precision::kBf16}},
+    // images in a text
+    {"images-of-causal", "llava-1.5-7b", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kLongEnough},
+    {"images-of-tower", "llava-1.5-7b", [](RunSpec& run) { run.image_size = 224; }, kLongEnough},
+    {"images-of-patches", "qwen2.5-vl-3b", [](RunSpec& run) { run.image_size = 225; }, kLongEnough},
+    {"images-within-sequence", "llava-1.5-7b", [](RunSpec& run) { run.sequence_length = 576; }, kLongEnough},
+    {"images-in-loops", "llava-1.5-7b", [](RunSpec& run) { run.training().loop = Loop::kTrlSft; }, kLongEnough},
+    {"images-of-one-length", "llava-1.5-7b",
+     [](RunSpec& run) {
+       run.training().loop = Loop::kTrainer;
+       run.training().lengths = DataLengths{};
+     },
+     kLongEnough},
+    {"images-split", "llava-1.5-7b",
+     [](RunSpec& run) {
+       run.parallel.tensor = 2;
+       run.parallel.gpus = 2;
+     },
+     kLongEnough},
+    {"images-compiled", "llava-1.5-7b", [](RunSpec& run) { run.training().compile = true; }, kLongEnough},
+    {"images-flash-attention", "llava-1.5-7b", [](RunSpec& run) { run.attention = Attention::kFlash; }, kLongEnough},
+    {"images-generate", "llava-1.5-7b", [](RunSpec& run) { run.inference()->new_tokens = 4; },
+     {.sequence_length = 1024, .inference = Inference{}}},
     // masks and caches
     {"padding-of-images", "resnet18", [](RunSpec& run) { run.padding = true; }},
     {"padding-of-layers", "layers/decoder", [](RunSpec& run) { run.padding = true; }},

@@ -166,19 +166,22 @@ TEST(RunOptions, CheckpointingSwitchesTheCacheOff) {
 }
 
 TEST(RunOptions, AdaptersOfTrlUnderZeRo3) {
+  ModelSpec model = llama(1024);
+  model.architecture.change<LlamaSpec>().hidden_size = 64;  // DeepSpeed's buckets follow from it
   RunOptions options{.loop = Loop::kTrlSft, .lora_rank = 8};
+  options.precision = Precision::kAmpBf16;
   options.weights_dtype = DType::kBFloat16;
   options.gpus = 2;
   options.parallel.data_parallel = DataParallel::kFsdp2;
-  const RunSpec sharded = resolve(llama(1024), options).run;
+  const RunSpec sharded = resolve(model, options).run;
   EXPECT_FALSE(sharded.fine_tuning.lora->in_base_dtype);
   EXPECT_FALSE(sharded.checkpoints_reentrantly());
   options.parallel.data_parallel = DataParallel::kDsZero3;
-  const RunSpec zero3 = resolve(llama(1024), options).run;
+  const RunSpec zero3 = resolve(model, options).run;
   EXPECT_TRUE(zero3.fine_tuning.lora->in_base_dtype);
   EXPECT_TRUE(zero3.checkpoints_reentrantly());
   options.loop = Loop::kTrainer;
-  EXPECT_FALSE(resolve(llama(1024), options).run.fine_tuning.lora->in_base_dtype);
+  EXPECT_FALSE(resolve(model, options).run.fine_tuning.lora->in_base_dtype);
 }
 
 TEST(RunNames, EveryNameIsReadBack) {

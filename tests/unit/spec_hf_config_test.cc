@@ -380,7 +380,7 @@ INSTANTIATE_TEST_SUITE_P(
             "positions start"},
         Wrong{"decoder_bert", R"({"model_type": "bert", "is_decoder": true})",
               "config.json: /is_decoder: true is not modelled for bert yet", ErrorCode::kUnsupported},
-        Wrong{"quantized", R"({"model_type": "llama", "quantization_config": {"quant_method": "awq"}})",
+        Wrong{"quantized", R"({"model_type": "llama", "quantization_config": {"quant_method": "hqq"}})",
               "config.json: /quantization_config: is not modelled for llama yet; remove the key to see the plain model",
               ErrorCode::kUnsupported},
         Wrong{"overflow",

@@ -91,6 +91,7 @@ const Family kCamembert = {
     .read = xlm_roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
+    .measured = kMeasuredOfCamembert,
 };
 
 const Family kRoberta = {
@@ -108,6 +109,7 @@ const Family kXlmRoberta = {
     .read = xlm_roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
+    .measured = kMeasuredOfXlmRoberta,
 };
 
 const Family kElectra = {

@@ -59,7 +59,8 @@ Architecture falcon(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = with(with(kEncoderKeys, 3, {"num_kv_heads", ""}), 5, {"ffn_hidden_size", ""});
+// Without --kv-heads: num_kv_heads says nothing where multi_query is true, which is the class's default.
+constexpr SizeKeysOfFamily kKeys = with(kEncoderKeys, 5, {"ffn_hidden_size", ""});
 
 constexpr Task kMeasured[] = {Task::kCausalLm};
 
