@@ -92,7 +92,7 @@ Command add_estimate(CLI::App& root) {
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
   app->add_flag("--details", arguments->details, "in text: phases, FLOPs, host, all that is assumed")->group("Answer");
-  app->add_flag("--explain", arguments->explain, "details, every term with its rule, the largest contributors")
+  app->add_flag("--explain", arguments->explain, "details, terms with their rules, largest contributors")
       ->disable_flag_override()
       ->group(group);
   app->add_flag("--per-rank", arguments->per_rank, "several GPUs: what every distinct rank needs")
