@@ -16,6 +16,7 @@ struct ClipTower {
   std::int64_t intermediate_size = 0;
   std::string hidden_act;
   double attention_dropout = 0;
+  bool norms_first = false;  // SigLIP registers a layer's norms before what they feed
 };
 
 /// A tower that looks at images: CLIP's, or SigLIP's, which has no class token and no norm before its layers.

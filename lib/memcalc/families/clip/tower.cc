@@ -36,12 +36,16 @@ AttentionResult ClipAttention::forward(const Tensor& hidden_states, const Tensor
 }
 
 ClipLayer::ClipLayer(ModuleBuilder& b, const ClipTower& tower, const AttentionOptions& options)
-    : self_attn(b.scope("self_attn", [&] { return ClipAttention(b, tower, options); })),
-      layer_norm1(b, "layer_norm1", tower.hidden_size),
-      fc1(b, "mlp.fc1", tower.hidden_size, tower.intermediate_size),
-      fc2(b, "mlp.fc2", tower.intermediate_size, tower.hidden_size),
-      layer_norm2(b, "layer_norm2", tower.hidden_size),
-      hidden_act(tower.hidden_act) {}
+    : hidden_act(tower.hidden_act) {
+  const auto norm = [&](std::string_view name) { return LayerNorm(b, name, tower.hidden_size); };
+  if (tower.norms_first) layer_norm1 = norm("layer_norm1");
+  self_attn = b.scope("self_attn", [&] { return ClipAttention(b, tower, options); });
+  if (!tower.norms_first) layer_norm1 = norm("layer_norm1");
+  if (tower.norms_first) layer_norm2 = norm("layer_norm2");
+  fc1 = Linear(b, "mlp.fc1", tower.hidden_size, tower.intermediate_size);
+  fc2 = Linear(b, "mlp.fc2", tower.intermediate_size, tower.hidden_size);
+  if (!tower.norms_first) layer_norm2 = norm("layer_norm2");
+}
 
 Tensor ClipLayer::mlp(const Tensor& x) const {
   Tensor hidden_states = fc1(x);
