@@ -76,9 +76,7 @@ Tensor block_sequence_ids_of(const Tensor& token_type_ids) {
 class Gemma3Vision final : public ImageParts {
  public:
   Gemma3Vision(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {
-    accepts_loss_kwargs_ = false;
-  }
+      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {}
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
@@ -131,9 +129,7 @@ class Gemma3Vision final : public ImageParts {
 class PaliGemma final : public ImageParts {
  public:
   PaliGemma(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {
-    accepts_loss_kwargs_ = false;
-  }
+      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {}
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
