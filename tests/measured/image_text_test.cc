@@ -119,7 +119,8 @@ TEST_P(ImageText, TakesAMaskWhereSequencesArePadded) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ImageText,
                          testing::Values(Case{"llava", "", 4, 1024}, Case{"qwen2_5_vl", "", 1, 1024},
-                                         Case{"qwen3_vl", "", 1, 1024}, Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024}),
+                                         Case{"qwen3_vl", "", 1, 1024}, Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024}, Case{"qwen2_vl", "", 1, 1024},
+                                         Case{"paligemma", "", 1, 1024}, Case{"paligemma2", "", 1, 1024}),
                          [](const auto& each) { return each.param.config; });
 
 /// Tower and projector stand in memory though no image is shown; without --images Gemma 3 is its text model alone.
