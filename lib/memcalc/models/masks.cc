@@ -403,8 +403,10 @@ Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const 
     }
   }
   mask = expand(mask, {batch, 1, tokens, tokens});
-  drop(batch_range, head_range, query_range, key_range, padding);
-  return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
+  drop(batch_range, head_range, query_range, key_range);
+  if (run.attention == Attention::kEager) mask = additive_mask(mask, inputs_embeds.dtype());
+  padding.reset();
+  return mask;
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,

@@ -15,6 +15,7 @@ namespace memcalc {
 struct ClipAttention {
   Linear k_proj, v_proj, q_proj, out_proj;
   std::int64_t head_dim = 0;
+  bool siglip = false;  // SiglipAttention
   AttentionOptions options;
 
   ClipAttention() = default;
