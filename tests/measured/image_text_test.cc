@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ImageText,
                                          Case{"qwen2_vl_images", "", 2, 1024, 2, 336},
                                          Case{"llava_images", "", 2, 1536, 2},
                                          Case{"gemma3_vision_images", "", 2, 1024, 2},
-                                         Case{"paligemma_eager", "", 1, 512},
+                                         Case{"paligemma_eager", "", 1, 512}, Case{"qwen2_vl_eager", "", 1, 512},
                                          Case{"paligemma_rows", "", 2, 1024},
                                          Case{"paligemma2_images", "", 2, 1024, 2}),
                          [](const auto& each) { return each.param.config; });
