@@ -353,18 +353,18 @@ Tensor same_block(const Tensor& blocks, const Tensor& batch_range, const Places&
   return result;
 }
 
-/// or_masks(causal_mask_function, blockwise_overlay): starts from a single false.
-Tensor causal_or_block(const Tensor& blocks, const Tensor& batch_range, const Places& places) {
+/// or_masks(causal_mask_function, blockwise_overlay), or of the window's function: starts from a single false.
+Tensor pattern_or_block(Pattern pattern, const Tensor& blocks, const Tensor& batch_range, const Places& places) {
   Tensor mask = no_grad::new_zeros(blocks.tape(), {}, DType::kBool);
-  mask = no_grad::bitwise_or(mask, pattern_mask(Pattern::kCausal, places));
+  mask = no_grad::bitwise_or(mask, pattern_mask(pattern, places));
   mask = no_grad::bitwise_or(mask, same_block(blocks, batch_range, places));
   return mask;
 }
 
-/// The same within a window: sliding_window_overlay.
+/// or_masks(causal_mask_function, blockwise_overlay) within a window: sliding_window_overlay.
 Tensor sliding_or_block(const Tensor& blocks, const Tensor& batch_range, const Places& places) {
   Conjunction all(places);
-  all.combine(causal_or_block(blocks, batch_range, places));
+  all.combine(pattern_or_block(Pattern::kCausal, blocks, batch_range, places));
   all.combine(no_grad::greater(places.keys, no_grad::subtract(places.queries)));
   return all.take();
 }
@@ -372,7 +372,8 @@ Tensor sliding_or_block(const Tensor& blocks, const Tensor& batch_range, const P
 }  // namespace
 
 Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
-                         const Tensor& block_sequence_ids, const Tensor& position_ids, bool slides) {
+                         const Tensor& block_sequence_ids, const Tensor& position_ids,
+                         BlockWindow window) {
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0), tokens = inputs_embeds.size(1);
@@ -388,8 +389,9 @@ Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const 
   {
     const Places places{no_grad::view(query_range, {1, 1, tokens, 1}), no_grad::view(key_range, {1, 1, 1, tokens})};
     const auto pattern = [&] {
-      return slides ? sliding_or_block(block_sequence_ids, batch_range, places)
-                    : causal_or_block(block_sequence_ids, batch_range, places);
+      if (window == BlockWindow::kOfAll) return sliding_or_block(block_sequence_ids, batch_range, places);
+      const Pattern causal = window == BlockWindow::kNone ? Pattern::kCausal : Pattern::kSlidingWindow;
+      return pattern_or_block(causal, block_sequence_ids, batch_range, places);
     };
     if (padding.defined()) {
       Conjunction all(places);
@@ -401,8 +403,10 @@ Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const 
     }
   }
   mask = expand(mask, {batch, 1, tokens, tokens});
-  drop(batch_range, head_range, query_range, key_range, padding);
-  return run.attention == Attention::kEager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
+  drop(batch_range, head_range, query_range, key_range);
+  if (run.attention == Attention::kEager) mask = additive_mask(mask, inputs_embeds.dtype());
+  padding.reset();
+  return mask;
 }
 
 Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,

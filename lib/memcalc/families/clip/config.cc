@@ -61,6 +61,7 @@ ImageTowerSpec image_tower(HfReader& config, std::string_view fallback) {
   spec.siglip = type == "siglip_vision_model";
   spec.tower = tower(config, {.hidden_size = 768, .intermediate_size = 3072, .num_attention_heads = 12},
                      spec.siglip ? "gelu_pytorch_tanh" : "quick_gelu");
+  spec.tower.siglip = spec.siglip;
   spec.image_size = config.size({"image_size"}, 224);
   spec.patch_size = config.size({"patch_size"}, spec.siglip ? 16 : 32);
   spec.num_channels = config.size({"num_channels"}, 3);

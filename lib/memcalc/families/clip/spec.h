@@ -16,6 +16,7 @@ struct ClipTower {
   std::int64_t intermediate_size = 0;
   std::string hidden_act;
   double attention_dropout = 0;
+  bool siglip = false;  // whose layers register norms before what they feed, and take heads apart at once
 };
 
 /// A tower that looks at images: CLIP's, or SigLIP's, which has no class token and no norm before its layers.

@@ -15,6 +15,7 @@ ClipAttention::ClipAttention(ModuleBuilder& b, const ClipTower& tower, const Att
       q_proj(b, "q_proj", tower.hidden_size, tower.hidden_size),
       out_proj(b, "out_proj", tower.hidden_size, tower.hidden_size),
       head_dim(tower.hidden_size / tower.num_attention_heads),
+      siglip(tower.siglip),
       options(options) {}
 
 Tensor ClipAttention::heads(const Tensor& projected) const {
@@ -22,12 +23,18 @@ Tensor ClipAttention::heads(const Tensor& projected) const {
 }
 
 AttentionResult ClipAttention::forward(const Tensor& hidden_states, const Tensor& mask) const {
-  Tensor queries = q_proj(hidden_states);
-  Tensor keys = k_proj(hidden_states);
-  Tensor values = v_proj(hidden_states);
-  queries = heads(queries);
-  keys = heads(keys);
-  values = heads(values);
+  const auto projected = [&](const Linear& projection) {
+    Tensor states = projection(hidden_states);
+    return siglip ? heads(states) : states;
+  };
+  Tensor queries = projected(q_proj);
+  Tensor keys = projected(k_proj);
+  Tensor values = projected(v_proj);
+  if (!siglip) {
+    queries = heads(queries);
+    keys = heads(keys);
+    values = heads(values);
+  }
   AttentionResult result = attention_interface(queries, keys, values, mask, options);
   result.output = reshape(result.output, hidden_states.shape());
   result.output = out_proj(result.output);
@@ -36,12 +43,16 @@ AttentionResult ClipAttention::forward(const Tensor& hidden_states, const Tensor
 }
 
 ClipLayer::ClipLayer(ModuleBuilder& b, const ClipTower& tower, const AttentionOptions& options)
-    : self_attn(b.scope("self_attn", [&] { return ClipAttention(b, tower, options); })),
-      layer_norm1(b, "layer_norm1", tower.hidden_size),
-      fc1(b, "mlp.fc1", tower.hidden_size, tower.intermediate_size),
-      fc2(b, "mlp.fc2", tower.intermediate_size, tower.hidden_size),
-      layer_norm2(b, "layer_norm2", tower.hidden_size),
-      hidden_act(tower.hidden_act) {}
+    : hidden_act(tower.hidden_act) {
+  const auto norm = [&](std::string_view name) { return LayerNorm(b, name, tower.hidden_size); };
+  if (tower.siglip) layer_norm1 = norm("layer_norm1");
+  self_attn = b.scope("self_attn", [&] { return ClipAttention(b, tower, options); });
+  if (!tower.siglip) layer_norm1 = norm("layer_norm1");
+  if (tower.siglip) layer_norm2 = norm("layer_norm2");
+  fc1 = Linear(b, "mlp.fc1", tower.hidden_size, tower.intermediate_size);
+  fc2 = Linear(b, "mlp.fc2", tower.intermediate_size, tower.hidden_size);
+  if (!tower.siglip) layer_norm2 = norm("layer_norm2");
+}
 
 Tensor ClipLayer::mlp(const Tensor& x) const {
   Tensor hidden_states = fc1(x);

@@ -2,6 +2,7 @@
 // models/clip/modeling_clip.py, models/siglip/modeling_siglip.py.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "memcalc/families/clip/spec.h"
@@ -13,9 +14,11 @@ namespace memcalc {
 /// CLIPAttention
 struct ClipAttention {
   Linear k_proj, v_proj, q_proj, out_proj;
-  std::int64_t head_dim;
+  std::int64_t head_dim = 0;
+  bool siglip = false;  // SiglipAttention
   AttentionOptions options;
 
+  ClipAttention() = default;
   ClipAttention(ModuleBuilder& b, const ClipTower& tower, const AttentionOptions& options);
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const Tensor& mask) const;
 
@@ -23,7 +26,7 @@ struct ClipAttention {
   [[nodiscard]] Tensor heads(const Tensor& projected) const;
 };
 
-/// CLIPEncoderLayer
+/// CLIPEncoderLayer, SiglipEncoderLayer
 struct ClipLayer {
   ClipAttention self_attn;
   LayerNorm layer_norm1;

@@ -76,9 +76,7 @@ Tensor block_sequence_ids_of(const Tensor& token_type_ids) {
 class Gemma3Vision final : public ImageParts {
  public:
   Gemma3Vision(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {
-    accepts_loss_kwargs_ = false;
-  }
+      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {}
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
@@ -115,7 +113,7 @@ class Gemma3Vision final : public ImageParts {
     std::array<Tensor, 2> masks;
     masks[0] = create_block_mask(run_, inputs_embeds, batch, block_sequence_ids, {});
     if (batch.attention_mask.defined()) no_grad::to(batch.attention_mask, DType::kBool).reset();  // looked at once more
-    masks[1] = create_block_mask(run_, inputs_embeds, batch, block_sequence_ids, {}, true);
+    masks[1] = create_block_mask(run_, inputs_embeds, batch, block_sequence_ids, {}, BlockWindow::kOfAll);
     Tensor hidden_states = decode({.inputs_embeds = inputs_embeds, .masks = masks});
     drop(special_image_mask, masks[0], masks[1], inputs_embeds, block_sequence_ids);
     output.others.push_back(std::move(image_features));
@@ -131,9 +129,7 @@ class Gemma3Vision final : public ImageParts {
 class PaliGemma final : public ImageParts {
  public:
   PaliGemma(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {
-    accepts_loss_kwargs_ = false;
-  }
+      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {}
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
@@ -172,7 +168,9 @@ class PaliGemma final : public ImageParts {
     }
     Tensor hidden_states =
         decode({.inputs_embeds = inputs_embeds, .position_ids = position_ids, .masks = masks});
-    drop(position_ids, special_image_mask, inputs_embeds, block_sequence_ids, masks[0], masks[1]);
+    special_image_mask.reset();
+    if (spec_.sliding_window) drop(masks[0], masks[1]);  // a dict of them
+    drop(inputs_embeds, position_ids, block_sequence_ids, masks[0]);
     if (image_features.defined()) output.others.push_back(std::move(image_features));
     return hidden_states;
   }
@@ -189,7 +187,8 @@ class PaliGemma final : public ImageParts {
   [[nodiscard]] Tensor mask_of(const Tensor& inputs_embeds, const Batch& batch, const Tensor& blocks,
                                const Tensor& position_ids, std::optional<std::int64_t> window) const {
     if (blocks.defined()) {
-      return create_block_mask(run_, inputs_embeds, batch, blocks, position_ids, window.has_value());
+      return create_block_mask(run_, inputs_embeds, batch, blocks, position_ids,
+                               window ? BlockWindow::kOfCausal : BlockWindow::kNone);
     }
     return create_causal_mask(run_, inputs_embeds, batch, PastTokens(false), window);
   }

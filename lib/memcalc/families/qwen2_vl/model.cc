@@ -99,7 +99,8 @@ class Qwen2Vl final : public ImageParts {
  public:
   Qwen2Vl(const ImageTextSpec& spec, const RunSpec& run)
       : ImageParts(spec, run), parts_(spec.parts.as<QwenVisionParts>()) {
-    accepts_loss_kwargs_ = false;
+    // Qwen2VLForConditionalGeneration does not say accepts_loss_kwargs = False, only the Qwen2VLModel in it does.
+    accepts_loss_kwargs_ = parts_.kind == QwenVision::k2;
     const ImageSize size = image();
     grid_ = {size.height / parts_.patch_size, size.width / parts_.patch_size, parts_.spatial_merge_size};
   }

@@ -43,7 +43,11 @@ RotaryDecoderSpec sizes_of(const QwenVisionParts& parts) {
 }
 
 QwenVisionNorm norm_of(ModuleBuilder& b, const QwenVisionParts& parts, std::string_view name) {
-  if (parts.kind == QwenVision::k25) return RmsNorm(b, name, parts.hidden_size);
+  if (parts.kind == QwenVision::k25) {
+    RmsNorm norm(b, name, parts.hidden_size);
+    b.parameters.back().decays = true;  // by its name it is no norm (trainer.py, get_decay_parameter_names)
+    return norm;
+  }
   return [norm = LayerNorm(b, name, parts.hidden_size)](const Tensor& x) { return norm(x); };
 }
 

@@ -284,6 +284,15 @@ Tensor put_differentiated(const RecordedCall& call, const Tensor& x, const Index
   return put_by_mask(x, dim, mask, source);
 }
 
+/// The places of a mask alone, which index_put_ looks for; undefined where the source does not say how many there are,
+/// since it is repeated (no program has recorded that).
+Tensor places_of_mask(const Indexed& indexed, const Tensor& source) {
+  const auto& [dim, mask] = indexed.indices.front();
+  if (indexed.indices.size() > 1 || mask.dtype() != DType::kBool) return {};
+  const bool says = source.rank() == indexed.view.rank() - mask.rank() + 1 && source.size(dim) > 1;
+  return says ? nonzero(mask, source.size(dim)) : Tensor{};
+}
+
 void setitem_row(RecordedCall& call) {
   const Tensor x = call.tensor(0);
   const Indexed indexed = [&] {
@@ -317,6 +326,7 @@ void setitem_row(RecordedCall& call) {
                          static_cast<double>(indexed.view.bytes()), KernelKind::kStrided);
     return;
   }
+  const Tensor places = places_of_mask(indexed, call.tensor(2));
   index_put_in_place(indexed.view, call.tensor(2));
 }
 
