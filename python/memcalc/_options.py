@@ -15,6 +15,10 @@ class RunOptions(TypedDict, total=False):
     """`--target-seq`: seq2seq: tokens per label sequence [as --seq]"""
     image_size: int | None
     """`--image`: pixels a side, for image models [the trained size]"""
+    image_width: int | None
+    """`--image-width`: pixels across, if not as high: --image [square]"""
+    images: int | None
+    """`--images`: images in each sequence of images and text [1]"""
     task: str | None
     """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive, features"""
     padding: bool | None

@@ -102,7 +102,7 @@ def _tiny_models() -> dict[str, tuple[float, float]]:
     torch.manual_seed(0)
     ids = torch.randint(0, 90, (1, 16), device="cuda")
     small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4, intermediate_size=128)
-    models = {
+    models: dict[str, Callable[[], tuple[Any, Any]]] = {
         "bert": lambda: (transformers.BertForSequenceClassification(transformers.BertConfig(**small)), ids[:, 0] * 0),
         "llama": lambda: (transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **small)), ids),
         "gpt2": lambda: (transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=99, n_embd=64, n_layer=8, n_head=4)), ids)}
