@@ -122,17 +122,16 @@ TEST_P(ImageText, TakesAMaskWhereSequencesArePadded) {
   expect_equal(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ImageText,
-                         testing::Values(Case{"llava", "", 4, 1024}, Case{"qwen2_5_vl", "", 1, 1024},
-                                         Case{"qwen3_vl", "", 1, 1024}, Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024}, Case{"qwen2_vl", "", 1, 1024},
-                                         Case{"paligemma", "", 1, 1024}, Case{"paligemma2", "", 1, 1024},
-                                         Case{"qwen2_vl_images", "", 2, 1024, 2, 336},
-                                         Case{"llava_images", "", 2, 1536, 2},
-                                         Case{"gemma3_vision_images", "", 2, 1024, 2},
-                                         Case{"paligemma_eager", "", 1, 512}, Case{"qwen2_vl_eager", "", 1, 512},
-                                         Case{"paligemma_rows", "", 2, 1024},
-                                         Case{"paligemma2_images", "", 2, 1024, 2}),
-                         [](const auto& each) { return each.param.config; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, ImageText,
+    testing::Values(Case{"llava", "", 4, 1024}, Case{"qwen2_5_vl", "", 1, 1024}, Case{"qwen3_vl", "", 1, 1024},
+                    Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024}, Case{"qwen2_vl", "", 1, 1024},
+                    Case{"paligemma", "", 1, 1024}, Case{"paligemma2", "", 1, 1024},
+                    Case{"qwen2_vl_images", "", 2, 1024, 2, 336}, Case{"llava_images", "", 2, 1536, 2},
+                    Case{"gemma3_vision_images", "", 2, 1024, 2}, Case{"paligemma_eager", "", 1, 512},
+                    Case{"qwen2_vl_eager", "", 1, 512}, Case{"paligemma_rows", "", 2, 1024},
+                    Case{"paligemma2_images", "", 2, 1024, 2}),
+    [](const auto& each) { return each.param.config; });
 
 /// Tower and projector stand in memory though no image is shown; without --images Gemma 3 is its text model alone.
 TEST(ImagesInText, AreAnOptionOfTheRun) {
@@ -163,7 +162,8 @@ TEST(ImagesInText, HaveTheSizesThatTheTowerTakes) {
   RunRequest request;
   request.model = "llava-1.5-7b";
   request.run.image_size = 224;
-  EXPECT_THAT(error_text([&] { static_cast<void>(question_of(request, registry())); }), testing::HasSubstr("--image 336"));
+  EXPECT_THAT(error_text([&] { static_cast<void>(question_of(request, registry())); }),
+              testing::HasSubstr("--image 336"));
   request.model = "qwen2.5-vl-3b";
   EXPECT_NO_THROW(static_cast<void>(question_of(request, registry())));
   request.run.image_size = 225;

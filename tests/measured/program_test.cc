@@ -259,10 +259,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mbart", Task::kSeq2Seq}, Case{"pegasus", Task::kSeq2Seq}, Case{"m2m_100", Task::kSeq2Seq},
         Case{"marian", Task::kSeq2Seq}, Case{"albert", Task::kMaskedLm}, Case{"deberta_v2", Task::kMaskedLm},
         Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"nomic_bert", Task::kMaskedLm},
-        Case{"xlm_roberta", Task::kMaskedLm},
-        Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm}, Case{"qwen3_5_moe", Task::kCausalLm},
-        Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm}, Case{"nemotron_h", Task::kCausalLm},
-        Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm}),
+        Case{"xlm_roberta", Task::kMaskedLm}, Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm},
+        Case{"qwen3_5_moe", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
+        Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm},
+        Case{"mamba2", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -46,11 +46,12 @@ TEST(RenderLists, Text) {
 }
 
 TEST(RenderLists, CsvIsTheRecord) {
-  EXPECT_EQ(render(models(), Format::kCsv),
-            "name,model_type,published_parameters,parameters,tasks,measured_tasks,aliases,source,date\n"
-            "bert-large,bert,335141888,335141888,\"seqcls, mlm\",mlm,\"google-bert/bert-large-uncased, bert-l\",\"a, b\","
-            "2026-11-01\n"
-            "mine,llama,,,,,,c,2026-11-02\n");
+  EXPECT_EQ(
+      render(models(), Format::kCsv),
+      "name,model_type,published_parameters,parameters,tasks,measured_tasks,aliases,source,date\n"
+      "bert-large,bert,335141888,335141888,\"seqcls, mlm\",mlm,\"google-bert/bert-large-uncased, bert-l\",\"a, b\","
+      "2026-11-01\n"
+      "mine,llama,,,,,,c,2026-11-02\n");
   EXPECT_THAT(render(gpus(), Format::kCsv),
               HasSubstr("h100-sxm,NVIDIA H100,85017493504,3350000000000,989000000000000,true,s,2026-11-01\n"));
 }

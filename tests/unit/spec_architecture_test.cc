@@ -87,7 +87,9 @@ TEST(Families, EachTakesEverySizeThatItClaims) {
     ASSERT_TRUE(has_architecture_keys(type)) << type << ": add its keys to architecture_keys.cc";
     // Experts have sizes of their own, which a config.json gives and no option does.
     if (type == "mixtral" || type.ends_with("_moe") || type == "gpt_oss" || type.starts_with("deepseek")) continue;
-    if (type == "olmoe" || type == "glm4_moe_lite" || type == "kimi_k2" || type == "minimax_m2" || has_mixers_of_its_own(type)) continue;
+    if (type == "olmoe" || type == "glm4_moe_lite" || type == "kimi_k2" || type == "minimax_m2" ||
+        has_mixers_of_its_own(type))
+      continue;
     ArchitectureChanges small{.layers = 2, .hidden = 64, .heads = 4};
     if (type == "gptj") small.heads = 1;  // of a head 64 numbers are rotated, unless config.json says else
     const bool images = type == "vit" || type == "deit";

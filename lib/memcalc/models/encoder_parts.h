@@ -11,8 +11,8 @@
 
 namespace memcalc {
 
-/// create_position_ids_from_input_ids: positions count the tokens that are not padding, [B, S] int64. RoBERTa's adds the
-/// length of a cache, MPNet's does not.
+/// create_position_ids_from_input_ids: positions count the tokens that are not padding, [B, S] int64. RoBERTa's adds
+/// the length of a cache, MPNet's does not.
 [[nodiscard]] Tensor positions_of_tokens(const Tensor& input_ids, bool adds_past);
 
 /// BertEmbeddings, AlbertEmbeddings; RobertaEmbeddings where `counts_tokens`. [B, S, width]
@@ -62,8 +62,8 @@ class MaskedLmHead {
   MaskedLmHead() = default;
   /// The layers; the decoder's own weight and biases live until they are tied.
   MaskedLmHead(ModuleBuilder& b, const Names& names, const Sizes& sizes, std::string activation, bool is_tied);
-  /// tie_weights, once all of the model's modules are made; nothing where there is no such head. A parameter that two modules have goes by the first one's
-  /// name: the head's, where it was made before the embeddings.
+  /// tie_weights, once all of the model's modules are made; nothing where there is no such head. A parameter that two
+  /// modules have goes by the first one's name: the head's, where it was made before the embeddings.
   void tie(ModuleBuilder& b, const Embedding& word_embeddings);
 
   [[nodiscard]] Tensor operator()(const Tensor& sequence) const;

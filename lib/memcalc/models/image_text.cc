@@ -30,8 +30,8 @@ bool is_of(const Architecture& text) {
 }
 
 constexpr TextModel kTextModels[] = {
-    {is_of<LlamaSpec>, llama_plan},  {is_of<Qwen2Spec>, qwen2_plan},   {is_of<Qwen3Spec>, qwen3_plan},
-    {is_of<GemmaSpec>, gemma_plan},  {is_of<Gemma2Spec>, gemma2_plan}, {is_of<Gemma3Spec>, gemma3_plan},
+    {is_of<LlamaSpec>, llama_plan},           {is_of<Qwen2Spec>, qwen2_plan},   {is_of<Qwen3Spec>, qwen3_plan},
+    {is_of<GemmaSpec>, gemma_plan},           {is_of<Gemma2Spec>, gemma2_plan}, {is_of<Gemma3Spec>, gemma3_plan},
     {is_of<Ministral3Spec>, ministral3_plan},
 };
 
@@ -86,8 +86,7 @@ Tensor placeholder_mask(const Tensor& input_ids) {
 }
 
 std::unique_ptr<Model> build_image_text(const ImageTextSpec& spec, const RunSpec& run, ModuleBuilder& b,
-                                        std::shared_ptr<ImageParts> parts,
-                                        const ChangePlan& change) {
+                                        std::shared_ptr<ImageParts> parts, const ChangePlan& change) {
   Architecture text = spec.text;
   text.set_layers(spec.num_hidden_layers);
   if (!spec.tie_word_embeddings) text.untie();

@@ -23,7 +23,7 @@ struct TextInputs {
   std::optional<std::array<Tensor, 2>> masks;
   std::vector<Tensor> features_of_layers;  // added to the places of images behind the first layers (Qwen3-VL)
   Tensor image_places;                     // where these are
-  bool holds_layer_outputs = false;        // a variable of its own has each layer's output until the next one's is there
+  bool holds_layer_outputs = false;  // a variable of its own has each layer's output until the next one's is there
 };
 
 class ImageParts {

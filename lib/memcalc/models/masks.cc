@@ -372,8 +372,7 @@ Tensor sliding_or_block(const Tensor& blocks, const Tensor& batch_range, const P
 }  // namespace
 
 Tensor create_block_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs,
-                         const Tensor& block_sequence_ids, const Tensor& position_ids,
-                         BlockWindow window) {
+                         const Tensor& block_sequence_ids, const Tensor& position_ids, BlockWindow window) {
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0), tokens = inputs_embeds.size(1);

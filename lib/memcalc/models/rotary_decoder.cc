@@ -455,15 +455,15 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutp
     return decode_embedded(batch, cache, {.inputs_embeds = embed_tokens_.look_up(batch.input_ids)});
   }
   return plan_.images->forward(
-      batch, embed_tokens_.look_up,
-      [&](TextInputs inputs) { return decode_embedded(batch, cache, std::move(inputs)); }, output);
+      batch, embed_tokens_.look_up, [&](TextInputs inputs) { return decode_embedded(batch, cache, std::move(inputs)); },
+      output);
 }
 
 Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const {
   Tensor hidden_states = std::move(inputs.inputs_embeds);
   Tensor inputs_embeds = hidden_states;
-  Tensor position_ids = inputs.position_ids.defined() ? std::move(inputs.position_ids)
-                                                      : position_ids_of(batch, hidden_states);
+  Tensor position_ids =
+      inputs.position_ids.defined() ? std::move(inputs.position_ids) : position_ids_of(batch, hidden_states);
   Tensor rotated_ids = position_ids;
   if (plan_.position_ids != nullptr) {
     PositionIds ids = plan_.position_ids(position_ids, hidden_states.size(0));

@@ -102,8 +102,8 @@ std::string axolotl_settings(const ModelSpec& model, const RunSpec& run) {
   add_attention(run.attention, yaml);
   if (run.fine_tuning.liger) {
     yaml.add("plugins", "[axolotl.integrations.liger.LigerPlugin]");
-    for (const char* key : {"liger_rope", "liger_rms_norm", "liger_glu_activation",
-                            "liger_fused_linear_cross_entropy"}) {
+    for (const char* key :
+         {"liger_rope", "liger_rms_norm", "liger_glu_activation", "liger_fused_linear_cross_entropy"}) {
       yaml.add_on(key);
     }
   }

@@ -26,7 +26,8 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + in_quotes(rates.host_source);
   if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + in_quotes(rates.link_source);
   if (const MemoryScaling& scaling = rates.scaling; scaling.bytes_per_second > 0) {
-    text += ",\n" + margin + "  \"memory_scaling\": {\"bytes_per_second\": " + general_text(scaling.bytes_per_second, 6) +
+    text += ",\n" + margin +
+            "  \"memory_scaling\": {\"bytes_per_second\": " + general_text(scaling.bytes_per_second, 6) +
             ", \"multiprocessors\": " + general_text(scaling.multiprocessors, 6) +
             ", \"share\": " + general_text(scaling.share, 4) + ", \"source\": " + in_quotes(scaling.source) + "}";
   }
@@ -36,8 +37,9 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   }
   if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
     text += ",\n" + margin + "  \"depthwise\": {";
-    visit_depthwise_rates(
-        depthwise, [&](const char* name, double value) { text += in_quotes(name) + ": " + general_text(value, 4) + ", "; });
+    visit_depthwise_rates(depthwise, [&](const char* name, double value) {
+      text += in_quotes(name) + ": " + general_text(value, 4) + ", ";
+    });
     text += "\"source\": " + in_quotes(depthwise.source) + "}";
   }
   if (const BlockRates& blocks = rates.blocks; !blocks.source.empty()) {

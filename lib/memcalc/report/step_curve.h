@@ -42,8 +42,8 @@ struct StepCurve {
 /// throws Error(kInternal) otherwise.
 [[nodiscard]] StepCurve step_curve(const Trace& trace, const ReplayResult& replayed, std::size_t most_points);
 
-/// {"step", "rank", "events", "peak", "phases": [{"name", "first", "last"}], "categories": {"weights": [bytes a point]},
-/// "reserved_bytes": […], "operators": [names], "operator": [places in them, a point]}.
+/// {"step", "rank", "events", "peak", "phases": [{"name", "first", "last"}], "categories": {"weights": [bytes a
+/// point]}, "reserved_bytes": […], "operators": [names], "operator": [places in them, a point]}.
 [[nodiscard]] std::string render_json(const StepCurve& curve);
 
 }  // namespace memcalc

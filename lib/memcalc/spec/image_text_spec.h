@@ -25,9 +25,9 @@ struct ImageTextSpec : RotaryDecoderSpec {
   /// Of each sequence; nothing: the text model alone, as its own ...ForCausalLM. What a processor makes of a data set,
   /// kept here because the model's inputs follow from it.
   std::optional<std::int64_t> images = 1;
-  std::int64_t image_size = 0;               // pixels a side where nothing is said
-  std::optional<std::int64_t> image_width;   // where it is not the height
-  std::int64_t side_multiple = 0;            // sides are multiples of it; 0: image_size, and no other
+  std::int64_t image_size = 0;              // pixels a side where nothing is said
+  std::optional<std::int64_t> image_width;  // where it is not the height
+  std::int64_t side_multiple = 0;           // sides are multiples of it; 0: image_size, and no other
   /// Tokens of a sequence that one image takes, without those that a processor sets around it.
   std::int64_t (*places_of_image)(const Architecture& parts, const ImageSize& image) = nullptr;
 

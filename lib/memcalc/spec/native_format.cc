@@ -56,7 +56,7 @@ Quantization bitsandbytes(const JsonObject& config) {
                        ErrorCode::kUnsupported);
   }
   return config.optional_bool("bnb_4bit_use_double_quant").value_or(false) ? Quantization::kNf4Double
-                                                                            : Quantization::kNf4;
+                                                                           : Quantization::kNf4;
 }
 
 /// gptqmodel's and AutoAWQ's: what --quantize gptq4 and awq4 mean.

@@ -1,6 +1,6 @@
-// Checkpoints whose weights are packed. Models may be published so, and from_pretrained keeps that by itself: gpt-oss in
-// MXFP4, DeepSeek-V3 in FP8; copies of others are, by bitsandbytes, GPTQ or AWQ. Rules of transformers 5.17: quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py, auto.py.
-// Covered by tests/unit/native_formats_test.cc.
+// Checkpoints whose weights are packed. Models may be published so, and from_pretrained keeps that by itself: gpt-oss
+// in MXFP4, DeepSeek-V3 in FP8; copies of others are, by bitsandbytes, GPTQ or AWQ. Rules of transformers 5.17:
+// quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py, auto.py. Covered by tests/unit/native_formats_test.cc.
 // MIRRORS(transformers, "quantizers/auto.py", "5.17.0")
 // MIRRORS(transformers, "quantizers/quantizer_finegrained_fp8.py", "5.17.0")
 // MIRRORS(transformers, "quantizers/quantizer_mxfp4.py", "5.17.0")

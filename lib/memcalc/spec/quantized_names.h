@@ -13,7 +13,7 @@ struct QuantizedName {
   std::string_view base;                     // the name without the format, a part of the name that was asked about
   std::string_view format;                   // "bitsandbytes' NF4 with double quantisation", in a sentence
   std::optional<Quantization> quantization;  // nothing: a format that is not modelled
-  std::string_view beside{};                 // what such checkpoints have else and memcalc does not count; empty: nothing
+  std::string_view beside{};  // what such checkpoints have else and memcalc does not count; empty: nothing
 };
 
 /// Nothing where the name ends in no format that is known. `name`: a hub id or its last part, in any case.

@@ -228,8 +228,9 @@ constexpr Rule kImagesInText[] = {
          }},
     {.id = "images-compiled",
      .options = "--compile --images",
-     .message = "compile: {model}, a model of images and text, asks for values of the card, which breaks its graph; that "
-                "is not modelled",
+     .message =
+         "compile: {model}, a model of images and text, asks for values of the card, which breaks its graph; that "
+         "is not modelled",
      .accepted = "no --compile",
      .broken = [](const RuleQuestion& q) { return q.run.compiles(); }},
     {.id = "images-flash-attention",

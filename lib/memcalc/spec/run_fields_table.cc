@@ -7,8 +7,8 @@
 
 #include "memcalc/spec/card_description.h"
 #include "memcalc/spec/host_step.h"
-#include "memcalc/spec/limits.h"
 #include "memcalc/spec/image_text_spec.h"
+#include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_field_access.h"
 

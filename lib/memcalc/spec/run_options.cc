@@ -93,8 +93,9 @@ void resolve_images_in_text(const ModelSpec& model, const RunOptions& options, R
                             std::vector<std::string>& assumptions) {
   const ImageTextSpec& spec = *image_text_of(model);
   if (!spec.images) {
-    assumptions.push_back(model.model_type + " sees images, too: this is its text model alone, without vision tower and "
-                                             "projector (--images)");
+    assumptions.push_back(model.model_type +
+                          " sees images, too: this is its text model alone, without vision tower and "
+                          "projector (--images)");
     return;
   }
   if (*spec.images == 0) {
@@ -103,10 +104,11 @@ void resolve_images_in_text(const ModelSpec& model, const RunOptions& options, R
   }
   run.image_size = options.image_size.value_or(spec.image_size);
   const ImageSize size = spec.size_of_image(run.image_size);
-  assumptions.push_back(fmt::format("each sequence shows {} image{} of {} x {} pixels, which take{} {} of its {} tokens "
-                                    "(--images, --image, --seq)",
-                                    *spec.images, *spec.images == 1 ? "" : "s", size.height, size.width,
-                                    *spec.images == 1 ? "s" : "", spec.places(run.image_size), run.sequence_length));
+  assumptions.push_back(
+      fmt::format("each sequence shows {} image{} of {} x {} pixels, which take{} {} of its {} tokens "
+                  "(--images, --image, --seq)",
+                  *spec.images, *spec.images == 1 ? "" : "s", size.height, size.width, *spec.images == 1 ? "s" : "",
+                  spec.places(run.image_size), run.sequence_length));
 }
 
 /// What a file of layers says about its input, unless --seq or --image say otherwise.
@@ -169,15 +171,14 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
   const ImageTextSpec* const with_images = image_text_of(model);
   const bool text_caches = with_images != nullptr && with_images->images.has_value() &&
                            options.checkpointing.value_or(Checkpointing::kNone) == Checkpointing::kNone;
-  assumptions.push_back("the loop is transformers' Trainer with its defaults: " +
-                        std::string(text_caches
-                                        ? "a KV cache (it is switched off in the model's configuration, of which the "
-                                          "text model reads text_config alone)"
-                                        : caches
-                                        ? "a KV cache (it is switched off in the model's configuration, of which T5's "
-                                          "decoder has an older copy)"
-                                        : "no KV cache") +
-                        ", outputs die before the backward pass (--loop bare for a plain loop)");
+  assumptions.push_back(
+      "the loop is transformers' Trainer with its defaults: " +
+      std::string(text_caches ? "a KV cache (it is switched off in the model's configuration, of which the "
+                                "text model reads text_config alone)"
+                  : caches    ? "a KV cache (it is switched off in the model's configuration, of which T5's "
+                                "decoder has an older copy)"
+                              : "no KV cache") +
+      ", outputs die before the backward pass (--loop bare for a plain loop)");
   return Loop::kTrainer;
 }
 

@@ -25,15 +25,15 @@ struct CardOptions {
 };
 
 struct RunRequest {
-  std::string model;            // registry name or path; --model
-  std::string family;           // a family by itself; --arch
-  ArchitectureChanges changes;  // --layers, --hidden, …
+  std::string model;                        // registry name or path; --model
+  std::string family;                       // a family by itself; --arch
+  ArchitectureChanges changes;              // --layers, --hidden, …
   std::optional<std::int64_t> images;       // of each sequence; --images
   std::optional<std::int64_t> image_width;  // pixels, where it is not the height; --image-width
-  RunOptions run;               // its `inference` is made of the next two by resolve()
-  bool infer = false;           // --infer
-  Inference inference;          // --new-tokens, --beams, --kv-cache-dtype; only with --infer
-  std::string gpu;              // registry name or path; empty: the assumed card; --gpu
+  RunOptions run;                           // its `inference` is made of the next two by resolve()
+  bool infer = false;                       // --infer
+  Inference inference;                      // --new-tokens, --beams, --kv-cache-dtype; only with --infer
+  std::string gpu;                          // registry name or path; empty: the assumed card; --gpu
   CardOptions card;
   TimeOptions time;
   VersionOptions versions;                 // take_versions() makes the profile of `run` of them

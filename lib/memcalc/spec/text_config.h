@@ -19,7 +19,7 @@ enum class TieKey : std::uint8_t {
 
 struct TextConfig {
   TieKey tie = TieKey::kOuter;
-  bool tied = false;                    // where the key is absent
+  bool tied = false;  // where the key is absent
   std::string_view key = "text_config";
   std::string_view own_type;  // a model_type of its own for what `fallback` is
 };

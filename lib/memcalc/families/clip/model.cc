@@ -121,7 +121,7 @@ class ClipModel : public Model {
  private:
   RunSpec run_;
   Tensor logit_scale_;
-  std::vector<TextModel> text_model_;      // one
+  std::vector<TextModel> text_model_;          // one
   std::vector<ClipVisionModel> vision_model_;  // one
   Linear visual_projection_, text_projection_;
 };

@@ -108,7 +108,8 @@ void check_image_token(const HfReader& config, std::int64_t fallback, std::int64
   }
 }
 
-/// The model of images and text that the hub's Gemma 3 of 4B to 27B are; its text model alone unless a run shows images.
+/// The model of images and text that the hub's Gemma 3 of 4B to 27B are; its text model alone unless a run shows
+/// images.
 Architecture gemma3(HfReader& config) {
   const JsonObject text_config = config.json().required_object("text_config");
   HfReader text(text_config, "gemma3_text");
@@ -128,8 +129,9 @@ Architecture gemma3(HfReader& config) {
   parts.mm_tokens_per_image = config.size({"mm_tokens_per_image"}, 256);
   const std::int64_t side = parts.tokens_per_side();
   if (side * side != parts.mm_tokens_per_image || parts.patches_per_side() % side != 0) {
-    throw config.json().error("mm_tokens_per_image", "is no square whose side divides that of the patches; accepted: "
-                                                     "256 of 64 x 64 patches");
+    throw config.json().error("mm_tokens_per_image",
+                              "is no square whose side divides that of the patches; accepted: "
+                              "256 of 64 x 64 patches");
   }
   check_image_token(config, 262144, spec.vocab_size);
   spec.image_size = parts.tower.image_size;

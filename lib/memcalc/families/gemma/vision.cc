@@ -83,8 +83,7 @@ class Gemma3Vision final : public ImageParts {
       vision_tower_.emplace_back(b, run_, parts_.tower);
       return 0;
     });
-    projector_ =
-        b.scope("multi_modal_projector", [&] { return Gemma3Projector(b, parts_, spec_.hidden_size); });
+    projector_ = b.scope("multi_modal_projector", [&] { return Gemma3Projector(b, parts_, spec_.hidden_size); });
   }
 
   [[nodiscard]] std::vector<ModelInput> inputs() const override {
@@ -166,8 +165,7 @@ class PaliGemma final : public ImageParts {
     if (spec_.sliding_window) {
       masks[1] = mask_of(inputs_embeds, batch, block_sequence_ids, position_ids, spec_.sliding_window);
     }
-    Tensor hidden_states =
-        decode({.inputs_embeds = inputs_embeds, .position_ids = position_ids, .masks = masks});
+    Tensor hidden_states = decode({.inputs_embeds = inputs_embeds, .position_ids = position_ids, .masks = masks});
     special_image_mask.reset();
     if (spec_.sliding_window) drop(masks[0], masks[1]);  // a dict of them
     drop(inputs_embeds, position_ids, block_sequence_ids, masks[0]);

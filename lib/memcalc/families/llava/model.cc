@@ -22,9 +22,8 @@ struct Projector {
 
   Projector() = default;
   Projector(ModuleBuilder& b, const LlavaParts& parts, std::int64_t hidden_size)
-      : linear_1(b, "linear_1",
-                 parts.tower.tower.hidden_size * static_cast<std::int64_t>(parts.feature_layers.size()), hidden_size,
-                 parts.projector_bias),
+      : linear_1(b, "linear_1", parts.tower.tower.hidden_size * static_cast<std::int64_t>(parts.feature_layers.size()),
+                 hidden_size, parts.projector_bias),
         linear_2(b, "linear_2", hidden_size, hidden_size, parts.projector_bias),
         act(parts.projector_act) {}
 

@@ -54,8 +54,9 @@ QwenVisionParts tower(HfReader& config, QwenVision kind) {
     parts.intermediate_size = config.size({"intermediate_size"}, 3420);
     parts.window_size = config.size({"window_size"}, 112);
     if (parts.window_size / parts.spatial_merge_size / parts.patch_size < 1) {
-      throw config.json().error("window_size", "is smaller than a token's patches; accepted: patch_size times "
-                                               "spatial_merge_size, or more");
+      throw config.json().error("window_size",
+                                "is smaller than a token's patches; accepted: patch_size times "
+                                "spatial_merge_size, or more");
     }
     parts.full_attention.assign(static_cast<std::size_t>(parts.depth), false);
     const bool given = config.json().has("fullatt_block_indexes") && !config.json().is_null("fullatt_block_indexes");
@@ -66,8 +67,8 @@ QwenVisionParts tower(HfReader& config, QwenVision kind) {
     }
   }
   config.check_parameter_count([&] {
-    return checked_multiply(parts.depth, checked_multiply(8, linear_parameters(parts.hidden_size,
-                                                                               parts.intermediate_size)));
+    return checked_multiply(parts.depth,
+                            checked_multiply(8, linear_parameters(parts.hidden_size, parts.intermediate_size)));
   });
   return parts;
 }
@@ -86,13 +87,14 @@ QwenVisionParts qwen3_tower(HfReader& config) {
   parts.temporal_patch_size = config.size({"temporal_patch_size"}, 2);
   parts.out_hidden_size = config.size({"out_hidden_size"}, 3584);
   parts.num_position_embeddings = config.size({"num_position_embeddings"}, 2304);
-  const bool given = config.json().has("deepstack_visual_indexes") && !config.json().is_null("deepstack_visual_indexes");
+  const bool given =
+      config.json().has("deepstack_visual_indexes") && !config.json().is_null("deepstack_visual_indexes");
   parts.deepstack_layers = given ? config.json().required_ints("deepstack_visual_indexes", {0, parts.depth - 1})
                                  : std::vector<std::int64_t>{8, 16, 24};
   config.divides("num_heads", parts.num_heads, "hidden_size", parts.hidden_size);
   config.check_parameter_count([&] {
-    return checked_multiply(
-        parts.depth, checked_multiply(8, linear_parameters(parts.hidden_size, parts.intermediate_size)));
+    return checked_multiply(parts.depth,
+                            checked_multiply(8, linear_parameters(parts.hidden_size, parts.intermediate_size)));
   });
   return parts;
 }

@@ -278,7 +278,7 @@ class Qwen2Vl final : public ImageParts {
   QwenVisionParts parts_;
   ImageGrid grid_;
   std::vector<QwenVisionTower> visual_;  // one
-  mutable Tensor rope_deltas_;       // as the module's attribute
+  mutable Tensor rope_deltas_;           // as the module's attribute
 };
 
 }  // namespace

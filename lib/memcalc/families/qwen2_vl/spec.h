@@ -27,10 +27,10 @@ struct QwenVisionParts {
   std::int64_t in_channels = 3;
   std::int64_t patch_size = 0;
   std::int64_t temporal_patch_size = 0;
-  std::int64_t spatial_merge_size = 0;  // so many patches a side become one token
-  std::int64_t out_hidden_size = 0;     // the text model's
-  std::int64_t window_size = 0;         // pixels a side
-  std::vector<bool> full_attention;     // Qwen2.5-VL: of each layer
+  std::int64_t spatial_merge_size = 0;         // so many patches a side become one token
+  std::int64_t out_hidden_size = 0;            // the text model's
+  std::int64_t window_size = 0;                // pixels a side
+  std::vector<bool> full_attention;            // Qwen2.5-VL: of each layer
   std::int64_t num_position_embeddings = 0;    // Qwen3-VL: of a square
   std::vector<std::int64_t> deepstack_layers;  // Qwen3-VL: deepstack_visual_indexes
 

@@ -62,8 +62,8 @@ QwenVisionAttention::QwenVisionAttention(ModuleBuilder& b, const QwenVisionParts
       options{.implementation = run.attention, .softmax_in_float32 = true} {}
 
 Tensor QwenVisionAttention::forward(const Tensor& hidden_states, const Tensor& cu_seqlens,
-                             const std::vector<std::int64_t>& pieces, const Tensor& cos_of_places,
-                             const Tensor& sin_of_places) const {
+                                    const std::vector<std::int64_t>& pieces, const Tensor& cos_of_places,
+                                    const Tensor& sin_of_places) const {
   const std::int64_t seq_length = hidden_states.size(0);
   Tensor query_states, key_states, value_states;
   {
@@ -101,8 +101,7 @@ Tensor QwenVisionAttention::forward(const Tensor& hidden_states, const Tensor& c
   }
   std::vector<Tensor> attn_outputs;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    attn_outputs.push_back(
-        attention_interface(splits[0][i], splits[1][i], splits[2][i], {}, options).output);
+    attn_outputs.push_back(attention_interface(splits[0][i], splits[1][i], splits[2][i], {}, options).output);
   }
   Tensor attn_output = concatenate(attn_outputs, 1);
   attn_output = reshape(attn_output, {seq_length, -1});
@@ -145,7 +144,7 @@ QwenVisionBlock::QwenVisionBlock(ModuleBuilder& b, const QwenVisionParts& parts,
 }
 
 Tensor QwenVisionBlock::forward(const Tensor& input, const Tensor& cu_seqlens, const std::vector<std::int64_t>& pieces,
-                             const Tensor& cos, const Tensor& sin) const {
+                                const Tensor& cos, const Tensor& sin) const {
   Tensor half;
   {
     const Tensor normed = norm1(input);
@@ -170,8 +169,8 @@ QwenPatchMerger::QwenPatchMerger(ModuleBuilder& b, const QwenVisionParts& parts,
 Tensor QwenPatchMerger::forward(const Tensor& x) const {
   Tensor result;
   {
-    const Tensor merged = behind ? view(norm(view(x, {-1, hidden_size})), {-1, hidden_size})
-                                 : view(norm(x), {-1, hidden_size});
+    const Tensor merged =
+        behind ? view(norm(view(x, {-1, hidden_size})), {-1, hidden_size}) : view(norm(x), {-1, hidden_size});
     Tensor projected = linear_fc1(merged);
     projected = gelu(projected);
     result = linear_fc2(projected);
@@ -278,7 +277,8 @@ QwenVisionTower::Lengths QwenVisionTower::windows(const Tensor& grid_thw, const 
 Tensor QwenVisionTower::patch_embed(const Tensor& pixels) const {
   const std::int64_t t = parts_.temporal_patch_size, p = parts_.patch_size;
   const Tensor patches = view(pixels, {-1, parts_.in_channels, t, p, p});
-  Tensor embedded = convolution(to_dtype(patches, patch_weight_.dtype()), patch_weight_, patch_bias_, {.stride = {t, p, p}});
+  Tensor embedded =
+      convolution(to_dtype(patches, patch_weight_.dtype()), patch_weight_, patch_bias_, {.stride = {t, p, p}});
   embedded = view(embedded, {-1, parts_.hidden_size});
   Tape& tape = embedded.tape();
   if (patches_require_grad_ && tape.modes.grad_enabled && !embedded.requires_grad()) {
@@ -440,8 +440,8 @@ QwenVisionTower::Output QwenVisionTower::forward(const Tensor& pixels, const Ten
                                  [&block, pieces = now.lengths](const KeptTensors& kept) {
                                    return block.forward(kept[0], kept[1], pieces, kept[2], kept[3]);
                                  });
-    const auto found = std::find(parts_.deepstack_layers.begin(), parts_.deepstack_layers.end(),
-                                 static_cast<std::int64_t>(i));
+    const auto found =
+        std::find(parts_.deepstack_layers.begin(), parts_.deepstack_layers.end(), static_cast<std::int64_t>(i));
     if (found == parts_.deepstack_layers.end()) continue;
     const auto place = static_cast<std::size_t>(found - parts_.deepstack_layers.begin());
     output.deepstack_features.push_back(deepstack_mergers_[place].forward(hidden_states));

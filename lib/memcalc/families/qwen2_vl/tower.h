@@ -129,7 +129,7 @@ class QwenVisionTower {
   std::vector<QwenVisionBlock> blocks_;
   QwenVisionNorm ln_q_;
   Linear mlp_0_, mlp_2_;
-  QwenPatchMerger merger_;                        // Qwen3-VL
+  QwenPatchMerger merger_;                          // Qwen3-VL
   std::vector<QwenPatchMerger> deepstack_mergers_;  // Qwen3-VL
 };
 

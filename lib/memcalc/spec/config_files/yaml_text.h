@@ -1,5 +1,5 @@
-// YAML as the tree that JSON files are parsed into. yaml_text.cc is by yaml-cpp, yaml_text_none.cc for WebAssembly, where
-// Debian has no yaml-cpp. Covered by tests/unit/config_text_test.cc.
+// YAML as the tree that JSON files are parsed into. yaml_text.cc is by yaml-cpp, yaml_text_none.cc for WebAssembly,
+// where Debian has no yaml-cpp. Covered by tests/unit/config_text_test.cc.
 #pragma once
 
 #include <string>

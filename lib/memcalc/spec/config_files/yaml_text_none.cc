@@ -6,7 +6,8 @@ namespace memcalc {
 
 JsonNode parse_yaml(std::string_view /*text*/, const std::string& file) {
   throw Error(ErrorCode::kInput,
-              shown_path(file) + ": YAML is not read here; accepted: JSON, TOML, or memcalc --config on a machine", file);
+              shown_path(file) + ": YAML is not read here; accepted: JSON, TOML, or memcalc --config on a machine",
+              file);
 }
 
 }  // namespace memcalc
