@@ -5,7 +5,6 @@
 // MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
 #include <utility>
 
-#include "memcalc/families/gemma/rms_norm.h"
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/hooked_module.h"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "memcalc/families/clip/tower.h"
-#include "memcalc/families/gemma/rms_norm.h"
 #include "memcalc/families/gemma/spec.h"
 #include "memcalc/models/block_masks.h"
+#include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/image_text.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -33,7 +33,7 @@ constexpr std::size_t kTokenTypes = 2;  // its place in the batch
 /// Gemma3MultiModalProjector
 struct Gemma3Projector {
   Tensor mm_input_projection_weight;
-  GemmaRmsNorm mm_soft_emb_norm;
+  CenteredRmsNorm mm_soft_emb_norm;
   std::int64_t patches_per_image = 0, kernel_size = 0;
 
   Gemma3Projector() = default;
