@@ -39,14 +39,16 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
   });
 }
 
-namespace {
-
-Architecture bart(HfReader& config) {
+BartSpec bart_spec(HfReader& config, const BartDefaults& defaults) {
   BartSpec spec;
-  read_bart(config, {}, spec);
+  read_bart(config, defaults, spec);
   spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
   return spec;
 }
+
+Architecture bart(HfReader& config) { return bart_spec(config); }
+
+namespace {
 
 constexpr Task kMeasured[] = {Task::kSeq2Seq};
 

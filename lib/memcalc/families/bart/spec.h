@@ -41,6 +41,10 @@ struct BartDefaults {
 
 /// What BART and those that were made of it share; Whisper names the positions otherwise.
 void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec);
+/// The same with the positions, as all but Whisper name them.
+[[nodiscard]] BartSpec bart_spec(HfReader& config, const BartDefaults& defaults = {});
+/// BART's own, whose keys and defaults are mBART's and Pegasus', too.
+ReadFamily bart;
 
 extern const Family kBart;
 

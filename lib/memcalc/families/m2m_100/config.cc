@@ -8,9 +8,8 @@ namespace memcalc::family {
 namespace {
 
 Architecture m2m_100(HfReader& config) {
-  BartSpec spec;
-  read_bart(config, {.vocab_size = 128112, .attention_dropout = 0.1, .activation = "relu", .layerdrop = 0.05}, spec);
-  spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
+  const BartSpec spec =
+      bart_spec(config, {.vocab_size = 128112, .attention_dropout = 0.1, .activation = "relu", .layerdrop = 0.05});
   if (spec.d_model < 4 || spec.d_model % 2 != 0) {
     throw config.json().error("d_model",
                               "found " + std::to_string(spec.d_model) +

@@ -8,9 +8,7 @@ namespace memcalc::family {
 namespace {
 
 Architecture marian(HfReader& config) {
-  BartSpec spec;
-  read_bart(config, {.vocab_size = 58101}, spec);
-  spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
+  const BartSpec spec = bart_spec(config, {.vocab_size = 58101});
   config.only_flag("share_encoder_decoder_embeddings", true);
   if (config.nullable_size("decoder_vocab_size").value_or(spec.vocab_size) != spec.vocab_size) {
     throw config.json().error("decoder_vocab_size",

@@ -1,16 +1,8 @@
 // config.json of Pegasus, as transformers 5.17 reads it: models/pegasus.
 #include "memcalc/families/pegasus/spec.h"
-#include "memcalc/spec/hf_reader.h"
 
 namespace memcalc::family {
 namespace {
-
-Architecture pegasus(HfReader& config) {
-  BartSpec spec;
-  read_bart(config, {}, spec);
-  spec.max_position_embeddings = config.size({"max_position_embeddings"}, 1024);
-  return spec;
-}
 
 constexpr Task kMeasured[] = {Task::kSeq2Seq};
 
@@ -19,7 +11,7 @@ constexpr Task kMeasured[] = {Task::kSeq2Seq};
 const Family kPegasus = {
     .model_type = "pegasus",
     .kind = FamilyKind::kEncoderDecoder,
-    .read = pegasus,
+    .read = bart,
     .build = build_pegasus,
     .size_keys = kSeq2SeqKeys,
     .measured = kMeasured,
