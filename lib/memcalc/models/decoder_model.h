@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
@@ -34,6 +36,30 @@ class DecoderModel : public Model {
 
   /// …Model.forward: [batch, tokens, width], behind the last norm.
   [[nodiscard]] virtual Tensor decode(const Batch& batch, KeyValueCache* cache) const = 0;
+
+  /// `outputs` of a loop over blocks that return their attention weights beside the hidden states: the loop holds it
+  /// until the next block has returned, and after the last one.
+  struct BlockOutputs {
+    Tensor hidden_states, returned, attn_weights;
+  };
+  /// `call(block, kept, weights)`: a block's forward on {hidden states, keywords...}, which sets its weights.
+  template <typename Block, typename Call>
+  [[nodiscard]] BlockOutputs run_blocks(const std::vector<Block>& blocks, Tensor hidden_states,
+                                        const KeptTensors& keywords, KeyValueCache* cache, const Call& call) const {
+    BlockOutputs outputs{.hidden_states = std::move(hidden_states), .returned = {}, .attn_weights = {}};
+    for (const Block& block : blocks) {
+      Tensor made;
+      Byproducts byproducts(cache);
+      byproducts.shared = {&made};
+      Tensor result = checkpointed(
+          run_, {outputs.hidden_states}, keywords,
+          [&block, call, weights = &made](const KeptTensors& kept) { return call(block, kept, *weights); }, byproducts);
+      outputs.attn_weights = std::move(made);
+      outputs.returned = result;
+      outputs.hidden_states = std::move(result);
+    }
+    return outputs;
+  }
 
   RunSpec run_;
   CausalLmHead head_;

@@ -139,24 +139,13 @@ class BloomForCausalLm : public DecoderModel {
     }
     Tensor alibi = build_alibi_tensor(masked.attention_mask, heads_, DType::kFloat32, hidden_states.dtype());
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, masked, past);
-    Tensor returned, attn_weights;  // `outputs`, which is kept until the next block returned
-    for (const Block& block : h_) {
-      Tensor made;
-      Byproducts byproducts(cache);
-      byproducts.shared = {&made};
-      Tensor result = checkpointed(
-          run_, {hidden_states}, {causal_mask, alibi},
-          [&block, cache, weights = &made](const KeptTensors& kept) {
-            return block.forward(kept[0], kept[2], kept[1], cache, *weights);
-          },
-          byproducts);
-      attn_weights = std::move(made);
-      returned = result;
-      hidden_states = std::move(result);
-    }
-    hidden_states = ln_f_(hidden_states);
+    BlockOutputs outputs = run_blocks(h_, std::move(hidden_states), {causal_mask, alibi}, cache,
+                                      [cache](const Block& block, const KeptTensors& kept, Tensor& attn_weights) {
+                                        return block.forward(kept[0], kept[2], kept[1], cache, attn_weights);
+                                      });
+    hidden_states = ln_f_(std::exchange(outputs.hidden_states, {}));
     masked.clear();
-    drop(inputs_embeds, alibi, causal_mask, attn_weights, returned);
+    drop(inputs_embeds, alibi, causal_mask, outputs.attn_weights, outputs.returned);
     return hidden_states;
   }
 

@@ -280,23 +280,14 @@ class FalconForCausalLm : public DecoderModel {
     }
     RotaryPositions positions = rotary_emb_.forward(inputs_embeds, position_ids);
     Tensor hidden_states = inputs_embeds;
-    Tensor returned, attn_weights;  // `outputs`, which is kept until the next block returned
-    for (const FalconLayer& block : h_) {
-      Tensor made;
-      Byproducts byproducts(cache);
-      byproducts.shared = {&made};
-      Tensor result = checkpointed(
-          run_, {hidden_states}, {causal_mask, position_ids, alibi, positions.cos, positions.sin},
-          [&block, cache, weights = &made](const KeptTensors& kept) {
-            return block.forward(kept[0], kept[3], kept[1], {kept[4], kept[5], {}}, cache, *weights);
-          },
-          byproducts);
-      attn_weights = std::move(made);
-      returned = result;
-      hidden_states = std::move(result);
-    }
-    hidden_states = ln_f_(hidden_states);
-    drop(position_ids, inputs_embeds, alibi, mask, causal_mask, positions.sin, positions.cos, attn_weights, returned);
+    BlockOutputs outputs =
+        run_blocks(h_, std::move(hidden_states), {causal_mask, position_ids, alibi, positions.cos, positions.sin},
+                   cache, [cache](const FalconLayer& block, const KeptTensors& kept, Tensor& attn_weights) {
+                     return block.forward(kept[0], kept[3], kept[1], {kept[4], kept[5], {}}, cache, attn_weights);
+                   });
+    hidden_states = ln_f_(std::exchange(outputs.hidden_states, {}));
+    drop(position_ids, inputs_embeds, alibi, mask, causal_mask, positions.sin, positions.cos, outputs.attn_weights,
+         outputs.returned);
     return hidden_states;
   }
 

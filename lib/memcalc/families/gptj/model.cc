@@ -155,23 +155,12 @@ class GptjForCausalLm : public DecoderModel {
     Tensor position_ids = position_ids_of(batch, inputs_embeds);
     Tensor causal_mask = create_causal_mask(run_, inputs_embeds, batch, cache);
     Tensor hidden_states = dropout(inputs_embeds, embd_pdrop_);
-    Tensor returned, attn_weights;  // `outputs`, which is kept until the next block returned
-    for (const Block& block : h_) {
-      Tensor made;
-      Byproducts byproducts(cache);
-      byproducts.shared = {&made};
-      Tensor result = checkpointed(
-          run_, {hidden_states}, {causal_mask, position_ids},
-          [&block, cache, weights = &made](const KeptTensors& kept) {
-            return block.forward(kept[0], kept[1], kept[2], cache, *weights);
-          },
-          byproducts);
-      attn_weights = std::move(made);
-      returned = result;
-      hidden_states = std::move(result);
-    }
-    hidden_states = ln_f_(hidden_states);
-    drop(position_ids, inputs_embeds, causal_mask, attn_weights, returned);
+    BlockOutputs outputs = run_blocks(h_, std::move(hidden_states), {causal_mask, position_ids}, cache,
+                                      [cache](const Block& block, const KeptTensors& kept, Tensor& attn_weights) {
+                                        return block.forward(kept[0], kept[1], kept[2], cache, attn_weights);
+                                      });
+    hidden_states = ln_f_(std::exchange(outputs.hidden_states, {}));
+    drop(position_ids, inputs_embeds, causal_mask, outputs.attn_weights, outputs.returned);
     return hidden_states;
   }
 

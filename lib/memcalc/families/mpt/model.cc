@@ -161,23 +161,12 @@ class MptForCausalLm : public DecoderModel {
       const Tensor additive = create_causal_mask(run_, inputs_embeds, batch, past);
       causal_mask = no_grad::to(additive, DType::kBool);
     }
-    Tensor returned, attn_weights;  // `outputs`, which is kept until the next block returned
-    for (const Block& block : blocks_) {
-      Tensor made;
-      Byproducts byproducts(cache);
-      byproducts.shared = {&made};
-      Tensor result = checkpointed(
-          run_, {hidden_states}, {causal_mask, alibi},
-          [&block, cache, weights = &made](const KeptTensors& kept) {
-            return block.forward(kept[0], kept[2], kept[1], cache, *weights);
-          },
-          byproducts);
-      attn_weights = std::move(made);
-      returned = result;
-      hidden_states = std::move(result);
-    }
-    hidden_states = norm_f_(hidden_states);
-    drop(inputs_embeds, alibi, causal_mask, attn_weights, returned);
+    BlockOutputs outputs = run_blocks(blocks_, std::move(hidden_states), {causal_mask, alibi}, cache,
+                                      [cache](const Block& block, const KeptTensors& kept, Tensor& attn_weights) {
+                                        return block.forward(kept[0], kept[2], kept[1], cache, attn_weights);
+                                      });
+    hidden_states = norm_f_(std::exchange(outputs.hidden_states, {}));
+    drop(inputs_embeds, alibi, causal_mask, outputs.attn_weights, outputs.returned);
     return hidden_states;
   }
 
