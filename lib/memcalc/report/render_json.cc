@@ -10,6 +10,7 @@
 #include "memcalc/report/accounting.h"
 #include "memcalc/report/remedies_json.h"
 #include "memcalc/report/render_internal.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 
@@ -400,16 +401,6 @@ std::string render_json(const Weights& weights) {
                  {"bytes", weights.bytes},
                  {"dtypes", types_json(totals_by_type(weights))}});
 }
-
-namespace {
-
-Json names_of(const std::vector<Task>& tasks) {
-  Json names = Json::array();
-  for (const Task each : tasks) names.push_back(name_of(each));
-  return names;
-}
-
-}  // namespace
 
 std::string render_json(const std::vector<ModelListing>& models) {
   Json list = Json::array();

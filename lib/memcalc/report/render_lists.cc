@@ -5,23 +5,11 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/report/table.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
-#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-std::vector<std::string> names_of(const std::vector<Task>& tasks) {
-  std::vector<std::string> names;
-  for (const Task each : tasks) names.emplace_back(name_of(each));
-  return names;
-}
 
 std::string rate(double value, double unit, const char* name) {
   return value > 0 ? format_fixed(value / unit, 0) + name : "-";
@@ -41,7 +29,7 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format fo
   for (const ModelListing& each : models) {
     if (record) {
       rows.push_back({each.name, each.model_type, digits(each.published_parameters), digits(each.parameters),
-                      joined(names_of(each.tasks)), joined(names_of(each.measured)), joined(each.aliases), each.source,
+                      join(names_of(each.tasks)), join(names_of(each.measured)), join(each.aliases), each.source,
                       each.date});
     } else {
       rows.push_back({each.name, each.model_type, each.parameters ? format_count(*each.parameters) : "-",

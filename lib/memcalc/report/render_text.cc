@@ -25,8 +25,9 @@ class TextRenderer {
  public:
   TextRenderer(const Report& report, const RenderOptions& options) : report_(report), options_(options) {}
 
+  // On a screen stands what a person reads first and what was asked for by an option, not what belongs to every run.
   [[nodiscard]] std::string render() {
-    if (is_screen()) return render_screen();
+    const bool whole = !is_screen();
     write_verdict();
     write_remedies();
     write_setting();
@@ -35,52 +36,33 @@ class TextRenderer {
     write_totals();
     write_vllm();
     write_ranks();
-    write_phases();
+    if (whole) write_phases();
     write_stages();
     write_epoch();
     write_cache();
     write_concurrency();
-    write_accounting();
-    write_flops();
-    if (report_.time) write_time(*report_.time);
+    if (whole) write_accounting();
+    if (whole) write_flops();
+    if (report_.time) whole ? write_time(*report_.time) : write_speed(*report_.time);
     if (report_.training) write_training(*report_.training);
-    write_host_memory();
-    write_cards();
+    if (whole) write_host_memory();
+    if (whole) write_cards();
     if (options_.explain) out_ += render_explanation(report_, options_);
     if (report_.config) {
       write_list(report_.config->file + ", read as " + report_.config->program, lines_of(*report_.config));
     }
-    write_list("Assumed", report_.assumptions);
-    write_list("Not modelled", report_.not_modelled);
-    write_profile();
+    if (whole) {
+      write_list("Assumed", report_.assumptions);
+      write_list("Not modelled", report_.not_modelled);
+    } else {
+      write_count_of_notes();
+    }
+    line();
+    for (const std::string& part : wrap("Profile: " + report_.profile, options_.columns)) line(part);
     return std::move(out_);
   }
 
  private:
-  // What a person reads first, and what was asked for by an option. It leaves out what belongs to every run.
-  [[nodiscard]] std::string render_screen() {
-    write_verdict();
-    write_remedies();
-    write_setting();
-    write_weights();
-    write_categories();
-    write_totals();
-    write_vllm();
-    write_ranks();
-    write_stages();
-    write_epoch();
-    write_cache();
-    write_concurrency();
-    if (report_.time) write_speed(*report_.time);
-    if (report_.training) write_training(*report_.training);
-    if (report_.config) {
-      write_list(report_.config->file + ", read as " + report_.config->program, lines_of(*report_.config));
-    }
-    write_count_of_notes();
-    write_profile();
-    return std::move(out_);
-  }
-
   [[nodiscard]] bool is_screen() const { return !options_.details && !options_.explain; }
 
   // How much --details would say, and what of it nobody has compared with a card.
@@ -95,11 +77,6 @@ class TextRenderer {
             " of this answer: --details lists them, with phases, FLOPs and the host";
     line();
     for (const std::string& part : wrap(text, options_.columns)) line(part);
-  }
-
-  void write_profile() {
-    line();
-    for (const std::string& part : wrap("Profile: " + report_.profile, options_.columns)) line(part);
   }
 
   [[nodiscard]] std::string painted(std::string_view text, std::string_view color) const {

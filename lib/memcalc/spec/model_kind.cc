@@ -104,6 +104,12 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   return kDecoders;
 }
 
+std::vector<std::string> names_of(std::span<const Task> tasks) {
+  std::vector<std::string> names;
+  for (const Task each : tasks) names.emplace_back(name_of(each));
+  return names;
+}
+
 Task usual_task(const ModelSpec& model) { return tasks_of(model).front(); }
 
 void set_layers(ModelSpec& model, std::int64_t layers) { model.architecture.set_layers(layers); }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "memcalc/spec/behaviors.h"
 #include "memcalc/spec/model_spec.h"
@@ -50,6 +52,8 @@ namespace memcalc {
 
 /// All that a model can be trained for; the usual one is among them.
 [[nodiscard]] std::span<const Task> tasks_of(const ModelSpec& model);
+/// As --task takes them.
+[[nodiscard]] std::vector<std::string> names_of(std::span<const Task> tasks);
 
 /// True for families that predict the next token of their one sequence.
 [[nodiscard]] bool is_decoder(const ModelSpec& model);

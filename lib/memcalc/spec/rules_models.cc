@@ -10,6 +10,7 @@
 #include <string>
 
 #include "memcalc/spec/image_text_spec.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -24,11 +25,7 @@ bool lacks_task(const RuleQuestion& q) {
 }
 
 /// "causal, seqcls"
-std::string task_names(const RuleQuestion& q) {
-  std::string names;
-  for (const Task task : tasks_of(q.model)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(task));
-  return names;
-}
+std::string task_names(const RuleQuestion& q) { return join(names_of(tasks_of(q.model))); }
 
 constexpr Rule kTasks[] = {
     {.id = "task-of-layers",
