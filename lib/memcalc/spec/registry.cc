@@ -373,20 +373,19 @@ std::optional<ModelSpec> SpecRegistry::model_of_quantized_name(const std::string
   const std::optional<QuantizedName> packed = quantized_name(reference);
   if (!packed) return std::nullopt;
   const std::string base(packed->base);
-  if (!find_entry(directories_, kModelFolder, base) && !find_entry_of_other_owner(directories_, base)) {
-    return std::nullopt;
-  }
+  const std::optional<fs::path> entry = find_entry(directories_, kModelFolder, base);
+  std::optional<ModelSpec> named = entry ? model_of_entry(*entry, base) : model_of_other_owner(base);
+  if (!named) return std::nullopt;
   if (!packed->quantization) {
     throw Error(ErrorCode::kUnsupported, one_line(reference) + ": weights in " + std::string(packed->format) +
                                              " are not modelled; accepted: --model " + one_line(base) +
                                              ", in 16 bits or with --quantize");
   }
-  ModelSpec model = find_model(base);
-  model.checkpoint_quantization = *packed->quantization;
-  std::string told = one_line(reference) + " is, by its name, " + model.name + " in " + std::string(packed->format);
+  named->checkpoint_quantization = *packed->quantization;
+  std::string told = one_line(reference) + " is, by its name, " + named->name + " in " + std::string(packed->format);
   if (!packed->beside.empty()) told += ": " + std::string(packed->beside);
-  model.assumptions.push_back(std::move(told));
-  return model;
+  named->assumptions.push_back(std::move(told));
+  return named;
 }
 
 /// "unsloth/gemma-2-9b": the model of that name under the owner that the registry knows.
