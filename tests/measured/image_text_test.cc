@@ -16,6 +16,7 @@
 #include "support/error_text.h"
 #include "support/event_texts.h"
 #include "support/paths.h"
+#include "support/ways.h"
 
 namespace memcalc {
 namespace {
@@ -76,17 +77,8 @@ class ImageText : public testing::TestWithParam<Case> {
   }
 };
 
-struct Way {
-  const char* name;
-  Precision precision;
-  DType weights;
-};
-constexpr Way kWays[] = {{"float32", Precision::kFp32, DType::kFloat32},
-                         {"bfloat16", Precision::kBf16, DType::kBFloat16},
-                         {"autocast", Precision::kAmpBf16, DType::kFloat32}};
-
 TEST_P(ImageText, LeavesTheEventsOfItsProgram) {
-  for (const Way& way : kWays) {
+  for (const test::Way& way : test::kWays) {
     for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
       SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : ""));
       expect_equal({.precision = way.precision,

@@ -19,6 +19,7 @@
 #include "support/error_text.h"
 #include "support/event_texts.h"
 #include "support/paths.h"
+#include "support/ways.h"
 
 namespace memcalc {
 namespace {
@@ -38,16 +39,6 @@ struct Case {
   Task task;
 };
 
-struct Way {
-  const char* name;
-  Precision precision;
-  DType weights;
-};
-
-constexpr Way kWays[] = {{"float32", Precision::kFp32, DType::kFloat32},
-                         {"bfloat16", Precision::kBf16, DType::kBFloat16},
-                         {"autocast", Precision::kAmpBf16, DType::kFloat32}};
-
 Trace trace_of(const std::string& file, const RunOptions& options) {
   const ModelSpec model = registry().model(path_of(file));
   return run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm")).trace;
@@ -60,7 +51,7 @@ std::vector<std::string> sorted(std::vector<std::string> events) {
 
 /// Asks for each precision, with and without checkpointing and LoRA, in a plain loop.
 void in_every_way(const std::function<void(const RunOptions&)>& ask) {
-  for (const Way& way : kWays) {
+  for (const test::Way& way : test::kWays) {
     for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
       for (const bool lora : {false, true}) {
         SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
@@ -358,7 +349,7 @@ TEST(Programs, ThatReadAValueAreNotOneGraph) {
 /// recorded loss is part of the module, which returns nothing else.
 TEST(Programs, OfTorchvisionAreCompiledAsTheirFamily) {
   for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
-    for (const Way& way : kWays) {
+    for (const test::Way& way : test::kWays) {
       SCOPED_TRACE(model + ", " + way.name);
       RunOptions options{
           .precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kBare, .compile = true};
@@ -388,7 +379,7 @@ TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
     std::int64_t sequence;
   };
   for (const OtherCase& each : {OtherCase{"vit", Task::kImageClassification, 0}, {"whisper", Task::kSpeech, 32}}) {
-    for (const Way& way : kWays) {
+    for (const test::Way& way : test::kWays) {
       for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
         SCOPED_TRACE(std::string(each.model) + ", " + way.name +
                      (checkpointing == Checkpointing::kFull ? ", checkpointing" : ""));
@@ -453,7 +444,7 @@ TEST(Programs, OfImagesAndTheirCaptionsLeaveTheEventsOfTheirFamily) {
 /// torchvision's models, whose families have no file of their own.
 TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
   for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
-    for (const Way& way : kWays) {
+    for (const test::Way& way : test::kWays) {
       SCOPED_TRACE(model + ", " + way.name);
       RunOptions options{.precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kBare};
       options.batch_size = 3;
@@ -613,11 +604,12 @@ void expect_the_requests_of_pytorch(const std::string& name) {
   const std::vector<std::string> precisions = {"fp32", "bf16", "amp-bf16"};
   for (std::size_t i = 0; i < precisions.size(); ++i) {
     SCOPED_TRACE(precisions[i]);
-    RunOptions options{.precision = kWays[i].precision, .weights_dtype = kWays[i].weights, .loop = Loop::kBare};
+    RunOptions options{
+        .precision = test::kWays[i].precision, .weights_dtype = test::kWays[i].weights, .loop = Loop::kBare};
     options.batch_size = 4;
     std::vector<Bytes> recorded = requests_of(trace_of(name + ".json.gz", options));
     std::vector<Bytes> real = requests_of(name + "." + precisions[i] + ".events");
-    if (kWays[i].precision == Precision::kAmpBf16) {
+    if (test::kWays[i].precision == Precision::kAmpBf16) {
       sort_frees(recorded);
       sort_frees(real);
     }

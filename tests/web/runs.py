@@ -40,6 +40,20 @@ def command_line(executable, specs, options, command="estimate", more=("--explai
     return json.loads(process.stdout), None
 
 
+def compare(test, drawn, answers, executable, specs):
+    """How many of the drawn runs are answered. Each answer must be that of the command line, each refusal in its words."""
+    answered = 0
+    for options, answer in zip(drawn, answers):
+        report, message = command_line(executable, specs, options)
+        with test.subTest(options):
+            if message is not None:
+                test.assertEqual(answer["error"]["message"], message)
+                continue
+            answered += 1
+            test.assertEqual(differences(report, answer["report"]), [])
+    return answered
+
+
 def differences(a, b, place=""):
     """Where two answers differ: numbers of bytes must be equal, seconds may differ in their last digits (exp and log are
     another C library's)."""
