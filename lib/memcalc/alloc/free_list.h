@@ -102,9 +102,7 @@ class FreeList {
     static_assert(std::numeric_limits<double>::is_iec559);
     constexpr std::uint32_t kMantissaBits = 52;
     constexpr std::uint64_t kFirst = (std::uint64_t{1023} + kSmallestBits) << kSubBucketBits;
-    // What std::bit_cast is made of, by g++ and clang alike; emscripten 3.1.6 has no std::bit_cast.
-    const auto bits = __builtin_bit_cast(std::uint64_t, static_cast<double>(size));
-    return static_cast<std::uint32_t>((bits >> (kMantissaBits - kSubBucketBits)) - kFirst);
+    return static_cast<std::uint32_t>((bits_of(static_cast<double>(size)) >> (kMantissaBits - kSubBucketBits)) - kFirst);
   }
 
   void link(std::uint32_t self, std::uint32_t bucket) {

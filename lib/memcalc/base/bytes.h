@@ -50,4 +50,7 @@ inline constexpr Bytes kGiB = Bytes{1} << 30;
   return bytes == 0 ? 0 : static_cast<Bytes>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
+/// A double's bits, as an integer: std::bit_cast, which the C++ library of emscripten 3.1.6 does not have.
+[[nodiscard]] constexpr std::uint64_t bits_of(double value) { return __builtin_bit_cast(std::uint64_t, value); }
+
 }  // namespace memcalc

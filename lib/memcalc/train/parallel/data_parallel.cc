@@ -128,7 +128,7 @@ ModelOutput DataParallelModule::forward(const ModuleForward& module, const Batch
   }
   // parallel_apply ran the replicas in threads of their own.
   if (!std::exchange(ran_, true)) tape.memory.forward_thread_ended();
-  tape.autograd.at_end_of_backward([this] { reduce_gradients(); });
+  tape.autograd.at_end_of_backward([this] { reduce_to_first(); });
   return output;
 }
 
@@ -163,7 +163,7 @@ void DataParallelModule::gather(ModelOutput& output) {
 }
 
 // Broadcast.backward, once all gradients of all replicas are there: comm.reduce_add_coalesced onto GPU 0.
-void DataParallelModule::reduce_gradients() {
+void DataParallelModule::reduce_to_first() {
   tape.moment.node = &kBroadcastBackward;
   std::vector<Tensor> trained;
   std::vector<Tensor> gradients;

@@ -23,7 +23,7 @@ class DataParallelModule : public ParallelWrapper {
   [[nodiscard]] bool is_first() const { return rank == 0; }
   void broadcast_weights();
   void gather(ModelOutput& output);
-  void reduce_gradients();
+  void reduce_to_first();
 
   /// comm::broadcast_coalesced: parameters that arrive as views of one tensor.
   struct Chunk {
