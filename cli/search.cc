@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 #include "arguments.h"
 
@@ -43,7 +44,8 @@ Search::Search(const SearchArguments& arguments) {
         static_cast<unsigned>(std::min<std::int64_t>(parse_whole("--threads", arguments.threads, 1), 1024));
   }
   control_.stop = &stop_asked;
-  if (::isatty(STDERR_FILENO) == 1) {
+  // A notebook hands on what is written here: python/memcalc/_executable.py.
+  if (::isatty(STDERR_FILENO) == 1 || std::getenv("MEMCALC_PROGRESS") != nullptr) {
     control_.progress = [this, begin = std::chrono::steady_clock::now()](std::size_t done, std::size_t total) {
       // What is over in a moment needs no bar.
       if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300)) show(done, total);

@@ -22,6 +22,7 @@ from ._core import (
 from ._answer import Answer
 from ._config import Config, read_command_line, read_config
 from ._estimate import estimate, estimate_many, gpus, models
+from ._explore import explore
 from ._model import Model, Parameter
 from ._options import RunOptions
 from ._planning import compare, ladder, max_batch, max_model, max_seq, plan, sweep
@@ -45,6 +46,7 @@ __all__ = [
     "compare",
     "estimate",
     "estimate_many",
+    "explore",
     "gpus",
     "ladder",
     "max_batch",

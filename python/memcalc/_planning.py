@@ -1,17 +1,16 @@
-"""The planner's commands (docs/cli.md) as functions: the package's executable answers, in a process of its own."""
+"""The planner's commands (docs/cli.md) as functions: the package's executable answers."""
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Union
 
 from . import _core
 from ._answer import Answer
+from ._executable import run
 from ._model import Model
-from ._specs import spec_directory
 
 _FLAGS = {keyword: flag for name, flag, _, _ in _core.option_table()
           for keyword in (name, flag[2:].replace("-", "_"))}
@@ -37,20 +36,6 @@ def arguments_of(options: dict[str, Any]) -> list[str]:
     return words
 
 
-def _run(words: list[str]) -> tuple[str, bool]:
-    """What the executable prints, and whether it answers "yes"; the GIL is free meanwhile."""
-    executable = Path(__file__).parent / "bin" / "memcalc"
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", "MEMCALC_SPEC_PATH": spec_directory()}
-    process = subprocess.run([str(executable), *words], capture_output=True, text=True, encoding="utf-8",
-                             env=environment, stdin=subprocess.DEVNULL)
-    if process.returncode in (0, 1) and process.stdout: return process.stdout, process.returncode == 0
-    message = process.stderr.strip().removeprefix("memcalc: error: ")
-    error = (_core.UsageError if process.returncode == 2 else _core.InternalError)(message)
-    start = message.split(":", 1)[0]
-    error.part = start[2:].replace("-", "_") if start.startswith("--") else None
-    raise error
-
-
 def _named(models: Any, folder: str) -> list[Any]:
     """Names and paths; a Model becomes a file in `folder`."""
     named: list[Any] = list(models) if isinstance(models, (list, tuple)) else [models]
@@ -70,7 +55,7 @@ def _ask(command: str, options: dict[str, Any], model: Any = None) -> Answer:
     def answered(*form: str) -> tuple[str, bool]:
         with tempfile.TemporaryDirectory() as folder:
             of_model = {} if model is None else {"model": _named(model, folder)}
-            return _run([command, *arguments_of({**of_model, **options}), *form])
+            return run([command, *arguments_of({**of_model, **options}), *form])
 
     record, positive = answered("--format", "json")
     return Answer(json.loads(record), positive, lambda: answered()[0])

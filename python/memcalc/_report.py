@@ -247,7 +247,16 @@ class Report:
         verdict = _VERDICTS[self.verdict].replace("not", "<b>not</b>")
         title = f"{html.escape(values['model']['name'])} {verdict} {html.escape(values['device']['name'])}"
         return (f'<table class="memcalc"><caption style="text-align:left"><b>{title}</b>: {", ".join(facts)}</caption>'
-                f'<tbody>{"".join(rows)}</tbody></table>')
+                f'<tbody>{"".join(rows)}</tbody></table>{self._curve()}')
+
+    def _curve(self) -> str:
+        """The curve of one step as the page draws it; nothing where there is no step."""
+        curve = self._core.curve()
+        if not curve: return ""
+        from ._curve import curve_html
+
+        device = self._values()["device"]
+        return curve_html(curve, device.get("memory_bytes"), device["name"], f"Memory of one step of {self._values()['model']['name']}")
 
 
 def _without_unit(seconds: dict[str, float]) -> dict[str, float]:

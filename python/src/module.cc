@@ -55,6 +55,13 @@ std::string rendered(const Report& report, const std::string& format, bool expla
   return render(report, chosen, {.details = details, .explain = explain});
 }
 
+/// As the page gets it; empty where there is no step to draw.
+std::string curve(const Report& report) {
+  if (!report.run.trains() || report.epoch) return "";
+  const py::gil_scoped_release unlocked;
+  return render_json(step_curve(report));
+}
+
 std::string event_stream(const Question& question, bool all_steps) {
   const py::gil_scoped_release unlocked;
   return trace(question.model, question.run.run, question.device,
@@ -120,6 +127,7 @@ void add_estimate(py::module_& m) {
       .def("parameters", &parameters_of);
   py::class_<Report>(m, "Report")
       .def("render", &rendered, py::arg("format"), py::arg("explain"), py::arg("details"))
+      .def("curve", &curve)
       .def_property_readonly("peak_allocated_bytes", of_memory(&ReplayResult::peak_allocated))
       .def_property_readonly("peak_reserved_bytes", of_memory(&ReplayResult::peak_reserved))
       .def_property_readonly("exact_lower_bound_bytes", of_memory(&ReplayResult::exact_peak))

@@ -26,9 +26,9 @@ def main():
     name_torch()
     folder = Path(sys.argv[1])
     pdoc.render.configure(docformat="markdown")
-    pdoc.pdoc("memcalc", "memcalc.measure", output_directory=folder)
+    pdoc.pdoc("memcalc", "memcalc.measure", "memcalc.runs", output_directory=folder)
     pages = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
-    assert pages == ["index.html", "memcalc.html", "memcalc/measure.html", "memcalc/record.html"], pages
+    assert pages == ["index.html", "memcalc.html", "memcalc/measure.html", "memcalc/record.html", "memcalc/runs.html"], pages
     text = (folder / "memcalc.html").read_text()
     for name in ("estimate", "estimate_many", "Report.plot_timeline", "Model.from_module", "plan"):
         assert f'id="{name}"' in text, name

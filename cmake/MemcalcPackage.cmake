@@ -1,0 +1,13 @@
+# A Debian package: cpack -G DEB --config build/release/CPackConfig.cmake. What it depends on is read off the executable.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME memcalc)
+set(CPACK_PACKAGE_CONTACT "The memcalc authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_DESCRIPTION "Tells before you rent a GPU whether a training run fits, what fills the memory by category\n at the instant of the peak, how long a step takes, and what to change.")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)
