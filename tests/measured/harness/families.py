@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EAGER = ("gptj", "mpnet", "deberta-v2")  # which have no other attention
+EAGER = ("gptj", "mpnet", "deberta-v2", "bloom", "mpt")  # which have no other attention
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
 
 
@@ -35,6 +35,9 @@ def draw(a):
         run = dict(task=case["run"]["task"], loop="bare", use_cache=True, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
                    batch_size=r.choice([1, 2, 3, 5, 8]), sequence_length=r.choice([100, 197, 333, 512, 777]),
                    optimizer=r.choice(["adamw", "adamw", "adamw-fused", "sgdm", "adafactor-torch"]))
+        for key in ("images", "image_size"):
+            if key in case["run"]: run[key] = case["run"][key]
+        if "images" in run: run["sequence_length"] += case["run"]["sequence_length"]  # the text behind the images
         run["weights_dtype"] = "bf16" if run["precision"] == "bf16" else "fp32"
         if r.random() < 0.3: run["checkpointing"] = "full"
         if r.random() < 0.2: run["accumulation_steps"] = 2
@@ -79,7 +82,7 @@ def measure(a):
             row = dict(id=case["id"])
             try:
                 config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
-                if config["model_type"] == "gemma3" or config["model_type"] == "mistral3":
+                if config["model_type"] in ("gemma3", "mistral3") and "images" not in case["run"]:
                     text = dict(config.get("text_config", config))
                     text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
                     config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")

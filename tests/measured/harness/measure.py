@@ -57,6 +57,7 @@ def build(case):
     cls = {"seqcls": tf.AutoModelForSequenceClassification, "mlm": tf.AutoModelForMaskedLM, "causal": tf.AutoModelForCausalLM,
            "seq2seq": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "image": tf.AutoModelForImageClassification,
            "tokcls": tf.AutoModelForTokenClassification, "contrastive": tf.AutoModel}[task]
+    if case.get("images") is not None: cls = tf.AutoModelForImageTextToText
     if case.get("quantize"):
         import finetune
         m = finetune.load_quantized(case, cfg, cls, wdtype)
@@ -64,7 +65,8 @@ def build(case):
         with torch.device("cuda"):
             m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attention", "sdpa"))
     V = spec.get("vocab_size", 1000)
-    if task == "seqcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B) * 0)
+    if case.get("images") is not None: batch = image_text(m, cfg, case, ri)
+    elif task == "seqcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B) * 0)
     elif task in ("mlm", "causal"):
         ids = ri(V, B, S); batch = dict(input_ids=ids, labels=ids.clone())
     elif task == "seq2seq":
@@ -80,6 +82,27 @@ def build(case):
     if case.get("checkpointing", "none") == "full":
         m.gradient_checkpointing_enable()
     return m, batch, cfg, task
+
+def image_text(m, cfg, case, ri):
+    """A text with images as the model's processor hands them over: python/memcalc/record/_pictures.py."""
+    import importlib.util
+    import torch
+    path = os.path.join(cases.HERE, "../../../python/memcalc/record/_pictures.py")
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("pictures", path))
+    sys.modules["pictures"] = module
+    module.__spec__.loader.exec_module(module)
+    B, S, dtype = case["batch_size"], case["sequence_length"], next(m.parameters()).dtype
+    shown = module.pictures(cfg, type(m), case["images"], case.get("image_size"))
+    text = cfg.get_text_config()
+    ids = ri(min(shown.token_id, text.vocab_size), B, S)
+    special = {v for k, v in vars(cfg).items() if k.endswith(("token_id", "token_index")) and isinstance(v, int)}
+    for token in special: ids[ids == token] = 5 + max(special) % 7
+    for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
+    batch = dict(input_ids=ids, labels=ids.clone())
+    for name, value in shown.tensors(B).items():
+        batch[name] = torch.randn(value.shape, device="cuda", dtype=dtype) if value.is_floating_point() else value.cuda()
+    if shown.types: batch[shown.types] = (ids == shown.token_id).long()
+    return batch
 
 def make_opt(case, params):
     import torch

@@ -38,6 +38,8 @@ constexpr SizeKeysOfFamily kKeys = {{{"n_layer", ""},
                                      {},
                                      {"tie_word_embeddings", ""}}};
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kBloom = {
@@ -46,7 +48,7 @@ const Family kBloom = {
     .read = bloom,
     .build = build_bloom,
     .size_keys = kKeys,
-    .measured = {},
+    .measured = kMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
 };

@@ -225,6 +225,7 @@ const Family kPaliGemma = {
     .kind = FamilyKind::kDecoder,
     .read = paligemma,
     .build = build_paligemma,
+    .measured = kMeasuredCausal,
     .dropout_is_module = false,
 };
 

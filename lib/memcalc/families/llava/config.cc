@@ -35,6 +35,8 @@ Architecture llava(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kLlava = {
@@ -42,6 +44,7 @@ const Family kLlava = {
     .kind = FamilyKind::kDecoder,
     .read = llava,
     .build = build_llava,
+    .measured = kMeasured,
     .dropout_is_module = false,
 };
 

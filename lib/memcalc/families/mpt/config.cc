@@ -38,6 +38,8 @@ constexpr SizeKeysOfFamily kKeys = {{{"n_layers", ""},
                                      {"max_seq_len", ""},
                                      {"tie_word_embeddings", ""}}};
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMpt = {
@@ -46,7 +48,7 @@ const Family kMpt = {
     .read = mpt,
     .build = build_mpt,
     .size_keys = kKeys,
-    .measured = {},
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,

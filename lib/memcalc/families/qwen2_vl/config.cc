@@ -144,6 +144,8 @@ Architecture with_tower(HfReader& config, bool is_2_5) {
 Architecture qwen2_vl(HfReader& config) { return with_tower(config, false); }
 Architecture qwen2_5_vl(HfReader& config) { return with_tower(config, true); }
 
+constexpr Task kMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kQwen2Vl = {
@@ -151,6 +153,7 @@ const Family kQwen2Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_vl,
     .build = build_qwen2_vl,
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
@@ -160,6 +163,7 @@ const Family kQwen25Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_5_vl,
     .build = build_qwen2_vl,
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
@@ -169,6 +173,7 @@ const Family kQwen3Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen3_vl,
     .build = build_qwen2_vl,
+    .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
