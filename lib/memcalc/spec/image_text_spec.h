@@ -42,6 +42,12 @@ struct ImageTextSpec : RotaryDecoderSpec {
   return model.architecture.get_if<ImageTextSpec>();
 }
 
+/// Whether it is the model with its tower, not its text model alone.
+[[nodiscard]] inline bool is_image_text(const ModelSpec& model) {
+  const ImageTextSpec* const spec = image_text_of(model);
+  return spec != nullptr && spec->images.has_value();
+}
+
 /// Whether images are a part of its sequences.
 [[nodiscard]] inline bool shows_images(const ModelSpec& model) {
   const ImageTextSpec* const spec = image_text_of(model);

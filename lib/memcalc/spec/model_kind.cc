@@ -81,6 +81,7 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kPairs[] = {Task::kContrastive};
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
+  static constexpr Task kTexts[] = {Task::kCausalLm};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
                                        Task::kFeatures};
@@ -101,6 +102,7 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
   if (is_encoder(model)) return kEncoders;
+  if (is_image_text(model)) return kTexts;
   return kDecoders;
 }
 

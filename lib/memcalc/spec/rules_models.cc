@@ -44,6 +44,11 @@ constexpr Rule kTasks[] = {
      .message = "task {--task}: {model} classifies images",
      .accepted = "--task image",
      .broken = [](const RuleQuestion& q) { return is_vision(q.model); }},
+    {.id = "images-of-causal",
+     .options = "--images --task --model",
+     .message = "task {--task}: {model} with its images is a language model",
+     .accepted = "--task causal",
+     .broken = [](const RuleQuestion& q) { return is_image_text(q.model); }},
     {.id = "task-image-of-classifiers",
      .options = "--task --model",
      .message = "task image: {model} does not classify images",
@@ -172,11 +177,6 @@ const ImageTextSpec& spec_of(const RuleQuestion& q) { return *image_text_of(q.mo
 ImageSize shown(const RuleQuestion& q) { return spec_of(q).size_of_image(q.run.image_size); }
 
 constexpr Rule kImagesInText[] = {
-    {.id = "images-of-causal",
-     .options = "--images --task --model",
-     .message = "task {--task}: {model} with its images is a language model",
-     .accepted = "--task causal",
-     .broken = [](const RuleQuestion& q) { return q.run.task != Task::kCausalLm; }},
     {.id = "images-of-tower",
      .options = "--image --model",
      .message = "image size {--image}: the vision tower of {model} looks at images of {} x {} pixels",
