@@ -93,6 +93,6 @@ make_python_venv() {
   rm -rf "$directory"
   mkdir -p "$(dirname "$directory")"
   python3 -m venv "$directory" >"$log" 2>&1 &&
-    timeout 300 "$directory/bin/pip" install --quiet --disable-pip-version-check "$@" </dev/null >>"$log" 2>&1 &&
+    timeout 900 "$directory/bin/pip" install --quiet --disable-pip-version-check "$@" </dev/null >>"$log" 2>&1 &&
     printf '%s\n' "$wanted" >"$directory/wanted" || { cat "$log" >&2; return 1; }
 }

@@ -102,7 +102,8 @@ class FreeList {
     static_assert(std::numeric_limits<double>::is_iec559);
     constexpr std::uint32_t kMantissaBits = 52;
     constexpr std::uint64_t kFirst = (std::uint64_t{1023} + kSmallestBits) << kSubBucketBits;
-    return static_cast<std::uint32_t>((bits_of(static_cast<double>(size)) >> (kMantissaBits - kSubBucketBits)) - kFirst);
+    return static_cast<std::uint32_t>((bits_of(static_cast<double>(size)) >> (kMantissaBits - kSubBucketBits)) -
+                                      kFirst);
   }
 
   void link(std::uint32_t self, std::uint32_t bucket) {

@@ -358,8 +358,7 @@ std::vector<CostlyKernel> Timeline::costliest(std::size_t count) const {
     const Kernel& kernel = kernels_[i];
     if (!runs_on_card(kernel) || kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
     const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(kernel.op) >> 3U) * 31 +
-                                bits_of(kernel.bytes) * 1009 +
-                                bits_of(kernel.flops) * 65537;
+                                bits_of(kernel.bytes) * 1009 + bits_of(kernel.flops) * 65537;
     const auto repeats = static_cast<double>(kernel.repeats);
     for (std::size_t place = (mixed * 0x9E3779B97F4A7C15U) >> 54U;; place = (place + 1) % kPlaces) {
       if (places[place] == 0) {
