@@ -123,16 +123,17 @@ class Page(unittest.TestCase):
 
     def test_hostile_files_are_refused_in_words(self):
         self.open("#model=gpt2&gpu=rtx-4090")
-        for name, content in [("config.json", "{"), ("config.json", "[]"), ("config.json", "\0\0"), ("x.yaml", "a: 1"), ("config.json", '{"model_type": "llama", "hidden_size": -4}'),
+        hostile = [("config.json", "{"), ("config.json", "[]"), ("config.json", "\0\0"), ("x.yaml", "a: 1"), ("config.json", '{"model_type": "llama", "hidden_size": -4}'),
                               ("config.json", '{"model_type": "<img src=x onerror=alert(1)>"}'), ("a.json.gz", b"\x1f\x8bnothing"),
                               ("config.json", "[" * 100000), ("config.json", '{"model_type": "llama", "hidden_size": 1e300}'),
-                              ("p.json", '{"format": "memcalc.program", "version": 99}'), ("b.json.gz", gzip.compress(b"{}"))]:
+                              ("p.json", '{"format": "memcalc.program", "version": 99}'), ("b.json.gz", gzip.compress(b"{}"))]
+        for number, (name, content) in enumerate(hostile):
             with self.subTest(content=content[:40]):
                 self.drop(name, content)
                 self.page.wait_for_function("!document.querySelector('#message').hidden")
                 self.assertNotEqual(self.page.inner_text("#message").strip(), "")
                 self.assertEqual(self.page.locator("#message img").count(), 0)
-                self.page.evaluate("location.hash = '#model=gpt2&gpu=rtx-4090&bs=' + (1 + Math.floor(Math.random() * 8))")
+                self.page.evaluate(f"location.hash = '#model=gpt2&gpu=rtx-4090&bs={2 + number}'")  # another address each time
                 self.settled()
 
     def test_a_wrong_option_is_said_at_its_control(self):
