@@ -378,7 +378,11 @@ std::vector<CostlyKernel> Timeline::costliest(std::size_t count) const {
     }
   }
   const std::size_t shown = std::min(count, found.size());
-  const auto slower = [](const Alike& a, const Alike& b) { return a.seconds > b.seconds; };
+  // Times that differ by rounding alone, as between two compilers, stay in the order of the step.
+  const auto slower = [](const Alike& a, const Alike& b) {
+    const auto first = static_cast<float>(a.seconds), second = static_cast<float>(b.seconds);
+    return first != second ? first > second : a.kernel < b.kernel;
+  };
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), slower);
   std::vector<CostlyKernel> costliest;
   for (std::size_t i = 0; i < shown; ++i) {
