@@ -55,8 +55,8 @@ std::int64_t trained(const std::string& words) {
 }
 
 /// 2 layers, 4 experts; hidden 64, the experts' width 128, 4 heads of 16, 2 of them for keys and values.
-std::string mixtral(const std::string& words) {
-  return "--model " + (test::measured_dir() / "programs/mixtral.json").string() + " --lora 2 " + words;
+std::string mixtral(const std::string& words, const std::string& file = "mixtral.json") {
+  return "--model " + (test::measured_dir() / "programs" / file).string() + " --lora 2 " + words;
 }
 
 constexpr std::int64_t kAttention = 2 * (2 * (64 + 64) + 2 * (64 + 32));
@@ -69,6 +69,7 @@ TEST(PeftTargets, OfAMixtureAreItsExpertsAndItsRouter) {
   // target_parameters: the rank is the one that is asked for.
   EXPECT_EQ(trained(mixtral("--lora-targets experts.gate_up_proj")), 2 * kGateUp);
   EXPECT_EQ(trained(mixtral("--lora-targets all-linear,experts.gate_up_proj")), trained(mixtral("")));
+  EXPECT_EQ(trained(mixtral("", "mixtral.json.gz")), trained(mixtral("")));
 }
 
 // Before transformers 5 each expert is an MLP of nn.Linear.
@@ -82,6 +83,9 @@ TEST(PeftTargets, WhatPeftRefusesIsRefused) {
   EXPECT_EQ(rule("--lora-dropout 0.05"), "lora-parameter-dropout");
   EXPECT_EQ(rule("--lora-targets q_proj --lora-dropout 0.05"), "");
   EXPECT_EQ(rule("--lora-targets norm.weight"), "lora-target-is-a-layer");
+  const std::string gathered =
+      mixtral("--gpus 2 --parallel ds-zero3 --loop trainer --precision amp-bf16", "mixtral.json.gz");
+  EXPECT_EQ(error_rule([&] { (void)trained(gathered); }), "lora-parameter-gathered");
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 namespace memcalc {
 namespace rules {
 
-extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;                   // models/linear_states.h
-extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled;  // spec/peft_targets.h
+extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
+extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled,
+    kLoraParameterGathered;  // spec/peft_targets.h
 
 // --- models
 
@@ -48,6 +49,10 @@ const BuiltRule kLoraParameterCompiled{"lora-parameter-compiled", "--compile --l
                                        "peft changes modules while they run to adapt parameters such as {}, which "
                                        "breaks torch.compile's graph",
                                        "no --compile, or --lora-targets of linear layers alone"};
+const BuiltRule kLoraParameterGathered{"lora-parameter-gathered", "--parallel --lora-targets",
+                                       "when ZeRO-3 gathers a parameter to which peft adds an adapter, such as {}, is "
+                                       "not modelled",
+                                       "--parallel ds-zero2, fsdp2, or --lora-targets of linear layers alone"};
 const BuiltRule kFreezeName{"freeze-names-a-parameter", "--freeze",
                             "no parameter's name contains '{}', which is to be frozen", "parts of names such as {}",
                             ErrorCode::kUsage};
@@ -152,6 +157,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLoraFused,
                                      &kLoraParameterDropout,
                                      &kLoraParameterCompiled,
+                                     &kLoraParameterGathered,
                                      &kFreezeName,
                                      &kFreezeNotAll,
                                      &kMarlinShape,

@@ -15,7 +15,8 @@
 namespace memcalc {
 
 namespace rules {
-extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled;  // built_rules.cc
+extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled,
+    kLoraParameterGathered;  // built_rules.cc
 }
 
 /// peft's word for every linear layer but the head.

@@ -165,6 +165,9 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
       if (!targets.has(each)) return;
       if (lora.dropout > 0) throw refusal(rules::kLoraParameterDropout, {each.name});
       if (run.compiles()) throw refusal(rules::kLoraParameterCompiled, {each.name});
+      if (run.parallel.data_parallel == DataParallel::kDsZero3) {
+        throw refusal(rules::kLoraParameterGathered, {each.name});
+      }
       module->wrappers.push_back({.parameter = each.tensor, .is_transposed = module->is_transposed});
       ranks.push_back(targets.rank(lora, each));
     });
