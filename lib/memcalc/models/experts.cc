@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/put.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -35,16 +36,6 @@ Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
   Tensor gated = std::move(activated) * parts[1];
   drop(parts[0], parts[1]);
   return gated;
-}
-
-Tensor inverse_permutation(const Tensor& perm) {
-  Tensor inverse = no_grad::empty_like(perm);
-  no_grad::arange(perm.tape(), perm.elements()).reset();
-  const auto bytes = static_cast<double>(perm.bytes());
-  perm.tape().kernels.add(aten::kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
-  perm.tape().kernels.add(aten::kIndexPutInPlace, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes,
-                          KernelKind::kStrided);
-  return inverse;
 }
 
 Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options)

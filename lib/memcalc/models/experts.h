@@ -90,8 +90,6 @@ struct Experts {
 
 /// _default_apply_gate
 [[nodiscard]] Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn);
-/// inv_perm[perm] = arange(perm.size(0))
-[[nodiscard]] Tensor inverse_permutation(const Tensor& perm);
 
 /// The MLP of a layer that is either dense or a mixture.
 template <typename Mixture>

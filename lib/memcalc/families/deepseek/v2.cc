@@ -23,7 +23,7 @@ RotaryPositions complex_positions(const RotaryEmbedding& rotary, const Tensor& x
   Tensor freqs_cis;
   {
     const Tensor ones = no_grad::ones_like(freqs);
-    freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, aten::kPolar);
+    freqs_cis = polar(ones, freqs);
   }
   freqs_cis = pointwise(aten::kMul, {&freqs_cis}, 2);  // * attention_scaling
   drop(angles.positions, angles.freqs);
