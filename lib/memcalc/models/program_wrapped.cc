@@ -93,6 +93,7 @@ std::vector<std::shared_ptr<PackedExperts>> wrappable_modules(const Program& pro
   for (std::size_t i = 0; i < program.parameters.size(); ++i) {
     const ProgramTensor& each = program.parameters[i];
     if (each.leaf != ProgramTensor::Leaf::kNone || each.shape.size() < 2) continue;
+    if (program.module_path(each.module).empty()) continue;  // peft cannot wrap the model itself
     std::shared_ptr<PackedExperts>& module = modules[static_cast<std::size_t>(each.module)];
     if (!module) {
       module = std::make_shared<PackedExperts>();
@@ -104,7 +105,7 @@ std::vector<std::shared_ptr<PackedExperts>> wrappable_modules(const Program& pro
   }
   for (const auto& module : modules) {
     if (!module) continue;
-    const std::string prefix = module->name.empty() ? "" : module->name + ".";
+    const std::string prefix = module->name + ".";
     std::size_t& last = module->last_parameter;
     while (last + 1 < program.parameters.size() && program.parameters[last + 1].name.starts_with(prefix)) ++last;
   }

@@ -41,7 +41,6 @@ class WrappedRun {
 };
 
 /// The modules of a program that have such parameters, by their places among the program's modules; null: it has none.
-/// `places`: of the modules' own parameters, as ModuleBuilder has them.
 [[nodiscard]] std::vector<std::shared_ptr<PackedExperts>> wrappable_modules(const Program& program);
 
 }  // namespace memcalc
