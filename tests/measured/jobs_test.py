@@ -111,7 +111,6 @@ OFF = {
     "j101-27-orpo-qwen3": (0, 0.059),
     "j101-29-generate-t5": (0.2, 0.281),
     "h19a-sft-mixtral-none": (0, 0.144),
-    "h19a-sft-mixtral-lora": (22.4, 20.2),  # peft adapts the experts' matrices and the router, too
     "h19a-grpo-qwen3_moe": (0, 0.127),
     "h19a-sft-completion-none": (0, 0.047),
     "h19a-kto-apo": (0, 0.055),

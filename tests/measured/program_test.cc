@@ -163,6 +163,14 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   expect_equal(adapted, is_t5);
 }
 
+/// peft's target_parameters, also of mixtures whose experts all-linear leaves alone.
+TEST_P(Programs, AdaptExpertsThatAreNamed) {
+  if (!has_experts()) GTEST_SKIP();
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 4};
+  options.lora_targets = {"experts.gate_up_proj", "experts.down_proj"};
+  expect_equal(options);
+}
+
 TEST_P(Programs, TakeAMaskWhereSequencesArePadded) {
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare};
   options.padding = true;

@@ -50,6 +50,20 @@ FORBIDDEN_IN_LIB = {
 FORKS = re.compile(r"\bversion\s*\([^()]*\)\s*(?:[<>]=?|==|!=)|(?:[<>]=?|==|!=)\s*(?:[\w.]+\.)?(?:version\s*\(|Version\s*\{)")
 FORKLESS = re.compile(r"lib/memcalc/(spec/rules_|models/|families/|symbolic/|train/|alloc/|cost/)")
 MAY_COMPARE_VERSIONS = ("lib/memcalc/train/version_notes.cc",)
+# A forward pass calls operators (symbolic/ops): what these ask for, launch and record stands with them, not with it.
+FORWARDS = re.compile(r"lib/memcalc/(models/|families/|train/(trl/|generate|beam_search|sentence_transformers))")
+RAW_EVENTS = re.compile(
+    r"\btape_?(?:\(\))?\.(?:empty|empty_strided|empty_resizable|alias|become_view|placeholder)\s*\(|"
+    r"\bkernels\.(?:add|product|grouped_product|contraction|collective|synchronize|describe)\s*\(|"
+    r"\bmemory\.(?:allocate|free|scratch|use_cublas\w*|mark_saved)\s*\(|"
+    r"\bautograd\.(?:record|save|keep|set_history|set_edge|abandon_pending_node)\s*\(")
+MAY_WRITE_EVENTS = (
+    "lib/memcalc/models/module.cc",  # makes parameters and buffers
+    "lib/memcalc/models/program_parameters.cc",  # the same of a program
+    "lib/memcalc/models/program_custom.cc",  # is what torch.autograd.Function is: a node around recorded calls
+    "lib/memcalc/models/megatron_gpt.cc",  # Megatron's buffers of positions
+    "lib/memcalc/train/trl/vllm.cc",  # the weights' way to the server
+)
 # An operator of ATen is a row of this file, and named nowhere else.
 ATEN, ATEN_LABEL = "lib/memcalc/symbolic/aten.h", re.compile(r'\{"(aten::\w+)"\}')
 ATEN_OF_PROGRAMS = "lib/memcalc/symbolic/aten_programs.h"  # the same table: operators that families do not call
@@ -134,6 +148,9 @@ def check_file(path, text, root):
         for pattern, rule in FORBIDDEN_IN_LIB.items():
             for match in re.finditer(pattern, code):
                 yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {rule} ({match.group().strip()})"
+        if FORWARDS.match(path) and path not in MAY_WRITE_EVENTS:
+            for match in RAW_EVENTS.finditer(code):
+                yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: a forward pass calls operators, which write its events ({match.group().strip()})"
         if FORKLESS.match(path) and path not in MAY_COMPARE_VERSIONS:
             for match in FORKS.finditer(code):
                 yield f"{path}:{code.count(chr(10), 0, match.start()) + 1}: a rule forks on a behaviour, never on a version ({match.group().strip()})"
@@ -318,6 +335,9 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", 'int x;  // MIRRORS(torch, "a.py", "2.11.0")\n', "expected // MIRRORS(framework"),
     ("specs/a.json", '{"source": "docs/gone/b.md"}\n', "there is no docs/gone/b.md"),
     ("lib/memcalc/cost/gemm.h", "bool x = p.version(Software::kTrl) < Version{1, 6, 0};\n", "never on a version"),
+    ("lib/memcalc/models/a.h", "#pragma once\nTensor f(Tape& tape) { return tape.empty({1}, DType::kBool, aten::kEq); }\n", "a forward pass calls operators"),
+    ("lib/memcalc/models/a.h", "#pragma once\nvoid f(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }\n", "a forward pass calls operators"),
+    ("lib/memcalc/models/a.h", "#pragma once\nNode* f(Tape& tape) { return tape.autograd.record(kName, f, inputs, 1); }\n", "a forward pass calls operators"),
     ("lib/memcalc/alloc/replay.h", "bool x = old != run.profile.version(of);\n", "never on a version"),
 ]
 

@@ -38,6 +38,9 @@ struct Case {
 constexpr Case kCases[] = {
     {"image-large-enough", "--model vgg16 --image 8"},
     {"lora-target-is-a-layer", "--model gpt2 --lora 8 --lora-targets nonsense"},
+    {"lora-targets-fused", "--model mixtral-8x7b --layers 2 --lora 8 --lora-targets q_proj,w1"},
+    {"lora-parameter-dropout", "--model mixtral-8x7b --layers 2 --lora 8 --lora-dropout 0.1"},
+    {"lora-parameter-compiled", "--model mixtral-8x7b --layers 2 --lora 8 --compile --loop bare --precision bf16"},
     {"freeze-names-a-parameter", "--model gpt2 --freeze nonsense"},
     {"freeze-leaves-some", "--model gpt2 --freeze ."},
     {"quantize-head-exists", "--model gpt2 --quantize nf4 --lora 8 --quantize-head"},

@@ -172,6 +172,17 @@ TEST(ConfigFiles, TrlsDefaultsAreItsOwn) {
   EXPECT_THAT(text_of(dpo.options), HasSubstr("--precision amp-fp16"));
 }
 
+TEST(ConfigFiles, PeftsTargetParametersAreTargetsToo) {
+  const std::string parameters = "lora_target_parameters: [experts.gate_up_proj, experts.down_proj]\n";
+  const std::string trl = "model_name_or_path: gpt2\nuse_peft: true\npacking: false\nlora_dropout: 0.0\n" + parameters;
+  EXPECT_THAT(text_of(Written(trl).read().options), HasSubstr("--lora-targets experts.gate_up_proj,experts.down_proj"));
+  EXPECT_THAT(text_of(Written(trl + "lora_target_modules: [q_proj]\n").read().options),
+              HasSubstr("--lora-targets q_proj,experts.gate_up_proj,experts.down_proj"));
+  const std::string axolotl = "base_model: gpt2\nadapter: lora\nlora_r: 8\nlora_target_linear: true\n" + parameters;
+  EXPECT_THAT(text_of(Written(axolotl).read().options),
+              HasSubstr("--lora-targets all-linear,experts.gate_up_proj,experts.down_proj"));
+}
+
 TEST(ConfigFiles, TrlsPackingIsAnOptionBesideLengths) {
   const Written file("model_name_or_path: gpt2\npacking: true\npadding_free: true\n");
   const ConfigFile full = config_beside(file.read(), {});

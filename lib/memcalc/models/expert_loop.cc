@@ -5,6 +5,7 @@
 
 #include "memcalc/models/token_shares.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -71,7 +72,7 @@ Tensor ExpertLoop::forward(const Tensor& input) const {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t chosen = tokens_of[static_cast<std::size_t>(i)];
     if (chosen == 0) continue;  // not hit
-    tape.kernels.synchronize(aten::kItem);
+    read_on_host(tape);
     {
       const Tensor expert_idx = no_grad::select(no_grad::slice(expert_hit, 0, hit++, 1), 1);
       const Tensor row = no_grad::index(no_grad::view(expert_mask, {count, top_k, tokens}), {{0, expert_idx}});

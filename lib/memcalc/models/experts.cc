@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/put.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -37,16 +38,6 @@ Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn) {
   return gated;
 }
 
-Tensor inverse_permutation(const Tensor& perm) {
-  Tensor inverse = no_grad::empty_like(perm);
-  no_grad::arange(perm.tape(), perm.elements()).reset();
-  const auto bytes = static_cast<double>(perm.bytes());
-  perm.tape().kernels.add(aten::kArange, OperatorClass::kMovement, perm.dtype(), 0, bytes);
-  perm.tape().kernels.add(aten::kIndexPutInPlace, OperatorClass::kMovement, perm.dtype(), 0, 3 * bytes,
-                          KernelKind::kStrided);
-  return inverse;
-}
-
 Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options)
     : num_experts(experts.count), act_fn(spec.hidden_act), options(options) {
   const auto weight = [&](std::string_view name, std::int64_t in, std::int64_t out) {
@@ -67,14 +58,15 @@ Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsS
   if (options.has_bias) down_proj_bias = bias("down_proj_bias", spec.hidden_size);
   packed = b.remember_experts(options.has_bias ? 4 : 2);
   if (!packed) return;
+  packed->is_transposed = options.is_transposed;
   packed->has_biases = options.has_bias;
   packed->gate_up_proj = {.experts = num_experts, .out_features = gate_up, .in_features = spec.hidden_size, .parts = 2};
   packed->down_proj = {
       .experts = num_experts, .out_features = spec.hidden_size, .in_features = experts.intermediate_size, .parts = 1};
 }
 
-Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
-                                const Tensor& top_k_weights) const {
+Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
+                                ActiveWrappers& wrappers) const {
   Tensor selected_hidden_states, sample_weights, expert_ids, selected_weights, selected_biases, proj_out, weighted_out;
   Tensor final_hidden_states;
   const Locals locals(selected_hidden_states, sample_weights, expert_ids, selected_weights, selected_biases, proj_out,
@@ -95,11 +87,11 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   sample_weights = reshape(top_k_weights, {-1});
   expert_ids = reshape(top_k_index, {-1});
   expert_ids = pointwise(aten::kClamp, {&expert_ids}, 1);
-  selected_weights = rows_of(gate_up_proj);
+  selected_weights = rows_of(wrappers.read(gate_up_proj));
   if (options.has_bias) selected_biases = rows_of(gate_up_proj_bias);
   proj_out = linear_of(selected_hidden_states, selected_biases);
   proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
-  selected_weights = rows_of(down_proj);
+  selected_weights = rows_of(wrappers.read(down_proj));
   if (options.has_bias) selected_biases = rows_of(down_proj_bias);
   proj_out = linear_of(proj_out, selected_biases);
   weighted_out = proj_out * unsqueeze(sample_weights, -1);
@@ -140,10 +132,11 @@ Tensor Experts::forward(const Tensor& hidden_states, const Tensor& top_k_index, 
     return decodes ? forward_batched_fp8(hidden_states, top_k_index, top_k_weights)
                    : forward_grouped_fp8(hidden_states, top_k_index, top_k_weights);
   }
-  if (decodes) return forward_batched(hidden_states, top_k_index, top_k_weights);
-  if (ranks() == 1) return forward_grouped(hidden_states, top_k_index, top_k_weights);
+  ActiveWrappers wrappers(packed.get());
+  if (decodes) return forward_batched(hidden_states, top_k_index, top_k_weights, wrappers);
+  if (ranks() == 1) return forward_grouped(hidden_states, top_k_index, top_k_weights, wrappers);
   const Tensor whole = all_reduce_backward(hidden_states, ranks());
-  return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights), ranks());
+  return all_reduce_forward(forward_grouped(whole, top_k_index, top_k_weights, wrappers), ranks());
 }
 
 namespace {
@@ -182,28 +175,31 @@ SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_inde
   sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids_g}, 1, DType::kBool), -1);
 }
 
-Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
-                                const Tensor& top_k_weights) const {
+Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
+                                ActiveWrappers& wrappers) const {
   SortedTokens tokens(hidden_states, top_k_index, top_k_weights, gate_up_proj.size(0));
   auto& [token_idx, sample_weights, expert_ids, sorted, expert_ids_g, perm, inv_perm, selected_hidden_states_g,
          sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask] = tokens;
-  Tensor selected_biases, proj_out, weighted_out, final_hidden_states;
+  Tensor selected_weights, selected_biases, proj_out, weighted_out, final_hidden_states;
   const Locals locals(token_idx, sample_weights, expert_ids, expert_ids_g, perm, selected_hidden_states_g,
-                      sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask, selected_biases,
-                      proj_out, weighted_out, inv_perm, final_hidden_states);
+                      sample_weights_g, histc_input, tokens_per_expert, offsets, sentinel_mask, selected_weights,
+                      selected_biases, proj_out, weighted_out, inv_perm, final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
   const ExpertForm form = hidden_states.tape().behaviors.experts;
   const auto copy_masked = [&, &mask = sentinel_mask](const Tensor& x) {
     return form == ExpertForm::kMaskedByCopies ? masked_fill(x, mask) : x;
   };
 
+  selected_weights = wrappers.read(gate_up_proj);
   if (options.has_bias) selected_biases = index_rows(gate_up_proj_bias, expert_ids_g);
   if (sentinel_mask.defined()) selected_hidden_states_g = masked_fill_in_place(selected_hidden_states_g, sentinel_mask);
-  proj_out = grouped_linear(selected_hidden_states_g, gate_up_proj, offsets, selected_biases, options.is_transposed);
+  proj_out =
+      grouped_linear(selected_hidden_states_g, selected_weights, offsets, selected_biases, options.is_transposed);
   proj_out = copy_masked(proj_out);
   proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
+  selected_weights = wrappers.read(down_proj);
   if (options.has_bias) selected_biases = index_rows(down_proj_bias, expert_ids_g);
-  proj_out = grouped_linear(proj_out, down_proj, offsets, selected_biases, options.is_transposed);
+  proj_out = grouped_linear(proj_out, selected_weights, offsets, selected_biases, options.is_transposed);
   proj_out = copy_masked(proj_out);
 
   weighted_out = proj_out * unsqueeze(sample_weights_g, -1);

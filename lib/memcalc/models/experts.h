@@ -59,7 +59,7 @@ struct Experts {
   Tensor gate_up_proj, gate_up_proj_bias, down_proj, down_proj_bias;
   std::string act_fn;
   Options options;
-  std::shared_ptr<PackedExperts> packed;  // null: weights as they are
+  std::shared_ptr<PackedExperts> packed;  // null: weights as they are, without adapters
 
   Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& experts, const Options& options);
 
@@ -76,11 +76,11 @@ struct Experts {
  private:
   /// The experts that are here, whether all or some.
   [[nodiscard]] Tensor forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
-                                       const Tensor& top_k_weights) const;
+                                       const Tensor& top_k_weights, ActiveWrappers& wrappers) const;
   /// batched_mm_experts_forward, to which generate() switches after the prompt (_optimize_model_for_decode): the
   /// matrices of the chosen experts are copied, for each token and expert.
   [[nodiscard]] Tensor forward_batched(const Tensor& hidden_states, const Tensor& top_k_index,
-                                       const Tensor& top_k_weights) const;
+                                       const Tensor& top_k_weights, ActiveWrappers& wrappers) const;
   /// fp8_grouped_mm_experts_forward and fp8_batched_mm_experts_forward, of FP8Experts (packed_experts.cc).
   [[nodiscard]] Tensor forward_grouped_fp8(const Tensor& hidden_states, const Tensor& top_k_index,
                                            const Tensor& top_k_weights) const;
@@ -90,8 +90,6 @@ struct Experts {
 
 /// _default_apply_gate
 [[nodiscard]] Tensor default_apply_gate(const Tensor& gate_up, std::string_view act_fn);
-/// inv_perm[perm] = arange(perm.size(0))
-[[nodiscard]] Tensor inverse_permutation(const Tensor& perm);
 
 /// The MLP of a layer that is either dense or a mixture.
 template <typename Mixture>

@@ -1,9 +1,7 @@
-// MIRRORS(torch, "distributed/tensor/_redistribute.py", "2.11.0")
 #include "memcalc/models/fine_tuned_linear.h"
 
 #include <utility>
 
-#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -12,47 +10,15 @@
 
 namespace memcalc {
 
-namespace {
-
-constexpr Operator kFromTorchTensor{"_FromTorchTensorBackward"}, kRedistribute{"RedistributeBackward"};
-
-void sum_gradient(BackwardCall& call) {
-  const Tensor gradient = call.take_gradient();
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
-  call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
-}
-
-void pass_gradient(BackwardCall& call) {
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
-  call.set(0, call.take_gradient());
-}
-
-}  // namespace
-
-// DTensor.from_local(x, [Replicate()]): a view; what comes back is partial (_api.py, _FromTorchTensor).
 Tensor FineTunedLinear::entering(const Tensor& x) const {
   if (sequence == SequencePlan::kLayer) return x;
   if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks);
-  Tape& tape = x.tape();
-  const Tensor* const inputs[] = {&x};
-  Node* node = tape.autograd.record(kFromTorchTensor, &sum_gradient, inputs, 1);
-  Tensor output = tape.alias(x, x.shape(), x.strides(), true);
-  record_host_work(tape, HostWork::kDistributedLinear);
-  if (node == nullptr) return output;
-  node->payload.set(RankCount{ranks});
-  tape.autograd.set_history(node, output);
-  return output;
+  return replicated(x, ranks);
 }
 
-// redistribute(placements=[Replicate()]) of a partial product (_redistribute.py): its gradient stays as it is.
 Tensor FineTunedLinear::leaving(Tensor partial) const {
   if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks);
-  const Tensor* const inputs[] = {&partial};
-  Node* node = partial.tape().autograd.record(kRedistribute, &pass_gradient, inputs, 1);
-  record_host_work(partial.tape(), HostWork::kDistributedLinear);
-  Tensor output = all_reduce(partial, ranks);
-  partial.tape().autograd.set_history(node, output);
-  return output;
+  return summed_over_ranks(partial, ranks);
 }
 
 Tensor FineTunedLinear::gathered(const Tensor& outputs) const {

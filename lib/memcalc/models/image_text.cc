@@ -10,6 +10,7 @@
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -66,7 +67,7 @@ std::vector<ModelInput> ImageParts::inputs_with(std::vector<ModelInput> of_image
 void check_places(const Tensor& count) {
   const Tensor alike = no_grad::equal(no_grad::multiply(count));
   const Tensor all = reduced(aten::kAny, alike, (1U << alike.rank()) - 1, false, DType::kBool);  // _is_all_true
-  alike.tape().kernels.synchronize(aten::kAny);
+  read_on_host(all, aten::kAny);
 }
 
 Tensor with_features(const Tensor& x, const Tensor& places, const Tensor& features) {

@@ -4,6 +4,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -52,7 +53,7 @@ Tensor create_recurrent_mask(const Batch& batch) {
   if (!mask.defined()) return {};
   {
     const Tensor whole = no_grad::all(no_grad::equal(mask));  // torch.all(attention_mask == 1)
-    mask.tape().kernels.synchronize(aten::kAll);
+    read_on_host(whole, aten::kAll);
   }
   return batch.padded ? no_grad::slice(mask, 1, 0, mask.size(1)) : Tensor();
 }

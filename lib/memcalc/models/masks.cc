@@ -9,6 +9,7 @@
 #include "memcalc/models/block_masks.h"
 #include "memcalc/models/full_causal_mask.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -38,7 +39,7 @@ Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
   const bool asks = !tape.behaviors.packed_check_keeps_mask;
   if (asks) {
     const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
-    if (tape.modes.capture == nullptr) tape.kernels.synchronize(aten::kAll);
+    if (tape.modes.capture == nullptr) read_on_host(tape, aten::kAll);
   }
   drop(first_dummy_value, position_diff);
   if (asks && !restart) packed_sequence_mask.reset();
@@ -48,13 +49,13 @@ Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
 /// mask.all(), which Python waits for.
 void wait_for_all(const Tensor& mask) {
   const Tensor whole = no_grad::all(mask);
-  mask.tape().kernels.synchronize(aten::kAll);
+  read_on_host(whole, aten::kAll);
 }
 
 /// fast_all: mask.sum() == mask.numel(), which Python waits for.
 void fast_all(const Tensor& mask) {
   const Tensor whole = no_grad::equal(no_grad::sum(mask));
-  mask.tape().kernels.synchronize(aten::kEq);
+  read_on_host(whole, aten::kEq);
 }
 
 /// arange(length) + offset; before 5.0 the offset was added in place.

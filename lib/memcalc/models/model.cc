@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -96,6 +98,7 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   model->buffers = std::move(builder.buffers);
   model->linear_layers = std::move(builder.linear_layers);
   model->experts = std::move(builder.experts);
+  for (const auto& module : model->experts) module->converted = converted_targets(spec);
   if (is_of_torchvision(spec)) model->layer_paths.emplace();  // calls none as a layer
   return model;
 }

@@ -135,7 +135,7 @@ class Model {
   std::vector<Parameter> parameters;                            // in the order of module.parameters()
   std::int64_t inactive_parameters = 0;                         // of experts that a token does not take
   std::vector<std::shared_ptr<FineTunedLinear>> linear_layers;  // those that fine-tuning may change
-  std::vector<std::shared_ptr<PackedExperts>> experts;          // of layers that are mixtures, where weights are packed
+  std::vector<std::shared_ptr<PackedExperts>> experts;          // and routers: those that fine-tuning may change
   std::vector<Tensor> buffers;                                  // in the order in which they were made
   std::optional<std::vector<std::string>> layer_paths;          // of a program: its checkpointable layers, as they run
   std::vector<ModelInput> inputs;  // of a program: the whole batch; else the batch is as the task says

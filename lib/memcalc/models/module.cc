@@ -78,7 +78,7 @@ std::shared_ptr<FineTunedLinear> ModuleBuilder::remember_linear(std::string_view
 }
 
 std::shared_ptr<PackedExperts> ModuleBuilder::remember_experts(std::size_t parameter_count) {
-  if (fine_tuning.quantization == Quantization::kNone) return nullptr;
+  if (!fine_tuning.replaces_linear_layers()) return nullptr;
   auto layer = std::make_shared<PackedExperts>();
   layer->name = prefix_.substr(0, prefix_.size() - 1);
   layer->last_parameter = parameters.size() - 1;

@@ -62,8 +62,8 @@ class ModuleBuilder {
   [[nodiscard]] std::shared_ptr<FineTunedLinear> remember_linear(std::string_view name, std::int64_t in,
                                                                  std::int64_t out, std::size_t parameter_count);
 
-  /// The experts of a layer, whose parameters were just made, in the module whose name is the prefix; null where no
-  /// weights are quantised.
+  /// The experts of a layer or its router, whose parameters were just made, in the module whose name is the prefix;
+  /// null where fine-tuning changes neither.
   [[nodiscard]] std::shared_ptr<PackedExperts> remember_experts(std::size_t parameter_count);
 
   Tape& tape;

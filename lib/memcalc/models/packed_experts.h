@@ -1,18 +1,18 @@
-// The experts of a layer in a format that was quantised beforehand: transformers' FP8Experts and Mxfp4GptOssExperts.
-// Until train/ loads them so they compute as any other; bitsandbytes, GPTQ and AWQ leave them as they are.
+// What fine-tuning changes about the modules of a mixture that hold parameters and are no nn.Linear: its experts and
+// its router. Adapters of either (param_wrapper.h), and experts in a format that was quantised beforehand:
+// transformers' FP8Experts and Mxfp4GptOssExperts. Until train/ makes or loads them so they compute as any other;
+// bitsandbytes, GPTQ and AWQ leave them as they are.
 #pragma once
 
 #include <cstddef>
-#include <string>
 
+#include "memcalc/models/param_wrapper.h"
 #include "memcalc/symbolic/ops/expert_matrices.h"
 
 namespace memcalc {
 
-struct PackedExperts {
-  std::string name;                 // of the module: "model.layers.0.mlp.experts"
-  std::size_t first_parameter = 0;  // places of its parameters among the model's: gate_up_proj, its bias, down_proj, …
-  std::size_t last_parameter = 0;
+/// Of experts, its parameters are gate_up_proj, its bias, down_proj, …
+struct PackedExperts : WrappedModule {
   bool has_biases = false;
   ExpertMatrices gate_up_proj, down_proj;
 

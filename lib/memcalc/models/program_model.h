@@ -15,6 +15,7 @@
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/program_binding.h"
+#include "memcalc/models/program_wrapped.h"
 #include "memcalc/spec/program_places.h"
 
 namespace memcalc {
@@ -102,6 +103,8 @@ class ProgramModel : public Model {
                 std::int64_t in_run = 0) const;
   void run_part(const PlacedFunction& function, const std::vector<BoundInstruction>& body, std::size_t first,
                 std::size_t last, std::vector<Tensor>& values, std::int64_t in_run) const;
+  /// Null: peft has put no wrappers around it.
+  [[nodiscard]] const WrappedModule* wrapped(const PlacedModule& place) const;
   /// Null: it is called as every other module.
   [[nodiscard]] const Linear* changed_linear(const PlacedModule& place, const BoundModule& module) const;
   template <typename Calls>
@@ -129,9 +132,11 @@ class ProgramModel : public Model {
   bool autocasts_ = false;
   const ProgramForward* forward_ = nullptr;
   const PlacedForward* placed_ = nullptr;
-  std::vector<Tensor> tensors_;                    // parameters, then buffers, then constants
-  std::vector<std::optional<LeafModule>> leaves_;  // of each module
-  mutable std::vector<HeldParameters> held_;       // of each module; empty until something hooks modules
+  /// Parameters, then buffers, then constants. In a module that peft wraps, parameters with their adapters.
+  mutable std::vector<Tensor> tensors_;
+  std::vector<std::shared_ptr<PackedExperts>> wrapped_;  // of each module; null: none; empty: there are no adapters
+  std::vector<std::optional<LeafModule>> leaves_;        // of each module
+  mutable std::vector<HeldParameters> held_;             // of each module; empty until something hooks modules
   mutable std::unordered_map<const void*, HeldParameters> with_used_;
   /// enable_input_require_grads: an embedding that is no nn.Embedding itself; -1: none.
   std::int32_t requires_grad_of_ = -1;

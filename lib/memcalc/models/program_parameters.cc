@@ -1,6 +1,8 @@
 // What a program's module holds: parameters in modules that fine-tuning knows, buffers, constants.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <type_traits>
@@ -94,6 +96,11 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   }
   for (auto& [path, weights] : recurrent) flatten_parameters(b.tape, weights);
   make_tied_heads();
+  if (b.fine_tuning.lora) {
+    wrapped_ = wrappable_modules(*program_);
+    std::copy_if(wrapped_.begin(), wrapped_.end(), std::back_inserter(b.experts),
+                 [](const auto& module) { return module != nullptr; });
+  }
   std::size_t place = all.size();
   for (const std::vector<ProgramTensor>* made : {&program_->buffers, &program_->constants}) {
     for (std::size_t i = 0; i < made->size(); ++i) {

@@ -128,6 +128,12 @@ const LeafModule* ProgramModel::leaf(const PlacedModule& place, const BoundModul
   return found && static_cast<int>(found->index()) == module.leaf ? &*found : nullptr;
 }
 
+const WrappedModule* ProgramModel::wrapped(const PlacedModule& place) const {
+  if (wrapped_.empty() || place.module < 0) return nullptr;
+  const WrappedModule* module = wrapped_[static_cast<std::size_t>(place.module)].get();
+  return module != nullptr && !module->wrappers.empty() ? module : nullptr;
+}
+
 /// A class derived from nn.Linear whose forward makes other calls than F.linear (Falcon's), and which fine-tuning has
 /// changed: peft and bitsandbytes ask isinstance. Null: it is none.
 const Linear* ProgramModel::changed_linear(const PlacedModule& place, const BoundModule& module) const {
@@ -332,10 +338,12 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
                             std::int64_t in_run) const {
   Regions regions(tape_);
   std::vector<OpenModule> open;
+  std::vector<std::unique_ptr<WrappedRun>> wrapped_runs;
   const BoundModule* made_to_require_grad = nullptr;
   const auto value = [&](std::int32_t number) -> Tensor& { return values[static_cast<std::size_t>(number)]; };
   for (std::size_t i = first; i < last; ++i) {
     const BoundInstruction& each = body[i];
+    for (const auto& run : wrapped_runs) run->before(i);
     if (const auto* call = std::get_if<BoundCall>(&each)) {
       run_call(function, *call, values, in_run);
     } else if (const auto* drop = std::get_if<const ProgramDrop*>(&each)) {
@@ -356,11 +364,16 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
         i = module->end;
         continue;
       }
+      if (const WrappedModule* of = wrapped(place); of != nullptr) {
+        wrapped_runs.push_back(
+            std::make_unique<WrappedRun>(*program_, function, body, i + 1, module->end, *of, tensors_));
+      }
       if (place.called >= 0 && place.called == requires_grad_of_) made_to_require_grad = module;
       if (ModuleHooks* hooks = tape_.modes.module_hooks; hooks != nullptr) {
         begin_module(*module, held(place.module, place.used), *hooks, values, open);
       }
     } else if (std::holds_alternative<BoundModuleEnd>(each)) {
+      if (!wrapped_runs.empty() && wrapped_runs.back()->end() == i) wrapped_runs.pop_back();
       if (!open.empty()) end_module(values, open);
       if (made_to_require_grad != nullptr && made_to_require_grad->end == i) {
         require_grad(value(std::exchange(made_to_require_grad, nullptr)->output));

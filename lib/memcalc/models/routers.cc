@@ -13,9 +13,14 @@
 
 namespace memcalc {
 
+std::shared_ptr<WrappedModule> remember_router(ModuleBuilder& b, std::size_t parameter_count) {
+  return b.fine_tuning.lora ? b.remember_experts(parameter_count) : nullptr;
+}
+
 Routing SoftmaxRouter::forward(const Tensor& input) const {
+  ActiveWrappers wrappers(weight.wrapped.get());
   const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
-  Tensor router_logits = linear(hidden_states, weight, {});
+  Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
   Tensor router_probs = softmax(router_logits, DType::kFloat32);
   auto [router_top_value, router_indices] = topk(router_probs, top_k);
   if (norm_topk_prob) {
@@ -28,11 +33,12 @@ Routing SoftmaxRouter::forward(const Tensor& input) const {
 }
 
 Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
+  ActiveWrappers wrappers(weight.wrapped.get());
   Tensor hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;
   const Locals locals(hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask,
                       denominator);
   hidden_states = view(input, {-1, input.size(-1)});
-  Tensor router_logits = float32_linear(hidden_states, weight);
+  Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
   scores = sigmoid(router_logits);
   scores_for_choice = scores + e_score_correction_bias;
   group_scores = topk(by_group(scores_for_choice, num_group), 2).values;
@@ -50,9 +56,9 @@ Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
   return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
 }
 
-Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight) {
+Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight, ActiveWrappers& wrappers) {
   Tensor operand = to_dtype(hidden_states, DType::kFloat32);
-  Tensor matrix = to_dtype(weight, DType::kFloat32);
+  Tensor matrix = to_dtype(wrappers.read(weight), DType::kFloat32);
   Tensor result = linear(operand, matrix, {});
   drop(operand, matrix);
   return result;

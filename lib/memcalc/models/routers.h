@@ -9,17 +9,28 @@
 
 namespace memcalc {
 
+/// A router, whose parameters were just made, in the module whose name is the prefix; null where it gets no adapters.
+[[nodiscard]] std::shared_ptr<WrappedModule> remember_router(ModuleBuilder& b, std::size_t parameter_count);
+
+/// self.weight of a router, and the adapter that peft may put around the module.
+struct RouterWeight {
+  Tensor parameter;
+  std::shared_ptr<WrappedModule> wrapped;  // null: no adapters
+
+  template <typename Spec>
+  RouterWeight(ModuleBuilder& b, const Spec& spec)
+      : parameter(b.parameter("weight", {spec.experts.count, spec.hidden_size})), wrapped(remember_router(b, 1)) {}
+};
+
 /// Qwen3MoeTopKRouter, which Qwen2-MoE's and OLMoE's repeat.
 struct SoftmaxRouter {
   std::int64_t top_k;
   bool norm_topk_prob;
-  Tensor weight;
+  RouterWeight weight;
 
   template <typename Spec>
   SoftmaxRouter(ModuleBuilder& b, const Spec& spec)
-      : top_k(spec.experts.per_token),
-        norm_topk_prob(spec.norm_topk_prob),
-        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+      : top_k(spec.experts.per_token), norm_topk_prob(spec.norm_topk_prob), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const;
 };
@@ -28,7 +39,8 @@ struct SoftmaxRouter {
 struct GroupedSigmoidRouter {
   std::int64_t top_k, num_group, topk_group;
   bool norm_topk_prob;
-  Tensor weight, e_score_correction_bias;
+  RouterWeight weight;
+  Tensor e_score_correction_bias;
 
   template <typename Spec>
   GroupedSigmoidRouter(ModuleBuilder& b, const Spec& spec) : GroupedSigmoidRouter(b, spec, b.dtype) {}
@@ -38,7 +50,7 @@ struct GroupedSigmoidRouter {
         num_group(spec.n_group),
         topk_group(spec.topk_group),
         norm_topk_prob(spec.norm_topk_prob),
-        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})),
+        weight(b, spec),
         e_score_correction_bias(b.buffer({spec.experts.count}, correction)) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const;
@@ -50,8 +62,8 @@ void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::i
                      Tensor& group_mask, Tensor& score_mask);
 /// scores.masked_fill(~score_mask.bool(), number)
 [[nodiscard]] Tensor fill_other_groups(const Tensor& scores, const Tensor& score_mask);
-/// F.linear(hidden_states.type(torch.float32), weight.type(torch.float32))
-[[nodiscard]] Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight);
+/// F.linear(hidden_states.type(torch.float32), self.weight.type(torch.float32))
+[[nodiscard]] Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight, ActiveWrappers& wrappers);
 /// scores.view(-1, groups, experts // groups)
 [[nodiscard]] Tensor by_group(const Tensor& scores, std::int64_t groups);
 

@@ -3,31 +3,21 @@
 #include <utility>
 #include <vector>
 
-#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/all_to_all.h"
+#include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kGather{"c10d::allgather_"};
-
 /// dist.all_gather of every rank's position_ids, and one tensor of all of them; the list lives as long.
 struct GatheredPositions {
   std::vector<Tensor> of_ranks;
   Tensor all;
 
-  GatheredPositions(Tape& tape, std::int64_t batch, std::int64_t positions, std::int64_t ranks) {
-    const Shape shape{batch, positions};
-    for (std::int64_t i = 0; i < ranks; ++i) of_ranks.push_back(tape.empty(shape, DType::kInt64, aten::kEmptyLike));
-    {
-      const Tensor flat = tape.empty({ranks, batch, positions}, DType::kInt64, kGather, Category::kCommunication);
-      tape.kernels.collective(kGather, Collective::kAllGather, DType::kInt64, flat.bytes(), ranks);
-    }
-    all = tape.empty({batch, ranks * positions}, DType::kInt64, aten::kCat);
-    tape.kernels.add(aten::kCat, OperatorClass::kMovement, DType::kInt64, 0, 2.0 * static_cast<double>(all.bytes()));
-  }
+  GatheredPositions(Tape& tape, std::int64_t batch, std::int64_t positions, std::int64_t ranks)
+      : of_ranks(all_gather(tape, {batch, positions}, DType::kInt64, ranks)), all(concatenate(of_ranks, 1)) {}
   void drop_list() {
     for (Tensor& each : of_ranks) each.reset();
   }

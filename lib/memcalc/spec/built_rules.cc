@@ -8,6 +8,8 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
+extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled,
+    kLoraParameterGathered;  // spec/peft_targets.h
 
 // --- models
 
@@ -37,6 +39,20 @@ const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
 const BuiltRule kLoraLayers{"lora-has-layers", "--lora --model", "this model has no linear layers for LoRA", ""};
 const BuiltRule kLoraTarget{"lora-target-is-a-layer", "--lora-targets",
                             "no linear layer's name ends in the LoRA target '{}'", "{}", ErrorCode::kUsage};
+const BuiltRule kLoraFused{"lora-targets-fused", "--lora-targets",
+                           "peft targets {} only beside {}: both are the parameter {} of transformers 5",
+                           "both names, or neither", ErrorCode::kUsage};
+const BuiltRule kLoraParameterDropout{"lora-parameter-dropout", "--lora-dropout --lora-targets",
+                                      "peft has no dropout in front of the adapter of a parameter, and {} is one",
+                                      "--lora-dropout 0, or --lora-targets of linear layers alone"};
+const BuiltRule kLoraParameterCompiled{"lora-parameter-compiled", "--compile --lora-targets",
+                                       "peft changes modules while they run to adapt parameters such as {}, which "
+                                       "breaks torch.compile's graph",
+                                       "no --compile, or --lora-targets of linear layers alone"};
+const BuiltRule kLoraParameterGathered{"lora-parameter-gathered", "--parallel --lora-targets",
+                                       "when ZeRO-3 gathers a parameter to which peft adds an adapter, such as {}, is "
+                                       "not modelled",
+                                       "--parallel ds-zero2, fsdp2, or --lora-targets of linear layers alone"};
 const BuiltRule kFreezeName{"freeze-names-a-parameter", "--freeze",
                             "no parameter's name contains '{}', which is to be frozen", "parts of names such as {}",
                             ErrorCode::kUsage};
@@ -138,6 +154,10 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kNoClassifier,
                                      &kLoraLayers,
                                      &kLoraTarget,
+                                     &kLoraFused,
+                                     &kLoraParameterDropout,
+                                     &kLoraParameterCompiled,
+                                     &kLoraParameterGathered,
                                      &kFreezeName,
                                      &kFreezeNotAll,
                                      &kMarlinShape,

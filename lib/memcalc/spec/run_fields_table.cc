@@ -10,6 +10,7 @@
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/run_field_access.h"
 
 namespace memcalc {
@@ -140,8 +141,7 @@ std::optional<FieldValue> take_clipping(const RunRecord& r) {
   return r.run.training().max_grad_norm.value_or(0.0);
 }
 
-// peft's own word for every linear layer but the head, which is the default, too.
-constexpr std::string_view kAllLinear = "all-linear";
+// all-linear is the default, too.
 bool put_lora_targets(RunRequest& request, const FieldValue& value) {
   request.run.lora_targets = std::get<std::vector<std::string>>(value);
   if (request.run.lora_targets == std::vector{std::string(kAllLinear)}) request.run.lora_targets.clear();
@@ -377,7 +377,7 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--lora-targets", "lora_targets", G::kFineTuning, K::kTexts, "LIST",
-        "ends of layer names, by commas [all linear layers]",
+        "ends of names of layers, or of experts' parameters [all linear layers]",
         {.set = put_lora_targets, .get = take_lora_targets, .exists = adapts, .belongs_to = kLora}),
     row("--lora-dropout", "lora_dropout", G::kFineTuning, K::kNumber, "P", "dropout in front of the adapters [0]",
         {.least = 0,

@@ -1,8 +1,9 @@
-// peft 0.21: tuners/tuners_utils.py (inject_adapter, cast_adapter_dtype), tuners/lora/layer.py (update_layer),
-// utils/other.py (ModulesToSaveWrapper).
+// peft 0.21: tuners/tuners_utils.py (inject_adapter, _inject_parameters, cast_adapter_dtype), tuners/lora/layer.py
+// (update_layer), utils/transformers_weight_conversion.py, utils/other.py (ModulesToSaveWrapper).
 // MIRRORS(peft, "tuners/lora/layer.py", "0.21.2")
 // MIRRORS(peft, "tuners/tuners_utils.py", "0.21.2")
 // MIRRORS(peft, "utils/other.py", "0.21.2")
+// MIRRORS(peft, "utils/transformers_weight_conversion.py", "0.21.2")
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -12,8 +13,10 @@
 #include "memcalc/base/error.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/train/fine_tuning.h"
@@ -23,23 +26,10 @@ namespace memcalc {
 
 namespace {
 
-bool ends_with_module(std::string_view name, std::string_view target) {
-  if (name == target) return true;
-  return name.ends_with(target) && name[name.size() - target.size() - 1] == '.';
-}
-
 /// The classifiers that PeftModelForSequenceClassification and ...TokenClassification train in full.
 bool is_classifier(std::string_view name) {
   const std::string_view first = name.substr(0, name.find('.'));
   return first == "classifier" || first == "score";
-}
-
-bool is_target(const Lora& lora, std::string_view name) {
-  if (lora.targets.empty()) return !is_output_embedding(name);  // _maybe_include_all_linear_layers
-  for (const std::string& target : lora.targets) {
-    if (ends_with_module(name, target)) return true;
-  }
-  return false;
 }
 
 std::string known_targets(const Model& model) {
@@ -54,12 +44,143 @@ std::string known_targets(const Model& model) {
   return text;
 }
 
-void check_targets(const Lora& lora, const Model& model) {
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+/// What LoraConfig targets, as peft has converted it for the model.
+struct Targets {
+  bool every_linear = false;              // no modules were named
+  std::vector<std::string> modules{};     // of nn.Linear
+  std::vector<std::string> parameters{};  // of other modules
+  std::vector<std::string> fused{};       // of these, those that were two modules: their adapters have both ranks
+
+  [[nodiscard]] bool has(const FineTunedLinear& layer) const {
+    return (every_linear && !is_output_embedding(layer.name)) || any_of(modules, layer.name);
+  }
+  [[nodiscard]] bool has(const Parameter& parameter) const { return any_of(parameters, parameter.name); }
+  [[nodiscard]] std::int64_t rank(const Lora& lora, const Parameter& parameter) const {
+    return any_of(fused, parameter.name) ? checked_multiply(2, lora.rank) : lora.rank;
+  }
+
+  [[nodiscard]] static bool any_of(const std::vector<std::string>& targets, std::string_view name) {
+    return std::any_of(targets.begin(), targets.end(),
+                       [&](const std::string& target) { return ends_in_target(name, target); });
+  }
+};
+
+/// The module's own parameters that peft can wrap. It takes matrices, and one for each expert.
+template <typename Visit>
+void for_each_wrappable(const Model& model, const WrappedModule& module, const Visit& visit) {
+  for (std::size_t i = module.first_parameter; i <= module.last_parameter; ++i) {
+    const Parameter& parameter = model.parameters[i];
+    const bool is_own = parameter.name.find('.', module.name.size() + 1) == std::string::npos;
+    const bool is_bias = parameter.name.ends_with("bias");
+    if (is_own && !is_bias && (parameter.tensor.rank() == 2 || parameter.tensor.rank() == 3)) visit(parameter);
+  }
+}
+
+bool has_parameter(const Model& model, std::string_view target) {
+  bool found = false;
+  for (const auto& module : model.experts) {
+    for_each_wrappable(model, *module,
+                       [&](const Parameter& each) { found = found || ends_in_target(each.name, target); });
+  }
+  return found;
+}
+
+void add_new(std::vector<std::string>& names, std::string_view name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+}
+
+/// _convert_peft_config_moe: names of transformers 4's modules become those of transformers 5's parameters, also where
+/// other modules have them, which then get no adapters: shared experts, dense layers. Moves them from `named`.
+void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, Targets& targets) {
+  const std::vector<std::string> all = std::exchange(named, {});
+  for (const std::string& target : all) {
+    const std::string_view parameter = renamed.parameter_of(target);
+    if (parameter.empty()) {
+      named.push_back(target);
+      continue;
+    }
+    add_new(targets.parameters, parameter);
+    if (renamed.is_fused(parameter)) add_new(targets.fused, parameter);
+    for (const RenamedTarget& each : renamed.renamed) {
+      const bool is_named = std::any_of(all.begin(), all.end(),
+                                        [&](const std::string& other) { return ends_in_target(other, each.module); });
+      if (each.parameter == parameter && !is_named) {
+        throw refusal(rules::kLoraFused, {one_line(target), each.module, parameter});
+      }
+    }
+  }
+}
+
+/// Names that end no linear layer's are LoraConfig's target_parameters.
+Targets targets_of(const Lora& lora, const Model& model) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
-  for (const std::string& target : lora.targets) {
-    bool found = false;
-    for (const auto& layer : model.linear_layers) found = found || ends_with_module(layer->name, target);
-    if (!found) throw refusal(rules::kLoraTarget, {one_line(target), known_targets(model)});
+  std::vector<std::string> named = lora.targets;
+  const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
+  Targets targets;
+  const ConvertedTargets* renamed = model.experts.empty() ? nullptr : model.experts.front()->converted;
+  if (renamed != nullptr && has_parameter(model, renamed->renamed.back().parameter)) {
+    if (every_linear) {
+      for (const auto& layer : model.linear_layers) {
+        if (!is_output_embedding(layer->name)) add_new(named, last_part(layer->name));
+      }
+      for (const RenamedTarget& each : renamed->renamed) add_new(named, each.module);
+    }
+    convert(named, *renamed, targets);
+  } else {
+    targets.every_linear = every_linear;
+  }
+  for (const std::string& target : named) {
+    const bool is_layer = std::any_of(model.linear_layers.begin(), model.linear_layers.end(),
+                                      [&](const auto& layer) { return ends_in_target(layer->name, target); });
+    if (!is_layer && !has_parameter(model, target)) {
+      throw refusal(rules::kLoraTarget, {one_line(target), known_targets(model)});
+    }
+    (is_layer ? targets.modules : targets.parameters).push_back(target);
+  }
+  return targets;
+}
+
+/// An adapter that was made, and the place of the parameter that it follows.
+struct Adapter {
+  std::size_t after = 0;
+  std::string name;  // of the module that holds it
+  Tensor* lora_a = nullptr;
+  Tensor* lora_b = nullptr;
+};
+
+void make(Tape& tape, Adapter& adapter, std::int64_t rank, std::int64_t in, std::int64_t out, DType dtype) {
+  *adapter.lora_a = tape.parameter({rank, in}, dtype);
+  *adapter.lora_b = tape.parameter({out, rank}, dtype);
+}
+
+/// _inject_parameters: a wrapper around the other for each parameter, as the module has them.
+void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const Targets& targets,
+                     std::vector<Adapter>& adapters) {
+  const Lora& lora = *run.fine_tuning.lora;
+  for (const auto& module : model.experts) {
+    std::vector<std::int64_t> ranks;
+    for_each_wrappable(model, *module, [&](const Parameter& each) {
+      if (!targets.has(each)) return;
+      if (lora.dropout > 0) throw refusal(rules::kLoraParameterDropout, {each.name});
+      if (run.compiles()) throw refusal(rules::kLoraParameterCompiled, {each.name});
+      if (run.parallel.data_parallel == DataParallel::kDsZero3) {
+        throw refusal(rules::kLoraParameterGathered, {each.name});
+      }
+      module->wrappers.push_back({.parameter = each.tensor, .is_transposed = module->is_transposed});
+      ranks.push_back(targets.rank(lora, each));
+    });
+    std::string name = module->name;
+    for (std::size_t i = 1; i < module->wrappers.size(); ++i) name += ".base_layer";
+    for (std::size_t i = 0; i < module->wrappers.size(); ++i) {
+      ParamWrapper& wrapper = module->wrappers[i];
+      Adapter adapter{module->last_parameter, name, &wrapper.lora_a, &wrapper.lora_b};
+      make(tape, adapter, checked_multiply(ranks[i], wrapper.experts()), wrapper.in_features(), wrapper.out_features(),
+           wrapper.parameter.dtype());
+      adapters.push_back(std::move(adapter));
+      if (i + 1 < module->wrappers.size()) name.resize(name.rfind('.'));
+    }
   }
 }
 
@@ -88,36 +209,40 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     for (const Parameter& each : model.parameters) tape.autograd.set_trainable(each.tensor, own->is_adapter(each.name));
     return;
   }
-  check_targets(lora, model);
+  const Targets targets = targets_of(lora, model);
   for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   const bool trains_head =
       lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);
-  std::vector<FineTunedLinear*> adapted;
+  std::vector<Adapter> adapters;
   for (const auto& layer : model.linear_layers) {
-    if (!is_target(lora, layer->name) || (trains_head && is_classifier(layer->name))) continue;
+    if (!targets.has(*layer) || (trains_head && is_classifier(layer->name))) continue;
     // _move_adapter_to_device_of_base_layer: the base weight's dtype, or that in which a packed one computes.
     const Quantization kind = layer->quantized.kind;
     const DType dtype = kind == Quantization::kNone   ? weights_dtype_of(run)
                         : kind == Quantization::kInt8 ? DType::kFloat32
                                                       : layer->quantized.dtype;
-    layer->lora_a = tape.parameter({lora.rank, layer->in_features}, dtype);
-    layer->lora_b = tape.parameter({layer->out_features, lora.rank}, dtype);
+    Adapter adapter{layer->last_parameter, layer->name, &layer->lora_a, &layer->lora_b};
+    make(tape, adapter, lora.rank, layer->in_features, layer->out_features, dtype);
     layer->lora_dropout = lora.dropout;
-    adapted.push_back(layer.get());
+    adapters.push_back(std::move(adapter));
   }
-  for (const FineTunedLinear* layer : adapted) {  // cast_adapter_dtype: 16-bit adapters become float32
-    if (lora.in_base_dtype || !is_half(layer->lora_a.dtype())) continue;
-    tape.convert(layer->lora_a, DType::kFloat32, aten::kToCopy);
-    tape.convert(layer->lora_b, DType::kFloat32, aten::kToCopy);
+  wrap_parameters(tape, model, run, targets, adapters);
+  // In the order of the modules.
+  std::stable_sort(adapters.begin(), adapters.end(),
+                   [](const Adapter& a, const Adapter& b) { return a.after < b.after; });
+  for (const Adapter& adapter : adapters) {  // cast_adapter_dtype: 16-bit adapters become float32
+    if (lora.in_base_dtype || !is_half(adapter.lora_a->dtype())) continue;
+    tape.convert(*adapter.lora_a, DType::kFloat32, aten::kToCopy);
+    tape.convert(*adapter.lora_b, DType::kFloat32, aten::kToCopy);
   }
-  // parameters() walks the modules: an adapter follows its layer's own parameters.
+  // parameters() walks the modules: an adapter follows its module's own parameters.
   std::vector<Parameter> parameters;
-  auto next = adapted.begin();
+  auto next = adapters.begin();
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     parameters.push_back(std::move(model.parameters[i]));
-    for (; next != adapted.end() && (*next)->last_parameter == i; ++next) {
-      parameters.push_back({(*next)->name + ".lora_A.default.weight", (*next)->lora_a, true});
-      parameters.push_back({(*next)->name + ".lora_B.default.weight", (*next)->lora_b, true});
+    for (; next != adapters.end() && next->after == i; ++next) {
+      parameters.push_back({next->name + ".lora_A.default.weight", *next->lora_a, true});
+      parameters.push_back({next->name + ".lora_B.default.weight", *next->lora_b, true});
     }
   }
   model.parameters = std::move(parameters);

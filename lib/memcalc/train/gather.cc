@@ -2,6 +2,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -41,7 +42,7 @@ void compare_sizes(const Tensor& x) {
   if (tape.processes == 1 || x.rank() < 2) return;
   const Tensor size = no_grad::from_list(tape, {1, x.rank()});
   gathered(size).reset();  // .cpu()
-  tape.kernels.synchronize(aten::kToCopy);
+  read_on_host(tape, aten::kToCopy);
 }
 
 }  // namespace memcalc

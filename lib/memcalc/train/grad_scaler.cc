@@ -2,6 +2,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 
 namespace memcalc {
 
@@ -38,7 +39,7 @@ void GradScaler::step(OptimizerSteps& optimizer) {
   const bool unscaled_before = found_inf_.defined();
   if (!optimizer.takes_loss_scale()) {
     unscale(optimizer);
-    tape_.kernels.synchronize(aten::kItem);  // _maybe_opt_step: sum(v.item() for v in found_inf_per_device)
+    read_on_host(tape_);  // _maybe_opt_step: sum(v.item() for v in found_inf_per_device)
     if (steps_++ >= skipped_steps_) optimizer.step();
     return;
   }

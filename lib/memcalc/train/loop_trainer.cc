@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -92,7 +93,7 @@ void look_for_infinities(const Tensor& loss) {
   Tape& tape = loss.tape();
   no_grad::isnan(loss).reset();
   no_grad::isinf(loss).reset();
-  tape.kernels.synchronize(aten::kIsinf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
+  read_on_host(tape, aten::kIsinf);  // `if torch.isnan(...) or torch.isinf(...)`: Python waits for the answer
 }
 
 /// Weights first, then biases and norms, which are not decayed.
@@ -407,9 +408,7 @@ Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
   batch.valid_labels = shape.valid_labels;
   if (!run_.is_padding_free()) return batch;
   // What trl's DataCollatorForLanguageModeling hands over in the mask's place; cu_seq_lens_k is moved by itself.
-  const auto moved = [&](const Shape& size, DType dtype) {
-    return tape_.empty(size, dtype, aten::kToCopy, Category::kInputs);
-  };
+  const auto moved = [&](const Shape& size, DType dtype) { return moved_to_card(tape_, size, dtype); };
   batch.sequences = shape.sequences;
   batch.position_ids = moved({1, shape.columns}, DType::kInt64);
   const Tensor cu_seq_lens_q = moved({shape.sequences + 1}, DType::kInt32);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memcalc/models/fine_tuned_linear.h"
+#include "memcalc/models/packed_experts.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -44,6 +45,23 @@ const Tensor* weight_of(const Model& model, const FineTunedLinear& layer) {
 
 /// get_delta_weight: (weight_B @ weight_A) * scaling.
 Tensor delta_weight(const FineTunedLinear& layer) { return multiply_scalar(matmul(layer.lora_b, layer.lora_a)); }
+
+/// Adapters as the modules stand in the model: of linear layers, and of wrapped parameters the outermost first.
+template <typename OfLinear, typename OfParameter>
+void in_order_of_modules(const Model& model, const OfLinear& of_linear, const OfParameter& of_parameter) {
+  auto wrapped = model.experts.begin();
+  const auto wrappers_before = [&](std::size_t parameter) {
+    for (; wrapped != model.experts.end() && (*wrapped)->last_parameter < parameter; ++wrapped) {
+      const std::vector<ParamWrapper>& wrappers = (*wrapped)->wrappers;
+      for (auto each = wrappers.rbegin(); each != wrappers.rend(); ++each) of_parameter(*each);
+    }
+  };
+  for (const auto& layer : model.linear_layers) {
+    wrappers_before(layer->last_parameter);
+    if (layer->lora_a.defined()) of_linear(*layer);
+  }
+  wrappers_before(model.parameters.size());
+}
 
 /// dequantize_bnb_weight
 Tensor unpacked(Tape& tape, const QuantizedWeight& weight) {
@@ -85,27 +103,31 @@ void merge_packed(Tape& tape, const FineTunedLinear& layer, const Tensor& parame
 
 void merge_adapters(Tape& tape, Model& model) {
   const NoGrad no_grad(tape.modes);
-  for (const auto& layer : model.linear_layers) {
-    if (!layer->lora_a.defined()) continue;
-    if (layer->quantized.kind == Quantization::kNone) {
-      const Tensor delta = delta_weight(*layer);  // base_layer.weight.data += delta_weight
-      continue;
-    }
-    const Tensor* weight = weight_of(model, *layer);
-    if (weight == nullptr) throw Error(ErrorCode::kInternal, "merge_adapters: no weight of " + layer->name);
-    merge_packed(tape, *layer, *weight, layer->quantized);
-  }
+  in_order_of_modules(
+      model,
+      [&](FineTunedLinear& layer) {
+        if (layer.quantized.kind == Quantization::kNone) {
+          const Tensor delta = delta_weight(layer);  // base_layer.weight.data += delta_weight
+          return;
+        }
+        const Tensor* weight = weight_of(model, layer);
+        if (weight == nullptr) throw Error(ErrorCode::kInternal, "merge_adapters: no weight of " + layer.name);
+        merge_packed(tape, layer, *weight, layer.quantized);
+      },
+      [](const ParamWrapper& wrapper) { const Tensor delta = delta_weight(wrapper); });  // param.data += delta_weight
 }
 
 void unmerge_adapters(Tape& tape, const Model& model) {
   const NoGrad no_grad(tape.modes);
-  for (const auto& layer : model.linear_layers) {
-    if (!layer->lora_a.defined()) continue;
-    const Tensor* weight = weight_of(model, *layer);
-    if (weight == nullptr) throw Error(ErrorCode::kInternal, "unmerge_adapters: no weight of " + layer->name);
-    const Tensor delta = delta_weight(*layer);
-    const Tensor in_type_of_weight = no_grad::to(delta, weight->dtype());  // delta_weight.to(orig_dtype)
-  }
+  in_order_of_modules(
+      model,
+      [&](const FineTunedLinear& layer) {
+        const Tensor* weight = weight_of(model, layer);
+        if (weight == nullptr) throw Error(ErrorCode::kInternal, "unmerge_adapters: no weight of " + layer.name);
+        const Tensor delta = delta_weight(layer);
+        const Tensor in_type_of_weight = no_grad::to(delta, weight->dtype());  // delta_weight.to(orig_dtype)
+      },
+      [](const ParamWrapper& wrapper) { const Tensor delta = delta_weight(wrapper); });
 }
 
 void save_model(Tape& tape, const Model& model, bool adapters_alone) {

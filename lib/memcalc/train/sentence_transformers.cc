@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -80,9 +81,9 @@ Batch mini_batch(const Batch& column, std::int64_t begin, std::int64_t rows) {
     Tensor active = no_grad::to(no_grad::slice(column.attention_mask, 0, begin, rows), DType::kBool);
     Tensor active_columns = no_grad::any(active, 0);
     no_grad::any(active_columns).reset();
-    tape.kernels.synchronize(aten::kAny);
+    read_on_host(tape, aten::kAny);
     no_grad::max(nonzero(active_columns, active_columns.size(0))).reset();
-    tape.kernels.synchronize(aten::kItem);
+    read_on_host(tape);
     for (Tensor Batch::*const feature : kFeatures) {
       if ((column.*feature).defined()) part.*feature = no_grad::slice(column.*feature, 0, begin, rows);
     }
@@ -194,8 +195,7 @@ Tensor binary_cross_entropy_loss(Tape& tape, const RunSpec& run, const Batch& in
   features.padded = false;
   for (Tensor Batch::*const feature : kFeatures) {
     if (feature == &Batch::token_type_ids && !has_token_types) continue;
-    features.*feature =
-        tape.empty({labels.size(0), run.sequence_length}, DType::kInt64, aten::kToCopy, Category::kInputs);
+    features.*feature = moved_to_card(tape, {labels.size(0), run.sequence_length}, DType::kInt64);
   }
   ModelOutput outputs = call_model(features);
   Tensor logits = view(outputs.logits, {-1});

@@ -103,6 +103,12 @@ void tell_about_versions(const ModelSpec& model, const RunSpec& run, const Devic
         "mean, "
         "the emptiest a fifth (models/token_shares.h)");
   }
+  const bool other_peft = run.profile.version(Software::kPeft) != today.version(Software::kPeft);
+  if (other_peft && run.fine_tuning.lora && has_experts(model) && !loops) {
+    result.assumptions.emplace_back(
+        "adapters of experts and routers are those of peft 0.21; 0.19 and 0.20 make each of them a whole tensor first, "
+        "0.18 adapts only those that --lora-targets names");
+  }
   if (is_program(model) && other_transformers) {
     result.assumptions.emplace_back(
         "a recorded program stays what its recording saw, whatever the version of transformers");

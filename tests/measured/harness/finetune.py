@@ -35,6 +35,9 @@ def apply(m, case):
         from peft import LoraConfig, get_peft_model
         kw = dict(task_type="SEQ_CLS") if case.get("lora_head") else {}
         targets = case.get("lora_targets", ["all-linear"])
+        parameters = [t for t in targets if t.startswith("experts.")]
+        if parameters: kw["target_parameters"] = parameters
+        targets = [t for t in targets if t not in parameters]
         m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules="all-linear" if targets == ["all-linear"] else targets, lora_dropout=case.get("lora_dropout", 0.0), **kw), autocast_adapter_dtype=case.get("lora_dtype") != "base")
         if case.get("checkpointing") == "full" and not case.get("prepare_kbit"): m.enable_input_require_grads()
     c = case.get("checkpointing", "none")

@@ -50,8 +50,8 @@ std::pair<Tensor, Tensor> LatentAttention::expand_kv(const Tensor& latent, const
       transpose(view(kv_b_proj(latent), {batch_size, seq_length, -1, dims.qk_nope_head_dim + dims.v_head_dim}), 1, 2);
   auto [k_nope, value_states] = split_last(kv, dims.qk_nope_head_dim);
   const Tensor k_rot = expand(rotated_key, {-1, k_nope.size(1), -1, -1});
-  Tensor key_states = kv.tape().empty(
-      {batch_size, kv.size(1), seq_length, dims.qk_nope_head_dim + dims.qk_rope_head_dim}, kv.dtype(), aten::kNewEmpty);
+  Tensor key_states =
+      new_empty(kv, {batch_size, kv.size(1), seq_length, dims.qk_nope_head_dim + dims.qk_rope_head_dim});
   key_states = copy_into_columns(key_states, 0, k_nope);
   key_states = copy_into_columns(key_states, dims.qk_nope_head_dim, k_rot);
   return {std::move(key_states), std::move(value_states)};

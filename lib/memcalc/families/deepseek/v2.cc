@@ -23,7 +23,7 @@ RotaryPositions complex_positions(const RotaryEmbedding& rotary, const Tensor& x
   Tensor freqs_cis;
   {
     const Tensor ones = no_grad::ones_like(freqs);
-    freqs_cis = tape.empty(freqs.shape(), DType::kComplex64, aten::kPolar);
+    freqs_cis = polar(ones, freqs);
   }
   freqs_cis = pointwise(aten::kMul, {&freqs_cis}, 2);  // * attention_scaling
   drop(angles.positions, angles.freqs);
@@ -63,19 +63,17 @@ struct DeepseekV2Attention : LatentAttention {
 
 struct DeepseekV2TopkRouter {
   std::int64_t top_k, num_group, topk_group;
-  Tensor weight;
+  RouterWeight weight;
 
   DeepseekV2TopkRouter(ModuleBuilder& b, const DeepseekV2Spec& spec)
-      : top_k(spec.experts.per_token),
-        num_group(spec.n_group),
-        topk_group(spec.topk_group),
-        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+      : top_k(spec.experts.per_token), num_group(spec.n_group), topk_group(spec.topk_group), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const {
+    ActiveWrappers wrappers(weight.wrapped.get());
     Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;
     const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask);
     hidden_states = view(input, {-1, input.size(-1)});
-    Tensor router_logits = float32_linear(hidden_states, weight);
+    Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
     scores = softmax(router_logits, DType::kFloat32);
     if (num_group > 0) {  // "group_limited_greedy"
       group_scores = max_along(by_group(scores, num_group), 2, false).values;

@@ -26,20 +26,23 @@ struct Ernie45MoeAttention : RotaryAttention {
 struct Ernie45MoeRouter {
   std::int64_t top_k;
   Tensor weight, e_score_correction_bias;
+  std::shared_ptr<WrappedModule> wrapped;  // null: no adapters
 
   Ernie45MoeRouter(ModuleBuilder& b, const Ernie45MoeSpec& spec) : top_k(spec.experts.per_token) {
     const DType dtype = std::exchange(b.dtype, DType::kFloat32);
     weight = b.parameter("weight", {spec.experts.count, spec.hidden_size});
     e_score_correction_bias = b.frozen_parameter("moe_statics.e_score_correction_bias", {1, spec.experts.count});
     b.dtype = dtype;
+    wrapped = remember_router(b, 2);
   }
 
   [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
+    ActiveWrappers wrappers(wrapped.get());
     Tensor router_logits, routing_weights, values, selected_experts;
     const Locals locals(router_logits, routing_weights, values, selected_experts);
     {
       const WithoutAutocast without_autocast(hidden_states.tape().modes.autocast);
-      router_logits = float32_linear(hidden_states, weight);
+      router_logits = float32_linear(hidden_states, weight, wrappers);
       routing_weights = softmax(router_logits, DType::kFloat32);
       {
         const Tensor corrected = routing_weights + squeeze(e_score_correction_bias, 0);

@@ -8,6 +8,7 @@
 #include "memcalc/families/gpt_oss/spec.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/float32_rms_norm.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -110,14 +111,17 @@ Tensor apply_clamped_gate(const Tensor& gate_up, std::string_view) {
 struct GptOssTopKRouter {
   std::int64_t top_k;
   Tensor weight, bias;
+  std::shared_ptr<WrappedModule> wrapped;  // null: no adapters
 
   GptOssTopKRouter(ModuleBuilder& b, const GptOssSpec& spec)
       : top_k(spec.experts.per_token),
         weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})),
-        bias(b.parameter("bias", {spec.experts.count}, false)) {}
+        bias(b.parameter("bias", {spec.experts.count}, false)),
+        wrapped(remember_router(b, 2)) {}
 
   [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
-    Tensor router_logits = linear(hidden_states, weight, bias);
+    ActiveWrappers wrappers(wrapped.get());
+    Tensor router_logits = linear(hidden_states, wrappers.read(weight), bias);
     auto [router_top_value, router_indices] = topk(router_logits, top_k);
     Tensor router_scores = softmax(router_top_value, router_top_value.dtype());
     router_top_value.reset();

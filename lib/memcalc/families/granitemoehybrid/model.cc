@@ -9,6 +9,7 @@
 #include "memcalc/models/experts.h"
 #include "memcalc/models/mamba2_mixer.h"
 #include "memcalc/models/multiplied_embedding.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -46,13 +47,14 @@ struct GraniteHybridMlp {
 /// GraniteMoeHybridTopKRouter
 struct GraniteMoeHybridRouter {
   std::int64_t top_k;
-  Tensor weight;
+  RouterWeight weight;
 
   GraniteMoeHybridRouter(ModuleBuilder& b, const GraniteMoeHybridSpec& spec)
-      : top_k(spec.experts.per_token), weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+      : top_k(spec.experts.per_token), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
-    Tensor router_logits = to_dtype(linear(hidden_states, weight, {}), DType::kFloat32);
+    ActiveWrappers wrappers(weight.wrapped.get());
+    Tensor router_logits = to_dtype(linear(hidden_states, wrappers.read(weight.parameter), {}), DType::kFloat32);
     Selection chosen = topk(router_logits, top_k);
     Tensor top_k_weights = to_dtype(softmax(chosen.values), hidden_states.dtype());
     chosen.values.reset();

@@ -9,6 +9,7 @@
 #include "memcalc/models/causal_convolution.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/hooked_module.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -115,18 +116,17 @@ struct Lfm2Mlp {
 struct Lfm2MoeRouter {
   std::int64_t top_k;
   bool norm_topk_prob;
-  Tensor weight;
+  RouterWeight weight;
 
   Lfm2MoeRouter(ModuleBuilder& b, const Lfm2MoeSpec& spec)
-      : top_k(spec.experts.per_token),
-        norm_topk_prob(spec.norm_topk_prob),
-        weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+      : top_k(spec.experts.per_token), norm_topk_prob(spec.norm_topk_prob), weight(b, spec) {}
 
   /// `expert_bias`: undefined: none.
   [[nodiscard]] Routing forward(const Tensor& hidden_states, const Tensor& expert_bias) const {
+    ActiveWrappers wrappers(weight.wrapped.get());
     Tensor scores_for_routing, scores_of_chosen;
     const Locals locals(scores_for_routing, scores_of_chosen);
-    Tensor router_logits = linear(hidden_states, weight, {});
+    Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
     Tensor routing_weights = sigmoid(router_logits);
     Selection chosen;
     if (expert_bias.defined()) {

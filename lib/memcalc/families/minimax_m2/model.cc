@@ -3,6 +3,7 @@
 #include "memcalc/families/minimax_m2/spec.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/normed_attention.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -22,16 +23,17 @@ struct MiniMaxM2Attention : WholeNormedAttention {
 
 struct MiniMaxM2TopKRouter {
   std::int64_t top_k;
-  Tensor weight;
+  RouterWeight weight;
 
-  MiniMaxM2TopKRouter(ModuleBuilder& b, const MiniMaxM2Spec& spec)
-      : top_k(spec.experts.per_token), weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+  MiniMaxM2TopKRouter(ModuleBuilder& b, const MiniMaxM2Spec& spec) : top_k(spec.experts.per_token), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input, const Tensor& e_score_correction_bias) const {
+    ActiveWrappers wrappers(weight.wrapped.get());
     Tensor hidden_states, routing_weights, scores_for_choice, scores_of_chosen;
     const Locals locals(hidden_states, routing_weights, scores_for_choice, scores_of_chosen);
     hidden_states = reshape(input, {-1, input.size(-1)});
-    Tensor router_logits = linear(to_dtype(hidden_states, weight.dtype()), weight, {});
+    const Tensor matrix = wrappers.read(weight.parameter);
+    Tensor router_logits = linear(to_dtype(hidden_states, matrix.dtype()), matrix, {});
     routing_weights = sigmoid(to_dtype(router_logits, DType::kFloat32));
     scores_for_choice = routing_weights + e_score_correction_bias;
     Selection chosen = topk(scores_for_choice, top_k);

@@ -4,6 +4,7 @@
 #include "memcalc/models/expert_loop.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/megatron_config.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -20,14 +21,14 @@ struct MixtralAttention : RotaryAttention {
 
 struct MixtralTopKRouter {
   std::int64_t top_k;
-  Tensor weight;
+  RouterWeight weight;
 
-  MixtralTopKRouter(ModuleBuilder& b, const MixtralSpec& spec)
-      : top_k(spec.experts.per_token), weight(b.parameter("weight", {spec.experts.count, spec.hidden_size})) {}
+  MixtralTopKRouter(ModuleBuilder& b, const MixtralSpec& spec) : top_k(spec.experts.per_token), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const {
+    ActiveWrappers wrappers(weight.wrapped.get());
     const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
-    Tensor router_logits = linear(hidden_states, weight, {});
+    Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
     Tensor router_probs = softmax(to_dtype(router_logits, DType::kFloat32));
     auto [router_top_value, router_indices] = topk(router_probs, top_k);
     router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));

@@ -16,6 +16,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/autocast.h"
 #include "memcalc/symbolic/ops/concatenate.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -169,7 +170,7 @@ class Qwen2Vl final : public ImageParts {
     outputs = visual_[0].forward(pixel_values, image_grid_thw, grid_);
     {
       const Tensor sizes = no_grad::floor_divide(reduced(aten::kProd, image_grid_thw, 0b10, false, DType::kInt64));
-      wait_for(sizes);
+      read_on_host(sizes);
     }
     const std::vector<std::int64_t> sizes(static_cast<std::size_t>(all_images()), grid_.tokens());
     std::vector<Tensor> image_embeds = split_with_sizes(outputs.pooler_output, 0, sizes);
@@ -193,7 +194,7 @@ class Qwen2Vl final : public ImageParts {
   /// get_vision_position_ids of the language model: [3, tokens of an image]
   [[nodiscard]] Tensor image_position_ids(const Tensor& grid_thw, const Tensor& start_position) const {
     Tape& tape = grid_thw.tape();
-    for (int i = 0; i < 3; ++i) wait_for(grid_thw);
+    for (int i = 0; i < 3; ++i) read_on_host(grid_thw);
     const std::int64_t rows = grid_.height / grid_.merge, columns = grid_.width / grid_.merge;
     const auto from_start = [&](std::int64_t count) {
       Tensor range = no_grad::arange(tape, count);
@@ -238,7 +239,7 @@ class Qwen2Vl final : public ImageParts {
         current_input_ids = those_that_count(current_input_ids);
         input_token_type = those_that_count(input_token_type);
       }
-      wait_for(input_token_type);
+      read_on_host(input_token_type);
       current_pos.reset();
       while (!llm_pos_ids_list.empty()) llm_pos_ids_list.pop_back();
       const auto add_text = [&](std::int64_t length) {
@@ -253,7 +254,7 @@ class Qwen2Vl final : public ImageParts {
         no_grad::greater(no_grad::select(no_grad::select(image_grid_thw, 0), 0),
                          no_grad::select(no_grad::select(image_grid_thw, 0), 0))
             .reset();
-        wait_for(image_grid_thw);
+        read_on_host(image_grid_thw);
         Tensor side = no_grad::floor_divide(no_grad::select(no_grad::select(image_grid_thw, 0), 0));
         if (!current_pos.defined()) current_pos = no_grad::add(std::move(side));  // else in place
       }

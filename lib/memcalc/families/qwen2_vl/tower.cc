@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/autocast.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/conv.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -52,8 +53,6 @@ QwenVisionNorm norm_of(ModuleBuilder& b, const QwenVisionParts& parts, std::stri
 }
 
 }  // namespace
-
-void wait_for(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }
 
 QwenVisionAttention::QwenVisionAttention(ModuleBuilder& b, const QwenVisionParts& parts, const RunSpec& run)
     : qkv(b, "qkv", parts.hidden_size, 3 * parts.hidden_size),
@@ -96,7 +95,7 @@ Tensor QwenVisionAttention::forward(const Tensor& hidden_states, const Tensor& c
       no_grad::subtract(no_grad::slice(cu_seqlens, 0, 1, ends - 1), no_grad::slice(cu_seqlens, 0, 0, ends - 1));
   std::array<std::vector<Tensor>, 3> splits;
   for (std::size_t i = 0; i < 3; ++i) {
-    wait_for(lengths);
+    read_on_host(lengths);
     splits[i] = split_with_sizes(i == 0 ? query_states : i == 1 ? key_states : value_states, 2, pieces);
   }
   std::vector<Tensor> attn_outputs;
@@ -217,8 +216,8 @@ Tensor QwenVisionTower::position_ids(const Tensor& grid_thw, const ImageGrid& gr
   Tape& tape = grid_thw.tape();
   const std::int64_t images = grid_thw.size(0);
   Tensor spatial_merge_size = no_grad::expand(no_grad::from_list(tape, {1}), {images});
-  wait_for(grid_thw);
-  wait_for(spatial_merge_size);
+  read_on_host(grid_thw);
+  read_on_host(spatial_merge_size);
   std::vector<Tensor> of_images;
   Tensor hpos_ids, wpos_ids;
   const Shape blocks{grid.height / grid.merge, grid.merge, grid.width / grid.merge, grid.merge};
@@ -262,7 +261,7 @@ QwenVisionTower::Lengths QwenVisionTower::windows(const Tensor& grid_thw, const 
   Tape& tape = grid_thw.tape();
   const std::int64_t images = grid_thw.size(0);
   const std::int64_t side = parts_.window_size / parts_.spatial_merge_size / parts_.patch_size;
-  wait_for(grid_thw);
+  read_on_host(grid_thw);
   Lengths result;
   const std::vector<std::int64_t> of_image = grid.windows(side);
   for (std::int64_t i = 0; i < images; ++i) {
@@ -349,7 +348,7 @@ std::pair<Tensor, Tensor> QwenVisionTower::interpolation(const Tensor& grid_thw,
     Tensor shifted;
     {
       const Tensor total = no_grad::sum(counts);
-      wait_for(total);
+      read_on_host(total);
       shifted = no_grad::arange(tape, patches);
     }
     shifted = no_grad::subtract(shifted, starts);

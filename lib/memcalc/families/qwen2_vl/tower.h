@@ -15,9 +15,6 @@
 
 namespace memcalc {
 
-/// Python waits for a number of the card.
-void wait_for(const Tensor& x);
-
 /// What a size of images decides.
 struct ImageGrid {
   std::int64_t height = 0, width = 0;  // patches

@@ -75,12 +75,14 @@ constexpr KeyRow kRows[] = {
      "true"},
     {"image_size image_resize_algorithm freeze_mm_modules", U::kIrrelevant, "of images"},
     // adapters
-    {"adapter lora_r lora_dropout lora_target_modules lora_target_linear load_in_4bit load_in_8bit", U::kUsed},
+    {"adapter lora_r lora_dropout lora_target_modules lora_target_linear lora_target_parameters load_in_4bit "
+     "load_in_8bit",
+     U::kUsed},
     {"peft_autocast_adapter_dtype bnb_config_kwargs", U::kUsed},
     {"lora_alpha lora_alpha_pattern peft_use_rslora rslora lora_fan_in_fan_out peft_init_lora_weights "
      "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method lora_model_dir peft_ensure_weight_tying",
      U::kIrrelevant, "values of the adapters"},
-    {"lora_modules_to_save lora_target_parameters lora_rank_pattern peft_layers_to_transform peft_layers_pattern "
+    {"lora_modules_to_save lora_rank_pattern peft_layers_to_transform peft_layers_pattern "
      "peft_use_dora "
      "peft_layer_replication peft_trainable_token_indices peft gptq gptq_groupsize gptq_model_v1 gptq_disable_exllama "
      "relora "
@@ -374,12 +376,9 @@ void read_adapter(Section& section) {
   if (!section.flag("peft_autocast_adapter_dtype").value_or(true)) {
     section.set("peft_autocast_adapter_dtype", "--lora-dtype", "base");
   }
-  const std::vector<std::string> targets = section.texts("lora_target_modules");
-  if (section.on("lora_target_linear")) {
-    section.set("lora_target_linear", "--lora-targets", "all-linear");
-  } else if (!targets.empty()) {
-    set_targets(section, "lora_target_modules", targets);
-  } else {
+  std::vector<std::string> targets = section.texts("lora_target_modules");
+  if (section.on("lora_target_linear")) targets = {"all-linear"};
+  if (!set_targets(section, std::move(targets))) {
     section.account().set("--lora-targets", "q_proj,v_proj");
     section.account().note("adapters on q_proj and v_proj: peft's default for most decoders (--lora-targets)");
   }

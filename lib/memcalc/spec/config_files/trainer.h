@@ -48,6 +48,9 @@ void set_attention(Section& section, std::string_view key, const std::string& na
 /// Names of layers: --lora-targets. Refuses patterns.
 void set_targets(Section& section, std::string_view key, const std::vector<std::string>& targets);
 
+/// The same of `modules` and what lora_target_parameters names; false: there are neither.
+[[nodiscard]] bool set_targets(Section& section, std::vector<std::string> modules);
+
 /// A path or a mapping of DeepSpeed's configuration.
 void read_deepspeed_key(Section& section, std::string_view key);
 

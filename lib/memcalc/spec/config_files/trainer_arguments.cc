@@ -228,6 +228,17 @@ void set_attention(Section& section, std::string_view key, const std::string& na
   section.refuse(key, "attention " + name + " is not modelled (sdpa, eager and flash_attention_2 are)");
 }
 
+bool set_targets(Section& section, std::vector<std::string> modules) {
+  const std::vector<std::string> parameters = section.texts("lora_target_parameters");
+  if (!parameters.empty() && modules.empty()) {
+    section.account().note("adapters on these parameters alone: peft has no modules by default for most mixtures");
+  }
+  modules.insert(modules.end(), parameters.begin(), parameters.end());
+  if (modules.empty()) return false;
+  set_targets(section, parameters.empty() ? "lora_target_modules" : "lora_target_parameters", modules);
+  return true;
+}
+
 void set_targets(Section& section, std::string_view key, const std::vector<std::string>& targets) {
   const bool pattern = std::any_of(targets.begin(), targets.end(), [](const std::string& each) {
     return each.find_first_of("\\[(*?|^$") != std::string::npos;

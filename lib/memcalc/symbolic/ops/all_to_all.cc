@@ -1,5 +1,6 @@
 #include "memcalc/symbolic/ops/all_to_all.h"
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -7,6 +8,7 @@ namespace memcalc {
 
 namespace {
 
+constexpr Operator kGather{"c10d::allgather_"};
 constexpr Operator kAllToAll{"deepspeed::dim_zero_all_to_all"};
 constexpr Operator kNode{"deepspeed_dim_zero_all_to_allBackward"};
 
@@ -32,6 +34,14 @@ Tensor dim_zero_all_to_all(const Tensor& x, std::int64_t ranks) {
   Tensor output = exchanged(input, ranks);
   tape.autograd.set_history(node, output);
   return output;
+}
+
+std::vector<Tensor> all_gather(Tape& tape, const Shape& shape, DType dtype, std::int64_t ranks) {
+  std::vector<Tensor> of_ranks;
+  for (std::int64_t i = 0; i < ranks; ++i) of_ranks.push_back(tape.empty(shape, dtype, aten::kEmptyLike));
+  const Tensor flat = tape.empty({checked_multiply(ranks, shape.elements())}, dtype, kGather, Category::kCommunication);
+  tape.kernels.collective(kGather, Collective::kAllGather, dtype, flat.bytes(), ranks);
+  return of_ranks;
 }
 
 }  // namespace memcalc

@@ -59,6 +59,10 @@ Tensor view_as_real(Arg x) {
   return record_reinterpret(aten::kViewAsReal, reinterpret_backward<DType::kComplex64>, x, DType::kFloat32);
 }
 
+Tensor polar(const Tensor& absolute, const Tensor& angle) {
+  return absolute.tape().empty(angle.shape(), DType::kComplex64, aten::kPolar);
+}
+
 Tensor multiply_complex(Arg x, const Tensor& y) {
   const OperatorCall call(x);
   Tape& tape = x->tape();

@@ -8,6 +8,8 @@ namespace memcalc {
 /// x [..., 2] float32 seen as complex64 [...], and back.
 [[nodiscard]] Tensor view_as_complex(Arg x);
 [[nodiscard]] Tensor view_as_real(Arg x);
+/// torch.polar of float32 of the same shape, which nobody differentiates.
+[[nodiscard]] Tensor polar(const Tensor& absolute, const Tensor& angle);
 /// x * y, both complex64, for a `y` that needs no gradient.
 [[nodiscard]] Tensor multiply_complex(Arg x, const Tensor& y);
 

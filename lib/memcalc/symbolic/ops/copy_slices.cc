@@ -103,6 +103,8 @@ const Shape& viewed_shape(const Node& node) {
 
 }  // namespace
 
+Tensor new_empty(const Tensor& x, const Shape& shape) { return x.tape().empty(shape, x.dtype(), aten::kNewEmpty); }
+
 Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& source) {
   if (start + source.size(-1) > base.size(-1)) throw Error(ErrorCode::kInternal, "copied columns do not fit");
   return change(base, source.shape(), base.strides(), source, InPlace::kCopy);

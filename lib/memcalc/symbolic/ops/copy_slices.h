@@ -8,6 +8,8 @@
 
 namespace memcalc {
 
+/// x.new_empty(shape), which copies are to fill.
+[[nodiscard]] Tensor new_empty(const Tensor& x, const Shape& shape);
 /// base[..., start:start+length].copy_(source) with `source` of that shape: `base` with its new history.
 [[nodiscard]] Tensor copy_into_columns(const Tensor& base, std::int64_t start, const Tensor& source);
 /// view.copy_(source) for any view of `base`.

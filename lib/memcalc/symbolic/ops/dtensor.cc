@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/embedding.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -265,6 +266,42 @@ Tensor gradient_in_layout(const Tensor& parameter, Tensor gradient, std::int64_t
   if (parameter.impl()->has_partial_gradient) return all_reduce(gradient, ranks);
   if (gradient.shape() == parameter.shape()) return gradient;
   return own_part(gradient, 0, ranks);
+}
+
+namespace {
+
+void sum_gradient_of_product(BackwardCall& call) {
+  const Tensor gradient = call.take_gradient();
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
+}
+
+void pass_gradient_of_product(BackwardCall& call) {
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  call.set(0, call.take_gradient());
+}
+
+}  // namespace
+
+Tensor replicated(const Tensor& x, std::int64_t ranks) {
+  Tape& tape = x.tape();
+  const Tensor* const inputs[] = {&x};
+  Node* node = tape.autograd.record(kFromLocal, &sum_gradient_of_product, inputs, 1);
+  Tensor output = tape.alias(x, x.shape(), x.strides(), true);
+  record_host_work(tape, HostWork::kDistributedLinear);
+  if (node == nullptr) return output;
+  node->payload.set(RankCount{ranks});
+  tape.autograd.set_history(node, output);
+  return output;
+}
+
+Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks) {
+  const Tensor* const inputs[] = {&partial};
+  Node* node = partial.tape().autograd.record(kRedistribute, &pass_gradient_of_product, inputs, 1);
+  record_host_work(partial.tape(), HostWork::kDistributedLinear);
+  Tensor output = all_reduce(partial, ranks);
+  partial.tape().autograd.set_history(node, output);
+  return output;
 }
 
 }  // namespace memcalc

@@ -18,6 +18,11 @@ namespace memcalc {
 /// DTensor.from_local: x itself. Gradients that meet at it are added to a new tensor: the engine's input buffer does
 /// not change subclasses of Tensor in place.
 [[nodiscard]] Tensor distributed(const Tensor& x);
+/// DTensor.from_local(x, [Replicate()]) in front of a product that is split by columns: a view, whose gradient is
+/// partial and summed over the ranks (_api.py, _FromTorchTensor).
+[[nodiscard]] Tensor replicated(const Tensor& x, std::int64_t ranks);
+/// A partial product to Replicate() (_redistribute.py): its gradient stays as it is.
+[[nodiscard]] Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks);
 /// Shard(dim) to Replicate() of what products read that are split over the ranks: their gradients are partial sums,
 /// which are reduced and scattered; several that meet are added to a new tensor.
 [[nodiscard]] Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks);

@@ -15,6 +15,7 @@
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
@@ -339,6 +340,17 @@ constexpr OperatorRow kRows[] = {
 };
 
 }  // namespace
+
+Tensor inverse_permutation(const Tensor& permutation) {
+  Tape& tape = permutation.tape();
+  Tensor inverse = no_grad::empty_like(permutation);
+  no_grad::arange(tape, permutation.elements()).reset();
+  const auto bytes = static_cast<double>(permutation.bytes());
+  tape.kernels.add(aten::kArange, OperatorClass::kMovement, permutation.dtype(), 0, bytes);
+  tape.kernels.add(aten::kIndexPutInPlace, OperatorClass::kMovement, permutation.dtype(), 0, 3 * bytes,
+                   KernelKind::kStrided);
+  return inverse;
+}
 
 std::span<const OperatorRow> place_rows() { return kRows; }
 

@@ -2,6 +2,8 @@
 // (table_layers.cc), and cells of recurrent networks. Sources: aten/src/ATen/native/LinearAlgebra.cpp, RNN.cpp,
 // cuda/RNN.cu and tools/autograd/derivatives.yaml of torch 2.11.
 // MIRRORS(torch, "LinearAlgebra.cpp", "2.11.0")
+// MIRRORS(torch, "cuda/Blas.cpp", "2.11.0")
+#include <algorithm>
 #include <array>
 
 #include "memcalc/symbolic/aten_programs.h"
@@ -58,6 +60,25 @@ Node* record_scaled(const AtenOperator& op, BackwardFunction backward, const std
   return node;
 }
 
+/// cuda/Blas.cpp, prepare_batch_matrix_for_cublas: rows or columns in one piece each, or a copy of them.
+Tensor for_cublas(const Tensor& stack) {
+  const auto lies_along = [&](int dim, int other) {
+    return stack.strides()[dim] == 1 && stack.strides()[other] >= std::max<std::int64_t>(1, stack.size(dim));
+  };
+  return lies_along(2, 1) || lies_along(1, 2) || stack.is_contiguous() ? stack : contiguous(stack);
+}
+
+/// Stacks a [n, rows, inner] by b [n, inner, columns].
+Tensor batched(const Operator& op, const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  const NoGrad no_grad(tape.modes);
+  Tensor result = tape.empty({a.size(0), a.size(1), b.size(2)}, a.dtype(), op);
+  const Tensor second = for_cublas(b), first = for_cublas(a);
+  tape.memory.use_cublas(false);
+  tape.kernels.product(op, a.dtype(), a.size(0), a.size(1), b.size(2), a.size(2));
+  return result;
+}
+
 /// Places of both factors among the saved.
 std::array<int, 2> factors(const BackwardCall& call) { return {0, was_recorded(call, 2) ? 1 : 0}; }
 
@@ -67,16 +88,16 @@ void baddbmm_backward(BackwardCall& call) {  // saved: batch1, batch2
   const auto [beta, alpha] = call.payload<ScalePayload>();
   const auto [first, second] = factors(call);
   const Tensor& gradient = call.gradient();
-  const std::int64_t rows = gradient.size(-2), columns = gradient.size(-1);
+  const auto stacked = [&](const Tensor& factor) {  // addbmm's is one for all
+    return gradient.rank() == 3 ? gradient : expand(gradient, {factor.size(0), gradient.size(0), gradient.size(1)});
+  };
   if (call.needs(1)) {
     const Tensor& b = call.saved(second);
-    const std::int64_t n = b.size(0), inner = b.size(1);
-    call.set(1, scaled(product(aten::kBmm, b, {n, rows, inner}, {n, rows, inner, columns}), alpha));
+    call.set(1, scaled(batched(aten::kBmm, stacked(b), transpose(b, 1, 2)), alpha));
   }
   if (call.needs(2)) {
     const Tensor& a = call.saved(first);
-    const std::int64_t n = a.size(0), inner = a.size(2);
-    call.set(2, scaled(product(aten::kBmm, a, {n, inner, columns}, {n, inner, columns, rows}), alpha));
+    call.set(2, scaled(batched(aten::kBmm, transpose(a, 1, 2), stacked(a)), alpha));
   }
   if (call.needs(0)) call.set(0, scaled(gradient, beta));
 }
@@ -87,9 +108,9 @@ Tensor stack_product(const std::array<Tensor, 3>& operands, const ScalePayload& 
   const AtenOperator& op = sums ? aten::kAddbmm : aten::kBaddbmm;
   const auto& [x, a, b] = operands;
   Node* node = record_scaled(op, baddbmm_backward, operands, scales);
-  const std::int64_t n = a.size(0), rows = a.size(1), columns = b.size(2);
-  const Shape shape = sums ? Shape{rows, columns} : Shape{n, rows, columns};
-  return finish(node, product(op, a, shape, {n, rows, columns, a.size(2)}));
+  if constexpr (!sums) return finish(node, batched(op, a, b));
+  const std::int64_t rows = a.size(1), columns = b.size(2);
+  return finish(node, product(op, a, {rows, columns}, {a.size(0), rows, columns, a.size(2)}));
 }
 
 template <bool sums>

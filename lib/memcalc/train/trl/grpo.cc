@@ -10,8 +10,10 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/nan_to_num.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
@@ -26,11 +28,6 @@ namespace {
 /// Each of the steps generates; the peak is seldom there, and a run that does not fit is simulated many times.
 constexpr std::int64_t kMostLayerTokensOfStep = 3072;
 
-/// A tensor of the host, moved to the card.
-Tensor moved(Tape& tape, const Shape& shape, DType dtype) {
-  return tape.empty(shape, dtype, aten::kToCopy, Category::kInputs);
-}
-
 /// What comes after the first end of a completion is cut off, on the host (_generate_single_turn).
 void cut_at_end(Tape& tape, const Tensor& completion_ids) {
   const std::int64_t rows = completion_ids.size(0), tokens = completion_ids.size(1);
@@ -44,17 +41,17 @@ void cut_at_end(Tape& tape, const Tensor& completion_ids) {
   Tensor completion_mask = no_grad::less_equal(sequence_indices, no_grad::unsqueeze(eos_idx, 1));
   completion_mask = no_grad::to(completion_mask, DType::kInt32);
   no_grad::clone(completion_ids).reset();  // .cpu() of a part of each row
-  tape.kernels.synchronize(aten::kToCopy);
+  read_on_host(tape, aten::kToCopy);
   no_grad::to(completion_mask, DType::kBool).reset();
-  tape.kernels.synchronize(aten::kToCopy);
+  read_on_host(tape, aten::kToCopy);
 }
 
 /// _generate_single_turn: of equally long prompts, so that no mask masks anything.
 void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, std::int64_t rows) {
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   Batch inputs;
-  inputs.input_ids = moved(tape, {rows, prompt}, DType::kInt64);
-  inputs.attention_mask = moved(tape, {rows, prompt}, DType::kInt64);
+  inputs.input_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);
+  inputs.attention_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   if (!run.fine_tuning.lora) call.forward = models.trainer_model;
@@ -119,10 +116,10 @@ Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_i
 struct SamplingCorrection {
   Tensor per_token_logps_diff, per_sequence_logps_diff, invalid_mis_mask;
 
-  void compute(Tape& tape, ScoredCompletions& result) {
+  void compute(ScoredCompletions& result) {
     per_token_logps_diff = no_grad::multiply(
         no_grad::subtract(result.old_per_token_logps, result.sampling_per_token_logps), result.completion_mask);
-    per_token_logps_diff = tape.empty(per_token_logps_diff.shape(), per_token_logps_diff.dtype(), aten::kNanToNum);
+    per_token_logps_diff = no_grad::nan_to_num(per_token_logps_diff);
     per_sequence_logps_diff = sum(per_token_logps_diff, 0b10, true);
     result.importance_sampling_ratio = no_grad::exponential(per_sequence_logps_diff);
     const Tensor& ratio = result.importance_sampling_ratio;
@@ -139,7 +136,7 @@ struct SamplingCorrection {
     look_at(delta);
     no_grad::max(delta).reset();
     for (int i = 0; i < 3; ++i) look_at(result.importance_sampling_ratio);  // min, mean, max
-    tape.kernels.synchronize(aten::kItem);
+    read_on_host(tape);
   }
 };
 
@@ -154,13 +151,13 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
     generate(tape, model, run, models, rows);
   }
   ScoredCompletions result;
-  result.prompt_ids = moved(tape, {rows, prompt}, DType::kInt64);
-  result.prompt_mask = moved(tape, {rows, prompt}, DType::kInt64);
-  result.completion_ids = moved(tape, {rows, completion}, DType::kInt64);
-  result.completion_mask = moved(tape, {rows, completion}, DType::kInt64);
+  result.prompt_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);
+  result.prompt_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
+  result.completion_ids = moved_to_card(tape, {rows, completion}, DType::kInt64);
+  result.completion_mask = moved_to_card(tape, {rows, completion}, DType::kInt64);
   const bool is_grpo = run.training().loop == Loop::kTrlGrpo;
   const bool corrects = is_grpo && by_vllm;
-  if (corrects) result.sampling_per_token_logps = moved(tape, {rows, completion}, DType::kFloat32);
+  if (corrects) result.sampling_per_token_logps = moved_to_card(tape, {rows, completion}, DType::kFloat32);
   if (is_grpo) result.number_of_items = gathered_sum(result.completion_mask);
   const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
   const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
@@ -169,7 +166,7 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
     result.old_per_token_logps = per_token(run, prompt_completion_ids, attention_mask, run.batch_size,
                                            {.entropy = true}, false, models.trainer_model)
                                      .log_probs;
-    correction.compute(tape, result);
+    correction.compute(result);
   }
   if (!is_grpo) {
     const Tensor old = per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false,
@@ -184,8 +181,8 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
     result.ref_per_token_logps = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
   }
   // Of numbers that Python functions return, on all processes, this one's.
-  result.advantages = slice(gathered(moved(tape, {rows}, DType::kFloat32)), 0, 0, rows);
-  tape.kernels.synchronize(aten::kItem);
+  result.advantages = slice(gathered(moved_to_card(tape, {rows}, DType::kFloat32)), 0, 0, rows);
+  read_on_host(tape);
   if (corrects) SamplingCorrection::look(tape, result);
   return result;
 }
@@ -212,7 +209,7 @@ std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, cons
     shuffled.number_of_items = batch.number_of_items;
     for (const auto member : kOfEachCompletion) {
       if (!(batch.*member).defined()) continue;
-      const Tensor permutation = moved(tape, {batch.prompt_ids.size(0)}, DType::kInt64);
+      const Tensor permutation = moved_to_card(tape, {batch.prompt_ids.size(0)}, DType::kInt64);
       shuffled.*member = index_rows(batch.*member, permutation);
     }
     batch.clear();
@@ -238,7 +235,7 @@ void look_at_masked_mean(const Tensor& x, const Tensor& mask) {
   const Tensor sum = sum_all(no_grad::multiply(x, mask));
   const Tensor count = no_grad::to(no_grad::sum(mask), DType::kFloat32);
   no_grad::divide(sum, no_grad::clamp(count)).reset();
-  tape.kernels.synchronize(aten::kItem);
+  read_on_host(tape);
 }
 
 /// How many ratios are clipped, below and above.

@@ -2,6 +2,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -13,19 +14,19 @@ namespace memcalc {
 void look_at_mean(const Tensor& sum, const Tensor& count) {
   Tape& tape = sum.tape();
   no_grad::greater(count).reset();
-  tape.kernels.synchronize(aten::kGt);
+  read_on_host(tape, aten::kGt);
   no_grad::divide(sum, count).reset();
-  tape.kernels.synchronize(aten::kItem);
+  read_on_host(tape);
 }
 
 void look_at(const Tensor& x) {
   mean(gathered(x), 1, false).reset();
-  x.tape().kernels.synchronize(aten::kItem);
+  read_on_host(x);
 }
 
 void look_at_sum(const Tensor& x) {
   gathered_sum(x).reset();
-  x.tape().kernels.synchronize(aten::kItem);
+  read_on_host(x);
 }
 
 std::vector<Tensor> halves(const Tensor& x) { return split(x, 0, 2); }

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -53,9 +54,7 @@ Completions truncate_right(Tape& tape, const Tensor& ids) {
 /// _generate, by transformers. Under gradient checkpointing without a cache: use_cache is False in its configuration.
 Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, Prompts& prompts) {
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
-  const auto moved = [&] {
-    return tape.empty({run.batch_size, prompt}, DType::kInt64, aten::kToCopy, Category::kInputs);
-  };
+  const auto moved = [&] { return moved_to_card(tape, {run.batch_size, prompt}, DType::kInt64); };
   const Tensor ids = moved(), mask = moved();
   prompts.ids = no_grad::repeat(ids, {2, 1});
   prompts.mask = no_grad::repeat(mask, {2, 1});
@@ -128,7 +127,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
     ref_logprobs =
         keep(log_probs_of(prompts, completions, has_model ? models.reference : models.trainer_model, caches));
   }
-  tape.kernels.synchronize(aten::kToCopy);  // completions are decoded
+  read_on_host(tape, aten::kToCopy);  // completions are decoded
   const Tensor rewards = keep(rewards_of(tape, 2 * samples));
   const Tensor first = no_grad::slice(rewards, 0, 0, samples), second = no_grad::slice(rewards, 0, samples, samples);
   const Tensor mask = keep(no_grad::greater_equal(first, second));

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -94,7 +95,7 @@ void look_at_answers(const OddsRatio& odds, const Tensor& all_logits, const Tens
     metrics.push_back(mean(mean(logits, 0b111, false), 0, false));
   }
   for (const Tensor* each : {&nll_loss, &odds.ratio, &odds.log_odds}) metrics.push_back(mean(*each, 0, false));
-  tape.kernels.synchronize(aten::kItem);
+  read_on_host(tape);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -17,24 +18,21 @@ namespace memcalc {
 
 namespace {
 
-/// x.item()
-void wait_for(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }
-
 /// Lowest, mean and highest score, how often the chosen answer is the better one, and by how much.
 void look_at_rewards(const Tensor& logits, const Tensor& chosen, const Tensor& rejected) {
   const NoGrad no_grad(logits.tape().modes);
   {
     const Tensor all = gathered(logits);
-    wait_for(no_grad::max(all));  // min() asks for the same
-    wait_for(mean(all, 0b11, false));
-    wait_for(no_grad::max(all));
+    read_on_host(no_grad::max(all));  // min() asks for the same
+    read_on_host(mean(all, 0b11, false));
+    read_on_host(no_grad::max(all));
   }
   Tensor mean_accuracy = mean(no_grad::to(no_grad::greater(chosen, rejected), DType::kFloat32), 1, false);
   look_at(mean_accuracy);
   mean_accuracy.reset();  // the variable now holds a number
   Tensor mean_margin = mean(subtract(chosen, rejected), 1, false);
   mean_margin = mean(gathered(mean_margin), mean_margin.tape().processes > 1 ? 1 : 0, false);
-  wait_for(mean_margin);
+  read_on_host(mean_margin);
   mean_margin.reset();
 }
 
