@@ -212,6 +212,7 @@ struct ProgramForward {
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
+class FlatJson;  // spec/flat_json.h
 struct Program;
 struct PlacedForward;  // spec/program_places.h
 
@@ -299,7 +300,8 @@ class SymbolValues {
 /// The text of a file, *.json or *.json.gz. Throws Error(kInput) where it cannot be read.
 [[nodiscard]] std::string read_program_text(const std::string& path);
 
-/// Throws Error(kInput) with the place of what is wrong.
+/// Throws Error(kInput) with the place of what is wrong. `file`: for messages.
+[[nodiscard]] Program read_program(const FlatJson& json, const std::string& file);
 [[nodiscard]] Program read_program(const JsonObject& json);
 
 }  // namespace memcalc
