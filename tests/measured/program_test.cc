@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/program_places.h"
 #include "memcalc/spec/registry.h"
@@ -706,6 +707,16 @@ TEST(Programs, AreRefusedUnderFsdp1WhereAPartOfAUnitHasNoGradient) {
   }
 }
 
+/// nn.TransformerEncoder copies a layer that then dies: what is made later lies where it was (any_module/rows.jsonl).
+TEST(Programs, LeaveTheRoomOfALayerThatWasCopied) {
+  const ModelSpec model = registry().model((test::measured_dir() / "any_module/own-transformer.json.gz").string());
+  RunOptions options{.precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32, .loop = Loop::kBare};
+  options.batch_size = 16;
+  const Report report = estimate(model, resolve(model, options).run, registry().device("h200-sxm"));
+  EXPECT_EQ(report.memory.peak_allocated, 1'966'578'688);
+  EXPECT_EQ(report.memory.peak_reserved, 2'187'329'536);
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;
@@ -722,7 +733,12 @@ TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
     "parameters": [], "forwards": [{"mode": "train", "function": 0}], "functions": )";
   EXPECT_THROW((void)read(start + R"([{"inputs": 0, "body": [["layer", 0, "", [], {}, []]], "results": []}]})"), Error);
   EXPECT_THROW((void)read(start + R"([{"inputs": 0, "body": [["jump"]], "results": []}]})"), Error);
-  EXPECT_NO_THROW((void)read(start + R"([{"inputs": 0, "body": [["drop", [0]]], "results": []}]})"));
+  const std::string body = R"([{"inputs": 0, "body": [["drop", [0]]], "results": []}])";
+  EXPECT_NO_THROW((void)read(start + body + "}"));
+  const std::string made = R"(, "construction": [{"shape": [4], "dtype": "weights"}, {"freed": [)";
+  EXPECT_NO_THROW((void)read(start + body + made + "0]}]}"));
+  EXPECT_THAT(error_text([&] { (void)read(start + body + made + "0, 1]}]}"); }),
+              testing::HasSubstr("/construction/1/freed/1: there is no such tensor yet"));
 }
 
 }  // namespace

@@ -49,27 +49,27 @@ TEST(FlatJson, HoldsItsStringsWhereverItGoes) {
 }
 
 TEST(FlatJson, IsRefusedAsATreeIs) {
-  for (const std::string text : {std::string(),
-                                 std::string(" "),
-                                 std::string("[1, 2"),
-                                 std::string("[1,]"),
-                                 std::string("{\"a\": 1, \"a\": 2}"),
-                                 std::string("{\"a\" 1}"),
-                                 std::string("[01]"),
-                                 std::string("[1.]"),
-                                 std::string("[-]"),
-                                 std::string("[+1]"),
-                                 std::string("[.5]"),
-                                 std::string("[1e]"),
-                                 std::string("[NaN]"),
-                                 std::string("[nul]"),
-                                 std::string("[\"a]"),
-                                 std::string("[1] 2"),
-                                 std::string("[\"a\tb\"]"),
-                                 std::string("[1e999]"),
-                                 std::string("{1: 2}"),
-                                 std::string(100, '['),
-                                 std::string("\"\xff\"")}) {
+  for (const std::string& text : {std::string(),
+                                  std::string(" "),
+                                  std::string("[1, 2"),
+                                  std::string("[1,]"),
+                                  std::string("{\"a\": 1, \"a\": 2}"),
+                                  std::string("{\"a\" 1}"),
+                                  std::string("[01]"),
+                                  std::string("[1.]"),
+                                  std::string("[-]"),
+                                  std::string("[+1]"),
+                                  std::string("[.5]"),
+                                  std::string("[1e]"),
+                                  std::string("[NaN]"),
+                                  std::string("[nul]"),
+                                  std::string("[\"a]"),
+                                  std::string("[1] 2"),
+                                  std::string("[\"a\tb\"]"),
+                                  std::string("[1e999]"),
+                                  std::string("{1: 2}"),
+                                  std::string(100, '['),
+                                  std::string("\"\xff\"")}) {
     SCOPED_TRACE(text);
     const std::string said = error_text([&] { (void)parse_json_text(text, kFile); });
     EXPECT_FALSE(said.empty());

@@ -41,11 +41,19 @@ void ProgramModel::make_leaf(ModuleBuilder& b, std::size_t& i) {
 }
 
 /// The storages of parameters and buffers in the order in which the module made them. A tied parameter had one, too,
-/// before it became another's.
+/// before it became another's; so had what the module does not keep, whose places are then free for others.
 ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
   Storages storages{std::vector<Tensor>(program_->parameters.size()), std::vector<Tensor>(program_->buffers.size())};
-  std::vector<Tensor> replaced;
+  std::vector<Tensor> replaced, others;
   for (const ConstructedTensor& made : program_->constructed) {
+    if (made.other >= 0) {
+      const ProgramConstruction& other = program_->construction[static_cast<std::size_t>(made.other)];
+      for (const std::int32_t freed : other.freed) others[static_cast<std::size_t>(freed)].reset();
+      if (!other.freed.empty()) continue;
+      others.push_back(tape.empty(binding_.shape(other.shape, program_->name), binding_.dtype(other.dtype),
+                                  aten::kEmpty, Category::kWeights));
+      continue;
+    }
     const ProgramTensor& each = (made.is_buffer ? program_->buffers : program_->parameters)[made.place];
     Tensor storage =
         tape.empty(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype), aten::kEmpty, Category::kWeights);

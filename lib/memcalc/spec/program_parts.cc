@@ -141,7 +141,9 @@ void relate_parts(Program& program) {
   }
   find_tied_heads(program, places);
   std::vector<bool> has_storage(program.parameters.size());
-  for (const std::string& name : program.construction) {
+  for (std::size_t i = 0; i < program.construction.size(); ++i) {
+    const std::string& name = program.construction[i].name;
+    if (name.empty()) program.constructed.push_back({.other = static_cast<std::int32_t>(i)});
     const auto found = places.find(name);
     if (found == places.end()) continue;
     program.constructed.push_back(found->second);

@@ -438,13 +438,27 @@ std::vector<ProgramTensor> tensors_in(const Place& place) {
   return tensors;
 }
 
-std::vector<std::string> item_names_in(const Place& place) {
-  std::vector<std::string> names;
+std::vector<ProgramConstruction> construction_in(const Place& place) {
+  std::vector<ProgramConstruction> construction;
   std::int64_t left = kMostRepeats;
+  std::int32_t others = 0;  // that the module does not keep
   for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
-    names.push_back(joined(prefix, item.require("name").text()));
+    ProgramConstruction& made = construction.emplace_back();
+    if (const auto freed = item.find("freed")) {
+      freed->for_each([&](const Place& each) {
+        made.freed.push_back(value_number(each));
+        if (made.freed.back() >= others) throw each.error("there is no such tensor yet");
+      });
+    } else if (const auto shape = item.find("shape")) {
+      made.shape = sizes_in(*shape);
+      made.dtype = item.require("dtype").text();
+      ++others;
+    } else {
+      made.name = joined(prefix, item.require("name").text());
+      if (made.name.empty()) throw item.error("expected a name");
+    }
   });
-  return names;
+  return construction;
 }
 
 std::vector<std::pair<std::string, std::string>> modules_in(const Place& place) {
@@ -664,7 +678,7 @@ Program read_program(const FlatJson& json, const std::string& file) {
   program.inputs = tensors_in(root.require("inputs"));
   program.parameters = tensors_in(root.require("parameters"));
   if (const auto buffers = root.find("buffers")) program.buffers = tensors_in(*buffers);
-  if (const auto construction = root.find("construction")) program.construction = item_names_in(*construction);
+  if (const auto construction = root.find("construction")) program.construction = construction_in(*construction);
   if (const auto constants = root.find("constants")) {
     for (ProgramTensor& constant : tensors_in(*constants)) program.constants.push_back(std::move(constant));
   }

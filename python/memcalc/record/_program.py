@@ -648,11 +648,36 @@ def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:
     """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it."""
     paths: dict[int, str] = {}
     for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
-    seen = dict.fromkeys(paths[id(part)] + key for part, key in recorder.created
+    created = [(made(), key) for made, key in recorder.created]
+    seen = dict.fromkeys(paths[id(part)] + key for part, key in created
                          if id(part) in paths and (key in part._parameters or key in part._buffers))
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
-    if any(name not in seen for name in names) or list(seen) == names: return []
-    return _folded([{"name": name} for name in seen])
+    if any(name not in seen for name in names): return _storages(recorder, module)
+    return [] if list(seen) == names else _folded([{"name": name} for name in seen])
+
+
+def _storages(recorder: Any, module: torch.nn.Module) -> list[Json]:
+    """The same where modules are copies, which register nothing (nn.TransformerEncoder's, of a layer that dies): as their
+    storages were made. What dies before anything that lives on is made leaves nothing behind and is left out."""
+    owned: dict[int, str] = {}
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    for name, tensor in tensors: owned.setdefault(recorder.living.get(tensor.untyped_storage()._cdata, -1), name)
+    if -1 in owned or len(owned) < len(tensors): return []
+    events = recorder.storages
+    died = {number: i for i, (kind, number, _, _) in enumerate(events) if kind == "freed"}
+    lasting = [i for i, (kind, number, _, _) in enumerate(events) if kind == "made" and number in owned]
+    items: list[Json] = []
+    others: dict[int, int] = {}
+    for i, (kind, number, shape, dtype) in enumerate(events):
+        if kind == "freed" and number in others:
+            if items and "freed" in items[-1]: items[-1]["freed"].append(others[number])
+            else: items.append({"name": "", "freed": [others[number]]})
+        elif kind == "made" and number in owned: items.append({"name": owned[number]})
+        elif kind == "made" and any(i < made < died.get(number, 0) for made in lasting):
+            others[number] = len(others)
+            items.append({"name": "", "shape": shape, "dtype": "weights" if dtype == "float32" else dtype})
+    if [item["name"] for item in items] == [name for name, _ in tensors]: return []
+    return [{key: value for key, value in item.items() if key != "name" or value} for item in _folded(items)]
 
 
 def _layers(module: torch.nn.Module) -> set[int]:
