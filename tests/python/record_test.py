@@ -574,6 +574,17 @@ def test_integers_become_expressions():
     assert _solve.solve_integer([1, 5, 2, 9, 3, 4], sizes) is None
 
 
+def test_integers_of_patches_and_of_odd_edges():
+    edges = [{"batch": 4, "image": image} for image in (224, 160, 352, 288)]
+    sizes = [*edges, {"batch": 3, "image": 224}, {"batch": 5, "image": 160}]
+    for text in ("(image//32)*(image//32)", "(image//16)*(image//16)+1", "batch*(image//32)*(image//32)"):
+        assert _solve.solve_integer([eval(text, {}, size) for size in sizes], sizes) == text
+    uneven = [{"image": image} for image in (300, 173, 277, 350, 211, 403, 318, 246, 385, 231)]
+    halves = [(size["image"] + 3) // 4 % 2 for size in uneven]
+    assert _solve.solve_integer(halves, uneven) == "((image+3)//4)%2"
+    assert _solve.solve_integer(halves[:4], uneven[:4]) is None  # too few to tell
+
+
 class Encoder(torch.nn.Module):
     def __init__(self):
         super().__init__()
