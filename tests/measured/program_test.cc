@@ -723,6 +723,16 @@ TEST(Programs, LeaveTheRoomOfALayerThatWasCopied) {
   EXPECT_EQ(report.memory.peak_reserved, 2'187'329'536);
 }
 
+/// A class that takes no dtype is made in float32 and converted: its 16-bit tensors lie in one another's places.
+TEST(Programs, AreConvertedByModuleTo) {
+  const ModelSpec model = registry().model((test::measured_dir() / "any_module/diff-dit-xl.json.gz").string());
+  RunOptions options{.precision = Precision::kBf16, .weights_dtype = DType::kBFloat16, .loop = Loop::kBare};
+  options.batch_size = 16;
+  const Report report = estimate(model, resolve(model, options).run, registry().device("h200-sxm"));
+  EXPECT_NEAR(static_cast<double>(report.memory.peak_allocated), 4'436'847'104, 4096);
+  EXPECT_EQ(report.memory.peak_reserved, 4'863'295'488);
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;

@@ -608,7 +608,7 @@ def test_construction_has_the_layer_that_was_copied():
     assert [item["name"] for item in made[freed + 1:]] == ["last.weight", "last.bias"]
     plain = record(lambda: torch.nn.Linear(8, 8), {"input": torch.zeros(3, 8)}, loss=lambda out: out.sum(),
                    variants=[Variant()]).to_dict()
-    assert "construction" not in plain
+    assert "construction" not in plain and plain["converted"]
 
 
 def test_a_size_that_changes_the_calls_is_fixed_and_says_so():

@@ -79,7 +79,8 @@ class TextRenderer {
     line();
     for (const std::string& part : wrap(text, options_.columns)) line(part);
     if (report_.opaque.empty()) return;
-    const std::string opaque = "Opaque in a step: " + text_of(report_.opaque) + "; what they hold inside is not counted";
+    const std::string opaque =
+        "Opaque in a step: " + text_of(report_.opaque) + "; what they hold inside is not counted";
     for (const std::string& part : wrap(opaque, options_.columns)) line(part);
   }
 

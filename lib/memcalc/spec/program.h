@@ -254,6 +254,7 @@ struct Program {
   std::vector<ProgramTensor> inputs;
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()
   std::vector<ProgramTensor> buffers;
+  bool converted = false;  // its class takes no dtype: it is made in float32, and module.to() gives it another
   std::vector<ProgramConstruction> construction;          // both in the order in which they are made; empty: as above
   std::vector<ProgramTensor> constants;                   // tensors that the module holds elsewhere, on the card
   std::vector<std::pair<std::string, std::string>> tied;  // name, the parameter it is
@@ -268,6 +269,7 @@ struct Program {
   std::vector<TiedHead> tied_heads;            // in the order of `modules`
   std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
+  std::vector<ConstructedTensor> conversion;   // what module.to() converts, in its order
   ProgramPlaces places;
 
   /// Of `modules`, then of `other_modules`.

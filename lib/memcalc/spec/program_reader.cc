@@ -678,6 +678,7 @@ Program read_program(const FlatJson& json, const std::string& file) {
   program.inputs = tensors_in(root.require("inputs"));
   program.parameters = tensors_in(root.require("parameters"));
   if (const auto buffers = root.find("buffers")) program.buffers = tensors_in(*buffers);
+  if (const auto converted = root.find("converted")) program.converted = converted->is_true();
   if (const auto construction = root.find("construction")) program.construction = construction_in(*construction);
   if (const auto constants = root.find("constants")) {
     for (ProgramTensor& constant : tensors_in(*constants)) program.constants.push_back(std::move(constant));

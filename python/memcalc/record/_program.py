@@ -15,7 +15,7 @@ import torch
 
 from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
-from ._run import Build, Recording, build, record as run
+from ._run import Build, Recording, build, record as run, takes_dtype
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
 from ._unbound import fold as fold_unbound
 
@@ -348,6 +348,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     if width is not None: content["hidden_size"] = width
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
+    if not takes_dtype(module_or_factory): content["converted"] = True
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
