@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/program_places.h"
 #include "memcalc/spec/registry.h"
@@ -408,8 +409,8 @@ TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
   }
 }
 
-/// The same with adapters. Whisper with checkpointing, and a quantised base (whose inputs a program takes to be
-/// float32, as the other weights are then, and a family 16-bit), differ: what torch does there is not settled.
+/// The same with adapters, on a quantised base, too. Whisper with checkpointing differs: what torch does there is not
+/// settled.
 TEST(Programs, OfImagesAndSpeechAreFineTunedAsTheirFamily) {
   struct OtherCase {
     const char* model;
@@ -421,15 +422,21 @@ TEST(Programs, OfImagesAndSpeechAreFineTunedAsTheirFamily) {
                                 {"clip", Task::kContrastive, 55}}) {
     for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
       if (each.task == Task::kSpeech && checkpointing == Checkpointing::kFull) continue;
-      SCOPED_TRACE(std::string(each.model) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : ""));
-      RunOptions options{
-          .precision = Precision::kBf16, .loop = Loop::kBare, .checkpointing = checkpointing, .lora_rank = 4};
-      options.batch_size = 3;
-      options.sequence_length = each.sequence;
-      const std::string model = each.model;
-      const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
-      options.task = each.task;
-      expect_same(recorded, events_of(trace_of(model + ".json", options)));
+      for (const Quantization quantization : {Quantization::kNone, Quantization::kNf4}) {
+        SCOPED_TRACE(std::string(each.model) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
+                     (quantization == Quantization::kNf4 ? ", NF4" : ""));
+        RunOptions options{.precision = Precision::kBf16,
+                           .loop = Loop::kBare,
+                           .checkpointing = checkpointing,
+                           .lora_rank = 4,
+                           .quantization = quantization};
+        options.batch_size = 3;
+        options.sequence_length = each.sequence;
+        const std::string model = each.model;
+        const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
+        options.task = each.task;
+        expect_same(recorded, events_of(trace_of(model + ".json", options)));
+      }
     }
   }
 }
@@ -714,6 +721,26 @@ TEST(Programs, AreRefusedUnderFsdp1WhereAPartOfAUnitHasNoGradient) {
   }
 }
 
+/// nn.TransformerEncoder copies a layer that then dies: what is made later lies where it was (any_module/rows.jsonl).
+TEST(Programs, LeaveTheRoomOfALayerThatWasCopied) {
+  const ModelSpec model = registry().model((test::measured_dir() / "any_module/own-transformer.json.gz").string());
+  RunOptions options{.precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32, .loop = Loop::kBare};
+  options.batch_size = 16;
+  const Report report = estimate(model, resolve(model, options).run, registry().device("h200-sxm"));
+  EXPECT_EQ(report.memory.peak_allocated, 1'966'578'688);
+  EXPECT_EQ(report.memory.peak_reserved, 2'187'329'536);
+}
+
+/// A class that takes no dtype is made in float32 and converted: its 16-bit tensors lie in one another's places.
+TEST(Programs, AreConvertedByModuleTo) {
+  const ModelSpec model = registry().model((test::measured_dir() / "any_module/diff-dit-xl.json.gz").string());
+  RunOptions options{.precision = Precision::kBf16, .weights_dtype = DType::kBFloat16, .loop = Loop::kBare};
+  options.batch_size = 16;
+  const Report report = estimate(model, resolve(model, options).run, registry().device("h200-sxm"));
+  EXPECT_NEAR(static_cast<double>(report.memory.peak_allocated), 4'436'847'104, 4096);
+  EXPECT_EQ(report.memory.peak_reserved, 4'863'295'488);
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;
@@ -730,7 +757,12 @@ TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
     "parameters": [], "forwards": [{"mode": "train", "function": 0}], "functions": )";
   EXPECT_THROW((void)read(start + R"([{"inputs": 0, "body": [["layer", 0, "", [], {}, []]], "results": []}]})"), Error);
   EXPECT_THROW((void)read(start + R"([{"inputs": 0, "body": [["jump"]], "results": []}]})"), Error);
-  EXPECT_NO_THROW((void)read(start + R"([{"inputs": 0, "body": [["drop", [0]]], "results": []}]})"));
+  const std::string body = R"([{"inputs": 0, "body": [["drop", [0]]], "results": []}])";
+  EXPECT_NO_THROW((void)read(start + body + "}"));
+  const std::string made = R"(, "construction": [{"shape": [4], "dtype": "weights"}, {"freed": [)";
+  EXPECT_NO_THROW((void)read(start + body + made + "0]}]}"));
+  EXPECT_THAT(error_text([&] { (void)read(start + body + made + "0, 1]}]}"); }),
+              testing::HasSubstr("/construction/1/freed/1: there is no such tensor yet"));
 }
 
 }  // namespace

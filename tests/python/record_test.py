@@ -574,6 +574,43 @@ def test_integers_become_expressions():
     assert _solve.solve_integer([1, 5, 2, 9, 3, 4], sizes) is None
 
 
+def test_integers_of_patches_and_of_odd_edges():
+    edges = [{"batch": 4, "image": image} for image in (224, 160, 352, 288)]
+    sizes = [*edges, {"batch": 3, "image": 224}, {"batch": 5, "image": 160}]
+    for text in ("(image//32)*(image//32)", "(image//16)*(image//16)+1", "batch*(image//32)*(image//32)"):
+        assert _solve.solve_integer([eval(text, {}, size) for size in sizes], sizes) == text
+    uneven = [{"image": image} for image in (300, 173, 277, 350, 211, 403, 318, 246, 385, 231)]
+    halves = [(size["image"] + 3) // 4 % 2 for size in uneven]
+    assert _solve.solve_integer(halves, uneven) == "((image+3)//4)%2"
+    assert _solve.solve_integer(halves[:4], uneven[:4]) is None  # too few to tell
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 16)
+        self.layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 3)
+        self.last = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.last(self.layers(self.first(x))).sum()
+
+
+def test_construction_has_the_layer_that_was_copied():
+    content = record(Encoder, {"x": torch.zeros(3, 5, 8)}, variants=[Variant()]).to_dict()
+    made = content["construction"]
+    others = [i for i, item in enumerate(made) if "shape" in item]
+    freed = next(i for i, item in enumerate(made) if "freed" in item)
+    assert len(others) == 12 and sorted(made[freed]["freed"]) == list(range(12))
+    assert made[0] == {"name": "first.weight"} and others == list(range(2, 14))
+    assert made[14]["repeat"] == "layers.layers.{}" and made[14]["count"] == 3 and freed == 15
+    assert made[others[0]] == {"shape": [48, 16], "dtype": "weights"}
+    assert [item["name"] for item in made[freed + 1:]] == ["last.weight", "last.bias"]
+    plain = record(lambda: torch.nn.Linear(8, 8), {"input": torch.zeros(3, 8)}, loss=lambda out: out.sum(),
+                   variants=[Variant()]).to_dict()
+    assert "construction" not in plain and plain["converted"]
+
+
 def test_a_size_that_changes_the_calls_is_fixed_and_says_so():
     class Loop(torch.nn.Module):
         def __init__(self):

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <variant>
 
@@ -195,11 +194,9 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
 
 void ProgramModel::look_at_calls() {
   uses_sdpa = false;
-  std::set<std::string_view> names;
   const auto look_at = [&](const auto& self, const std::vector<BoundInstruction>& body) -> void {
     for (const BoundInstruction& each : body) {
       if (const auto* call = std::get_if<BoundCall>(&each)) {
-        if (call->row == nullptr) names.insert(call->opaque);
         uses_sdpa |= call->row != nullptr && call->row->name == "scaled_dot_product_attention";
       } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
         self(self, (*loop)->body);
@@ -209,11 +206,6 @@ void ProgramModel::look_at_calls() {
   for (const auto& function : functions_) {
     if (function) look_at(look_at, function->body);
   }
-  if (names.empty()) return;
-  not_modelled.push_back(
-      fmt::format("inside of {}, which the operator table does not have: memory that it holds for a "
-                  "moment or keeps for backward beside its tensors",
-                  fmt::join(names, ", ")));
 }
 
 ModelOutput ProgramModel::forward(const Batch& batch) {

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace memcalc {
@@ -28,6 +29,20 @@ class Signature {
     }
   }
 
+  /// What of a call has no place: "7 arguments", "the argument out". None is what an argument is that nobody passes.
+  [[nodiscard]] std::optional<std::string> misfit(const ProgramCall& call) const {
+    if (variadic_ < 0 && call.positional.size() > names_.size()) {
+      return fmt::format("{} arguments", call.positional.size());
+    }
+    for (const auto& [keyword, argument] : call.keywords) {
+      if (argument.kind != ProgramArgument::Kind::kNone && !place_of(keyword)) {
+        return fmt::format("the argument {}", keyword);
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Of a call that has no misfit.
   [[nodiscard]] std::vector<BoundArgument> placed(const ProgramCall& call, const Binding& binding) const {
     std::vector<BoundArgument> slots(names_.size());
     for (std::size_t i = 0; i < call.positional.size(); ++i) {
@@ -46,24 +61,19 @@ class Signature {
         }
         continue;
       }
-      if (i >= slots.size()) throw refusal_of(call, fmt::format("{} arguments", call.positional.size()));
       slots[i] = std::move(argument);
     }
     for (const auto& [keyword, argument] : call.keywords) {
-      const auto found = std::find(names_.begin(), names_.end(), canonical(keyword));
-      if (found == names_.end()) {
-        if (argument.kind == ProgramArgument::Kind::kNone) continue;
-        throw refusal_of(call, fmt::format("the argument {}", keyword));
-      }
-      slots[static_cast<std::size_t>(found - names_.begin())] = binding.bound(argument);
+      if (const std::optional<std::size_t> place = place_of(keyword)) slots[*place] = binding.bound(argument);
     }
     return slots;
   }
 
  private:
-  static Error refusal_of(const ProgramCall& call, const std::string& what) {
-    return {ErrorCode::kUnsupported,
-            fmt::format("the program calls {} with {}, which is not modelled", call.function, what)};
+  [[nodiscard]] std::optional<std::size_t> place_of(std::string_view keyword) const {
+    const auto found = std::find(names_.begin(), names_.end(), canonical(keyword));
+    if (found == names_.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - names_.begin());
   }
   /// numpy's names for the same.
   [[nodiscard]] std::string_view canonical(std::string_view keyword) const {
@@ -116,14 +126,18 @@ class Binder {
   void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
     BoundCall result;
     result.row = find_operator(call.function);
-    if (result.row == nullptr && !call.given.empty()) {
+    const bool has_result = !call.given.empty() || changes_in_place(call.function);
+    std::string problem;
+    if (result.row == nullptr) {
+      problem = fmt::format("{} calls {}, which the operator table does not have", program_, call.function);
+    } else if (const auto misfit = Signature(result.row->signature).misfit(call)) {
+      problem = fmt::format("the program calls {} with {}, which is not modelled", call.function, *misfit);
+    }
+    if (!problem.empty()) {
+      if (!has_result) throw Error(ErrorCode::kUnsupported, problem);
       add_opaque(call, result);
       bound.emplace_back(std::move(result));
       return;
-    }
-    if (result.row == nullptr) {
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} calls {}, which the operator table does not have", program_, call.function));
     }
     result.slots = Signature(result.row->signature).placed(call, binding_);
     result.results = &call.results;
@@ -137,8 +151,10 @@ class Binder {
     bound.emplace_back(std::move(result));
   }
 
-  /// An operator that the table does not have: its results' sizes were recorded.
+  /// An operator that the table does not have, or not with these arguments: its results' sizes were recorded, or are
+  /// those of what it changes.
   void add_opaque(const ProgramCall& call, BoundCall& result) {
+    result.row = nullptr;
     result.opaque = call.function;
     for (const ProgramArgument& argument : call.positional) result.slots.push_back(binding_.bound(argument));
     for (const auto& [keyword, argument] : call.keywords) result.slots.push_back(binding_.bound(argument));

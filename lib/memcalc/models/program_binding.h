@@ -34,7 +34,7 @@ struct Binding {
 inline constexpr const char* kUnbound = "unbind";
 
 struct BoundCall {
-  const OperatorRow* row = nullptr;  // null: an operator that the table does not have, named `opaque`
+  const OperatorRow* row = nullptr;  // null: what the table does not have, or not with these arguments, named `opaque`
   std::string_view opaque;
   std::vector<BoundArgument> slots;
   const std::vector<std::int32_t>* results = nullptr;

@@ -68,6 +68,7 @@ class ProgramModel : public Model {
   struct Storages {
     std::vector<Tensor> parameters, buffers;
   };
+  [[nodiscard]] bool converts() const;
   [[nodiscard]] Storages make_storages(Tape& tape) const;
   void make_tied_heads();
   void find_inputs();

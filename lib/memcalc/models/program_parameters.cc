@@ -42,20 +42,51 @@ void ProgramModel::make_leaf(ModuleBuilder& b, std::size_t& i) {
   }
 }
 
+/// module.to(dtype), where the module is made on the card as a whole.
+bool ProgramModel::converts() const {
+  return program_->converted && binding_.weights != DType::kFloat32 && !run_.parallel.is_parallel() &&
+         run_.fine_tuning.quantization == Quantization::kNone;
+}
+
 /// The storages of parameters and buffers in the order in which the module made them. A tied parameter had one, too,
-/// before it became another's.
+/// before it became another's; so had what the module does not keep, whose places are then free for others. A
+/// conversion makes each anew before the old one is gone, so that they come to lie in one another's places.
 ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
   Storages storages{std::vector<Tensor>(program_->parameters.size()), std::vector<Tensor>(program_->buffers.size())};
-  std::vector<Tensor> replaced;
-  for (const ConstructedTensor& made : program_->constructed) {
+  std::vector<Tensor> replaced, others;
+  const auto dtype_of = [&](const ProgramTensor& each) {
+    return converts() && each.dtype == "weights" ? DType::kFloat32 : binding_.dtype(each.dtype);
+  };
+  std::vector<ConstructedTensor> in_order;  // where the program says nothing of it
+  if (converts() && !program_->constructs_all) {
+    for (std::size_t i = 0; i < program_->parameters.size(); ++i) in_order.push_back({false, i});
+    for (std::size_t i = 0; i < program_->buffers.size(); ++i) in_order.push_back({true, i});
+  }
+  for (const ConstructedTensor& made : in_order.empty() ? program_->constructed : in_order) {
+    if (made.other >= 0) {
+      const ProgramConstruction& other = program_->construction[static_cast<std::size_t>(made.other)];
+      for (const std::int32_t freed : other.freed) others[static_cast<std::size_t>(freed)].reset();
+      if (!other.freed.empty()) continue;
+      others.push_back(tape.empty(binding_.shape(other.shape, program_->name), binding_.dtype(other.dtype),
+                                  aten::kEmpty, Category::kWeights));
+      continue;
+    }
     const ProgramTensor& each = (made.is_buffer ? program_->buffers : program_->parameters)[made.place];
     Tensor storage =
-        tape.empty(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype), aten::kEmpty, Category::kWeights);
+        tape.empty(binding_.shape(each.shape, each.name), dtype_of(each), aten::kEmpty, Category::kWeights);
     if (made.is_replaced) {
       replaced.push_back(std::move(storage));
     } else {
       (made.is_buffer ? storages.buffers : storages.parameters)[made.place] = std::move(storage);
     }
+  }
+  if (!converts()) return storages;
+  replaced.clear();
+  for (const ConstructedTensor& made : program_->conversion) {
+    const ProgramTensor& each = (made.is_buffer ? program_->buffers : program_->parameters)[made.place];
+    Tensor& storage = (made.is_buffer ? storages.buffers : storages.parameters)[made.place];
+    if (!storage.defined()) continue;
+    storage = tape.empty(storage.shape(), binding_.dtype(each.dtype), aten::kToCopy, Category::kWeights);
   }
   return storages;
 }
@@ -63,7 +94,7 @@ ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
 void ProgramModel::make_parameters(ModuleBuilder& b) {
   const std::vector<ProgramTensor>& all = program_->parameters;
   Storages storages = make_storages(b.tape);
-  const bool was_constructed = program_->constructs_all;
+  const bool was_constructed = program_->constructs_all || converts();
   tensors_.resize(all.size() + program_->buffers.size() + program_->constants.size());
   leaves_.resize(program_->module_count());
   b.parameters.reserve(all.size());

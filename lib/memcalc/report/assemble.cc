@@ -21,6 +21,7 @@
 #include "memcalc/report/epoch.h"
 #include "memcalc/report/host_memory.h"
 #include "memcalc/report/nccl_memory.h"
+#include "memcalc/report/opaque_calls.h"
 #include "memcalc/report/packed_weights_note.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/stages.h"
@@ -28,6 +29,7 @@
 #include "memcalc/report/versions_used.h"
 #include "memcalc/report/vllm_on_card.h"
 #include "memcalc/spec/host_step.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/offload.h"
@@ -333,6 +335,13 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   report.assumptions.insert(report.assumptions.end(), symbolic.assumptions.begin(), symbolic.assumptions.end());
   report.assumptions.insert(report.assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   report.not_modelled = symbolic.not_modelled;
+  if (is_program(model)) report.opaque = opaque_calls(symbolic.kernels);
+  if (!report.opaque.empty()) {
+    report.not_modelled.push_back(fmt::format(
+        "inside of {} in a step, which the operator table does not have, or not with these arguments: memory "
+        "that they hold for a moment or keep for backward beside their tensors",
+        text_of(report.opaque)));
+  }
   report.not_modelled.emplace_back("other processes and the display on the same card");
   if (run.trains()) say_what_is_left_out_between_steps(run, report.not_modelled);
   if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));

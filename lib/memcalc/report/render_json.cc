@@ -389,6 +389,9 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (report.config) json["config"] = config_json(*report.config);
   json["assumptions"] = report.assumptions;
   json["not_modelled"] = report.not_modelled;
+  for (const OpaqueCalls& each : report.opaque) {
+    json["opaque"].push_back({{"function", each.function}, {"calls", each.calls}});
+  }
   return dumped(json);
 }
 

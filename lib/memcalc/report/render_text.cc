@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/report/accounting.h"
+#include "memcalc/report/opaque_calls.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/report/vllm_on_card.h"
@@ -77,6 +78,10 @@ class TextRenderer {
             " of this answer: --details lists them, with phases, FLOPs and the host";
     line();
     for (const std::string& part : wrap(text, options_.columns)) line(part);
+    if (report_.opaque.empty()) return;
+    const std::string opaque =
+        "Opaque in a step: " + text_of(report_.opaque) + "; what they hold inside is not counted";
+    for (const std::string& part : wrap(opaque, options_.columns)) line(part);
   }
 
   [[nodiscard]] std::string painted(std::string_view text, std::string_view color) const {

@@ -172,6 +172,13 @@ struct FullCard {
   std::vector<StepMark> steps;  // of a run of --lengths
 };
 
+/// Calls of a recorded program that memcalc does not look into: of a function of torch that the operator table lacks, or
+/// with arguments that its row does not model.
+struct OpaqueCalls {
+  std::string function;    // "my_function", the last part of its name
+  std::int64_t calls = 0;  // in a step, without those that checkpointing makes again
+};
+
 struct Report {
   ModelSpec model;
   RunSpec run;
@@ -220,6 +227,7 @@ struct Report {
   std::vector<std::string> assumptions;
   std::int64_t leading_assumptions = 0;  // the first of them: what the run's own are to stand after
   std::vector<std::string> not_modelled;
+  std::vector<OpaqueCalls> opaque;  // of a program, in the order of the step
 
   /// What the run needs of the card: device_used_bytes, or reserved where the card's context is not even assumed.
   [[nodiscard]] Bytes needed() const {

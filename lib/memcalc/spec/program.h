@@ -192,11 +192,21 @@ struct TiedHead {
   std::int32_t bias = -1;
 };
 
+/// What the module's construction did with storages: it made that of the parameter or buffer `name`, or, without a
+/// name, one that the module does not keep (of a layer that was copied, nn.TransformerEncoder's), or such ones died.
+struct ProgramConstruction {
+  std::string name;
+  std::vector<ProgramArgument> shape{};  // of one that is not kept
+  std::string dtype{};
+  std::vector<std::int32_t> freed{};  // numbers of those, as they were made
+};
+
 /// A storage that the module's construction made.
 struct ConstructedTensor {
   bool is_buffer = false;
   std::size_t place = 0;     // among parameters or buffers
   bool is_replaced = false;  // by another's, once it is tied
+  std::int32_t other = -1;   // in place of these, an item of Program::construction without a name
 };
 
 /// What runs: forward(**inputs) in train() or eval(), with or without a cache of keys and values.
@@ -212,6 +222,7 @@ struct ProgramForward {
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
+class FlatJson;  // spec/flat_json.h
 struct Program;
 struct PlacedForward;  // spec/program_places.h
 
@@ -243,9 +254,10 @@ struct Program {
   std::vector<ProgramTensor> inputs;
   std::vector<ProgramTensor> parameters;  // in the order of module.parameters()
   std::vector<ProgramTensor> buffers;
-  std::vector<std::string> construction;  // names of both in the order in which they are made; empty: as above
-  std::vector<ProgramTensor> constants;   // tensors that the module holds elsewhere, on the card
-  std::vector<std::pair<std::string, std::string>> tied;     // name, the parameter it is
+  bool converted = false;  // its class takes no dtype: it is made in float32, and module.to() gives it another
+  std::vector<ProgramConstruction> construction;          // both in the order in which they are made; empty: as above
+  std::vector<ProgramTensor> constants;                   // tensors that the module holds elsewhere, on the card
+  std::vector<std::pair<std::string, std::string>> tied;  // name, the parameter it is
   std::vector<std::pair<std::string, std::string>> modules;  // path, class: of those that hold parameters
   std::vector<ProgramFunction> functions;
   std::vector<ProgramForward> forwards;
@@ -257,6 +269,7 @@ struct Program {
   std::vector<TiedHead> tied_heads;            // in the order of `modules`
   std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
+  std::vector<ConstructedTensor> conversion;   // what module.to() converts, in its order
   ProgramPlaces places;
 
   /// Of `modules`, then of `other_modules`.
@@ -299,7 +312,8 @@ class SymbolValues {
 /// The text of a file, *.json or *.json.gz. Throws Error(kInput) where it cannot be read.
 [[nodiscard]] std::string read_program_text(const std::string& path);
 
-/// Throws Error(kInput) with the place of what is wrong.
+/// Throws Error(kInput) with the place of what is wrong. `file`: for messages.
+[[nodiscard]] Program read_program(const FlatJson& json, const std::string& file);
 [[nodiscard]] Program read_program(const JsonObject& json);
 
 }  // namespace memcalc

@@ -89,6 +89,44 @@ void relate_parameters(Program& program, Modules& modules) {
   }
 }
 
+struct NamedTensor {
+  std::string_view name;  // seen from the module around
+  ConstructedTensor tensor;
+};
+
+/// nn.Module._apply (nn/modules/module.py, torch 2.11): the modules inside, each as they do, then its own parameters
+/// and buffers.
+// MIRRORS(torch, "nn/modules/module.py", "2.11.0")
+void put_in_order(const std::vector<NamedTensor>& tensors, std::vector<ConstructedTensor>& order, int depth = 0) {
+  constexpr int kMostDepth = 64;
+  std::vector<std::pair<std::string_view, std::vector<NamedTensor>>> modules;
+  std::vector<ConstructedTensor> own;
+  for (const NamedTensor& each : tensors) {
+    const std::size_t dot = each.name.find('.');
+    if (dot == std::string_view::npos || depth == kMostDepth) {
+      own.push_back(each.tensor);
+      continue;
+    }
+    const std::string_view name = each.name.substr(0, dot);
+    auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) { return module.first == name; });
+    if (found == modules.end()) found = modules.insert(modules.end(), {name, {}});
+    found->second.push_back({each.name.substr(dot + 1), each.tensor});
+  }
+  for (const auto& [name, inside] : modules) put_in_order(inside, order, depth + 1);
+  order.insert(order.end(), own.begin(), own.end());
+}
+
+void find_conversion(Program& program) {
+  std::vector<NamedTensor> tensors;
+  for (const auto* made : {&program.parameters, &program.buffers}) {
+    for (std::size_t i = 0; i < made->size(); ++i) {
+      const ProgramTensor& each = (*made)[i];
+      if (each.dtype == "weights") tensors.push_back({each.name, {made == &program.buffers, i}});
+    }
+  }
+  put_in_order(tensors, program.conversion);
+}
+
 /// nn.Linear that is no leaf.
 void find_tied_heads(Program& program, const NamedPlaces& places) {
   std::vector<bool> is_leaf(program.module_count());
@@ -141,12 +179,15 @@ void relate_parts(Program& program) {
   }
   find_tied_heads(program, places);
   std::vector<bool> has_storage(program.parameters.size());
-  for (const std::string& name : program.construction) {
+  for (std::size_t i = 0; i < program.construction.size(); ++i) {
+    const std::string& name = program.construction[i].name;
+    if (name.empty()) program.constructed.push_back({.other = static_cast<std::int32_t>(i)});
     const auto found = places.find(name);
     if (found == places.end()) continue;
     program.constructed.push_back(found->second);
     if (!found->second.is_buffer && !found->second.is_replaced) has_storage[found->second.place] = true;
   }
+  if (program.converted) find_conversion(program);
   program.constructs_all =
       !has_storage.empty() && std::find(has_storage.begin(), has_storage.end(), false) == has_storage.end();
 }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/flat_json.h"
 #include "memcalc/spec/gzip_file.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/limits.h"
@@ -22,33 +23,42 @@ constexpr std::string_view kFormat = "memcalc.program";
 constexpr std::int64_t kVersion = 1;
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
-/// "/functions/3/body/0": where `wanted` stands in the tree below `node`. Sought only for a message, because each value
-/// of a program is looked at and hardly one is wrong.
-bool find_pointer(const JsonNode& node, const JsonNode* wanted, std::string& pointer) {
-  if (&node == wanted) return true;
-  for (const JsonNode& child : node.children) {
-    const std::size_t length = pointer.size();
-    pointer += "/" + child.key;
-    if (find_pointer(child, wanted, pointer)) return true;
-    pointer.resize(length);
-  }
-  return false;
-}
-
-/// A value of the file `file`, whose whole is `root`.
+/// A value of the file `file`, whose whole is `json`.
 class Place {
  public:
-  Place(const JsonNode& node, const JsonNode& root, const std::string& file)
-      : node_(&node), root_(&root), file_(&file) {}
+  Place(const FlatJson& json, const std::string& file, std::uint32_t place = 0)
+      : json_(&json), file_(&file), place_(place) {}
 
-  [[nodiscard]] const JsonNode& node() const { return *node_; }
-  [[nodiscard]] Kind kind() const { return node_->kind; }
-  [[nodiscard]] std::size_t size() const { return node_->children.size(); }
-  [[nodiscard]] Place at(std::size_t i) const { return {node_->children[i], *root_, *file_}; }
+  [[nodiscard]] const FlatValue& node() const { return json_->at(place_); }
+  [[nodiscard]] Kind kind() const { return node().kind; }
+  [[nodiscard]] std::size_t size() const {
+    return kind() == Kind::kArray || kind() == Kind::kObject ? static_cast<std::size_t>(node().integer) : 0;
+  }
+  /// Of an array, of which there are more than `i` (of a long one for_each() finds all); of an object keys and values
+  /// in turn.
+  [[nodiscard]] Place at(std::size_t i) const {
+    std::uint32_t place = place_ + 1;
+    while (i-- > 0) place = json_->at(place).end;
+    return there(place);
+  }
+  /// The items of an array.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    expect(Kind::kArray, "an array");
+    for (std::uint32_t at = place_ + 1; at < node().end; at = json_->at(at).end) visit(there(at));
+  }
+  /// The members of an object: key and value.
+  template <typename Visit>
+  void for_each_member(const Visit& visit) const {
+    expect(Kind::kObject, "an object");
+    for (std::uint32_t key = place_ + 1; key < node().end; key = json_->at(key + 1).end) {
+      visit(json_->at(key).text, there(key + 1));
+    }
+  }
   [[nodiscard]] std::optional<Place> find(std::string_view key) const {
     expect(Kind::kObject, "an object");
-    for (const JsonNode& child : node_->children) {
-      if (child.key == key) return Place{child, *root_, *file_};
+    for (std::uint32_t at = place_ + 1; at < node().end; at = json_->at(at + 1).end) {
+      if (json_->at(at).text == key) return there(at + 1);
     }
     return std::nullopt;
   }
@@ -57,21 +67,20 @@ class Place {
     throw error(fmt::format("the key {} is missing", key));
   }
   [[nodiscard]] Error error(std::string_view message) const {
-    std::string pointer;
-    (void)find_pointer(*root_, node_, pointer);
-    return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer.empty() ? "/" : pointer, message)};
+    return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer(), message)};
   }
   void expect(Kind kind, std::string_view what) const {
-    if (node_->kind != kind) throw error(fmt::format("expected {}", what));
+    if (node().kind != kind) throw error(fmt::format("expected {}", what));
   }
-  [[nodiscard]] const std::string& text() const {
+  [[nodiscard]] std::string_view text() const {
     expect(Kind::kString, "a string");
-    return node_->text;
+    return node().text;
   }
+  [[nodiscard]] bool is_true() const { return kind() == Kind::kBool && node().integer != 0; }
   [[nodiscard]] std::int64_t integer(std::int64_t least = 0) const {
     expect(Kind::kInteger, "a whole number");
-    if (node_->integer < least) throw error(fmt::format("expected a number from {}", least));
-    return node_->integer;
+    if (node().integer < least) throw error(fmt::format("expected a number from {}", least));
+    return node().integer;
   }
   [[nodiscard]] const std::string& file() const { return *file_; }
   [[nodiscard]] const Place& array() const {
@@ -80,9 +89,26 @@ class Place {
   }
 
  private:
-  const JsonNode* node_;
-  const JsonNode* root_;
+  [[nodiscard]] Place there(std::uint32_t place) const { return {*json_, *file_, place}; }
+
+  /// "/functions/3/body/0": sought only for a message, because each value of a program is looked at and hardly one is
+  /// wrong.
+  [[nodiscard]] std::string pointer() const {
+    std::string text;
+    for (std::uint32_t around = 0; around != place_;) {
+      const bool is_object = json_->at(around).kind == Kind::kObject;
+      std::uint32_t child = around + (is_object ? 2 : 1);
+      std::size_t i = 0;
+      for (; json_->at(child).end <= place_; ++i) child = json_->at(child).end + (is_object ? 1 : 0);
+      text.append("/").append(is_object ? std::string(json_->at(child - 1).text) : std::to_string(i));
+      around = child;
+    }
+    return text.empty() ? "/" : text;
+  }
+
+  const FlatJson* json_;
   const std::string* file_;
+  std::uint32_t place_;
 };
 
 std::int32_t value_number(const Place& place) {
@@ -91,25 +117,31 @@ std::int32_t value_number(const Place& place) {
   return static_cast<std::int32_t>(number);
 }
 
+std::vector<std::string> texts_in(const Place& place) {
+  std::vector<std::string> texts;
+  place.for_each([&](const Place& each) { texts.emplace_back(each.text()); });
+  return texts;
+}
+
 /// A shape: numbers, and expressions in the symbols.
 std::vector<Argument> sizes_in(const Place& place) {
   std::vector<Argument> sizes;
-  for (std::size_t i = 0; i < place.array().size(); ++i) {
-    const Place size = place.at(i);
+  sizes.reserve(place.size());
+  place.for_each([&](const Place& size) {
     if (size.kind() == Kind::kInteger) {
       sizes.push_back({.kind = Argument::Kind::kInteger, .integer = size.integer()});
     } else {
-      const std::string& text = size.kind() == Kind::kString ? size.text() : size.require("n").text();
-      sizes.push_back({.kind = Argument::Kind::kSymbolic, .text = text});
+      const std::string_view text = size.kind() == Kind::kString ? size.text() : size.require("n").text();
+      sizes.push_back({.kind = Argument::Kind::kSymbolic, .text = std::string(text)});
     }
-  }
+  });
   return sizes;
 }
 
 /// The last part of a function's name; with the part before, where two functions have that name.
-std::string function_named(const std::string& name) {
+std::string function_named(std::string_view name) {
   constexpr std::string_view kUnfold = "Tensor.unfold";  // a view; torch.nn.functional.unfold copies windows
-  return name.ends_with(kUnfold) ? std::string(kUnfold) : name.substr(name.rfind('.') + 1);
+  return std::string(name.ends_with(kUnfold) ? kUnfold : name.substr(name.rfind('.') + 1));
 }
 
 /// Reads one function: parameters are numbered in the order in which they are met.
@@ -121,7 +153,7 @@ class FunctionReader {
     function_.inputs = value_number(place_.require("inputs"));
     function_.values = function_.inputs;
     if (const auto keywords = place_.find("keywords")) {
-      for (std::size_t i = 0; i < keywords->array().size(); ++i) function_.keywords.push_back(keywords->at(i).text());
+      function_.keywords = texts_in(*keywords);
       function_.values += static_cast<std::int32_t>(function_.keywords.size());
     }
     const Place body = place_.require("body");
@@ -139,44 +171,48 @@ class FunctionReader {
 
   std::vector<std::int32_t> values_in(const Place& place) {
     std::vector<std::int32_t> values;
-    for (std::size_t i = 0; i < place.array().size(); ++i) values.push_back(value(place.at(i)));
+    values.reserve(place.size());
+    place.for_each([&](const Place& each) { values.push_back(value(each)); });
     return values;
   }
 
   std::vector<Argument> arguments(const Place& place) {
     std::vector<Argument> items;
-    for (std::size_t i = 0; i < place.array().size(); ++i) items.push_back(argument(place.at(i)));
+    items.reserve(place.size());
+    place.for_each([&](const Place& each) { items.push_back(argument(each)); });
     return items;
   }
 
   ProgramKeywords keywords(const Place& place) {
-    place.expect(Kind::kObject, "an object");
     ProgramKeywords items;
-    for (std::size_t i = 0; i < place.size(); ++i) items.emplace_back(place.at(i).node().key, argument(place.at(i)));
+    items.reserve(place.size());
+    place.for_each_member([&](std::string_view key, const Place& each) { items.emplace_back(key, argument(each)); });
     return items;
   }
 
   Argument argument(const Place& place) {
-    const JsonNode& node = place.node();
+    const FlatValue& node = place.node();
     switch (node.kind) {
       case Kind::kNull: return {};
-      case Kind::kBool: return {.kind = Argument::Kind::kBool, .integer = node.boolean ? 1 : 0};
+      case Kind::kBool: return {.kind = Argument::Kind::kBool, .integer = node.integer};
       case Kind::kInteger: return {.kind = Argument::Kind::kInteger, .integer = node.integer, .number = node.number};
       case Kind::kNumber: return {.kind = Argument::Kind::kNumber, .number = node.number};
-      case Kind::kString: return {.kind = Argument::Kind::kText, .text = node.text};
+      case Kind::kString: return {.kind = Argument::Kind::kText, .text = std::string(node.text)};
       case Kind::kArray: return {.kind = Argument::Kind::kList, .items = arguments(place)};
       case Kind::kObject: break;
     }
     if (place.size() != 1) throw place.error("expected an object with one key");
-    const Place inner = place.at(0);
-    const std::string& key = inner.node().key;
+    const std::string_view key = place.at(0).text();
+    const Place inner = place.at(1);
     if (key == "v") return {.kind = Argument::Kind::kValue, .integer = value(inner)};
     if (key == "p") return {.kind = Argument::Kind::kParameter, .integer = parameter(inner.text())};
-    if (key == "d") return {.kind = Argument::Kind::kDType, .text = inner.text()};
-    if (key == "n") return {.kind = Argument::Kind::kSymbolic, .text = inner.text()};
+    if (key == "d") return {.kind = Argument::Kind::kDType, .text = std::string(inner.text())};
+    if (key == "n") return {.kind = Argument::Kind::kSymbolic, .text = std::string(inner.text())};
     if (key == "ellipsis") return {.kind = Argument::Kind::kEllipsis};
     if (key == "float") return {.kind = Argument::Kind::kNumber, .number = not_finite(inner)};
-    if (key == "device" || key == "memory_format") return {.kind = Argument::Kind::kText, .text = inner.text()};
+    if (key == "device" || key == "memory_format") {
+      return {.kind = Argument::Kind::kText, .text = std::string(inner.text())};
+    }
     if (key == "complex" || key == "layout" || key == "dict" || key == "object") {
       return {.kind = Argument::Kind::kObject};
     }
@@ -199,7 +235,7 @@ class FunctionReader {
 
   /// "inf", "-inf", "nan": what JSON cannot say.
   static double not_finite(const Place& place) {
-    const std::string& text = place.text();
+    const std::string_view text = place.text();
     if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
     const double infinity = std::numeric_limits<double>::infinity();
     return text.starts_with('-') ? -infinity : infinity;
@@ -210,27 +246,28 @@ class FunctionReader {
     return arguments(place);
   }
 
-  std::int64_t parameter(const std::string& name) {
+  std::int64_t parameter(std::string_view name) {
     std::vector<std::string>& names = function_.parameters;
     const auto found = std::find(names.begin(), names.end(), name);
     if (found != names.end()) return found - names.begin();
-    names.push_back(name);
+    names.emplace_back(name);
     return static_cast<std::int64_t>(names.size()) - 1;
   }
 
   void read_body(const Place& place) {
-    for (std::size_t i = 0; i < place.array().size(); ++i) read_instruction(place.at(i));
+    function_.body.items.reserve(place.size());
+    place.for_each([&](const Place& each) { read_instruction(each); });
   }
 
   /// The instructions of a loop: they number the values and parameters of the function around it.
   ProgramLoop loop(const Place& place) {
     if (++depth_ > kMostLoops) throw place.error("too many loops in one another");
     ProgramLoop loop{.count = argument(place.at(1)), .carries = {}, .body = std::make_shared<ProgramInstructions>()};
-    for (std::size_t i = 0; i < place.at(2).array().size(); ++i) {
-      const std::vector<std::int32_t> pair = values_in(place.at(2).at(i));
-      if (pair.size() != 2) throw place.at(2).at(i).error("expected two values");
+    place.at(2).for_each([&](const Place& each) {
+      const std::vector<std::int32_t> pair = values_in(each);
+      if (pair.size() != 2) throw each.error("expected two values");
       loop.carries.emplace_back(pair[0], pair[1]);
-    }
+    });
     ProgramInstructions outer = std::exchange(function_.body, {});
     read_body(place.at(3));
     *loop.body = std::exchange(function_.body, std::move(outer));
@@ -239,7 +276,7 @@ class FunctionReader {
   }
 
   ProgramCustom custom(const Place& place) {
-    ProgramCustom made{.name = place.at(1).text(),
+    ProgramCustom made{.name = std::string(place.at(1).text()),
                        .function = value_number(place.at(2)),
                        .arguments = arguments(place.at(3)),
                        .results = values_in(place.at(4))};
@@ -250,7 +287,7 @@ class FunctionReader {
     };
     const auto read_flags = [&](const char* key, std::vector<bool>& flags) {
       const auto found = further.find(key);
-      for (std::size_t i = 0; found && i < found->array().size(); ++i) flags.push_back(found->at(i).node().boolean);
+      if (found) found->for_each([&](const Place& each) { flags.push_back(each.is_true()); });
     };
     read("saved", made.saved);
     read("attributes", made.attributes);
@@ -260,51 +297,50 @@ class FunctionReader {
     // Recorders of before did not say whose gradients these are: that backward cannot be run.
     const auto backward = further.find("backward");
     if (backward && further.find("inputs")) made.backward = value_number(*backward);
-    if (const auto materialize = further.find("materialize")) made.materializes = materialize->node().boolean;
+    if (const auto materialize = further.find("materialize")) made.materializes = materialize->is_true();
     return made;
   }
 
   static std::vector<ProgramResult> given_results(const Place& place) {
     std::vector<ProgramResult> results;
-    for (std::size_t i = 0; i < place.array().size(); ++i) {
-      if (place.at(i).array().size() != 2) throw place.at(i).error("expected a shape and a dtype");
-      results.push_back({sizes_in(place.at(i).at(0)), dtype_name(place.at(i).at(1))});
-    }
+    place.for_each([&](const Place& each) {
+      if (each.array().size() != 2) throw each.error("expected a shape and a dtype");
+      results.push_back({sizes_in(each.at(0)), dtype_name(each.at(1))});
+    });
     return results;
   }
 
   static std::string dtype_name(const Place& place) {
-    return place.kind() == Kind::kObject ? place.require("d").text() : place.text();
+    return std::string(place.kind() == Kind::kObject ? place.require("d").text() : place.text());
   }
 
   void read_instruction(const Place& place) {
     if (place.array().size() == 0) throw place.error("expected an instruction");
-    const std::string& word = place.at(0).text();
+    const std::string_view word = place.at(0).text();
     const auto need = [&](std::size_t count) {
       if (place.size() < count) throw place.error(fmt::format("{} takes {} parts", word, count - 1));
     };
     if (word == "call") {
       need(5);
-      const std::string& name = place.at(1).text();
       function_.body.items.emplace_back(ProgramCall{
-          function_named(name), arguments(place.at(2).array()), keywords(place.at(3)), values_in(place.at(4)),
-          place.size() > 5 ? given_results(place.at(5)) : std::vector<ProgramResult>()});
+          function_named(place.at(1).text()), arguments(place.at(2).array()), keywords(place.at(3)),
+          values_in(place.at(4)), place.size() > 5 ? given_results(place.at(5)) : std::vector<ProgramResult>()});
     } else if (word == "drop") {
       need(2);
       function_.body.items.emplace_back(ProgramDrop{values_in(place.at(1))});
     } else if (word == "layer") {
       need(6);
       function_.body.items.emplace_back(ProgramLayers{.function = value_number(place.at(1)),
-                                                      .path = place.at(2).text(),
+                                                      .path = std::string(place.at(2).text()),
                                                       .positional = arguments(place.at(3)),
                                                       .keywords = keywords(place.at(4)),
                                                       .results = values_in(place.at(5))});
     } else if (word == "layers") {
       need(8);
-      ProgramLayers layers{value_number(place.at(1)), place.at(2).text(),
+      ProgramLayers layers{value_number(place.at(1)), std::string(place.at(2).text()),
                            place.at(3).integer(),     place.at(4).integer(1),
                            arguments(place.at(5)),    keywords(place.at(6)),
-                           values_in(place.at(7)),    place.size() > 8 && place.at(8).node().boolean};
+                           values_in(place.at(7)),    place.size() > 8 && place.at(8).is_true()};
       for (const std::int32_t result : layers.results) {  // those of the last layer
         const std::int64_t last = result + (layers.count - 1) * static_cast<std::int64_t>(layers.results.size());
         if (last >= kMostValues) throw place.error("a value's number is too large");
@@ -313,7 +349,8 @@ class FunctionReader {
       function_.body.items.emplace_back(std::move(layers));
     } else if (word == "enter") {
       need(3);
-      function_.body.items.emplace_back(ProgramModule{place.at(1).text(), place.at(2).text()});
+      function_.body.items.emplace_back(
+          ProgramModule{std::string(place.at(1).text()), std::string(place.at(2).text())});
     } else if (word == "leave") {
       function_.body.items.emplace_back(ProgramModule{});
     } else if (word == "autocast") {
@@ -322,14 +359,14 @@ class FunctionReader {
       const Place dtype = place.at(3);
       // A region of another device's autocast changes nothing here.
       function_.body.items.emplace_back(ProgramRegion{.begins = true,
-                                                      .enabled = on_card ? place.at(2).node().boolean : true,
+                                                      .enabled = on_card ? place.at(2).is_true() : true,
                                                       .dtype = dtype.kind() == Kind::kNull ? "" : dtype_name(dtype)});
     } else if (word == "autocast_end") {
       function_.body.items.emplace_back(ProgramRegion{ProgramRegion::Kind::kAutocast, false, false, ""});
     } else if (word == "grad" || word == "set_grad") {
       need(2);
       function_.body.items.emplace_back(
-          ProgramRegion{ProgramRegion::Kind::kGradients, true, place.at(1).node().boolean, ""});
+          ProgramRegion{ProgramRegion::Kind::kGradients, true, place.at(1).is_true(), ""});
     } else if (word == "grad_end") {
       function_.body.items.emplace_back(ProgramRegion{ProgramRegion::Kind::kGradients, false, false, ""});
     } else if (word == "loop") {
@@ -338,7 +375,7 @@ class FunctionReader {
       function_.body.items.emplace_back(std::move(made));
     } else if (word == "checkpoint") {
       need(6);
-      function_.body.items.emplace_back(ProgramCheckpoint{place.at(1).node().boolean, value_number(place.at(2)),
+      function_.body.items.emplace_back(ProgramCheckpoint{place.at(1).is_true(), value_number(place.at(2)),
                                                           arguments(place.at(3)), keywords(place.at(4)),
                                                           values_in(place.at(5))});
     } else if (word == "custom") {
@@ -358,10 +395,10 @@ class FunctionReader {
 };
 
 ProgramTensor tensor_of(const Place& place) {
-  ProgramTensor tensor{.name = place.require("name").text(),
+  ProgramTensor tensor{.name = std::string(place.require("name").text()),
                        .shape = sizes_in(place.require("shape")),
-                       .dtype = place.require("dtype").text()};
-  if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->node().boolean;
+                       .dtype = std::string(place.require("dtype").text())};
+  if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->is_true();
   return tensor;
 }
 
@@ -371,24 +408,24 @@ constexpr std::int64_t kMostRepeats = 100'000;
 /// "items": [...]}. `visit(item, prefix)`: what stands before its name.
 template <typename Visit>
 void for_each_item(const Place& place, const std::string& prefix, std::int64_t& left, const Visit& visit) {
-  for (std::size_t i = 0; i < place.array().size(); ++i) {
-    const Place item = place.at(i);
+  place.for_each([&](const Place& item) {
     const auto repeat = item.find("repeat");
     if (!repeat) {
       if (--left < 0) throw item.error("too many items");
       visit(item, prefix);
-      continue;
+      return;
     }
+    const std::string path(repeat->text());
     const std::int64_t first = item.require("first").integer(), count = item.require("count").integer(1);
     for (std::int64_t layer = first; layer < first + count; ++layer) {
-      for_each_item(item.require("items"), prefix + path_of_layer(repeat->text(), layer) + ".", left, visit);
+      for_each_item(item.require("items"), prefix + path_of_layer(path, layer) + ".", left, visit);
     }
-  }
+  });
 }
 
-std::string joined(const std::string& prefix, const std::string& name) {
-  if (!name.empty() || prefix.empty()) return prefix + name;
-  return prefix.substr(0, prefix.size() - 1);
+std::string joined(const std::string& prefix, std::string_view name) {
+  if (name.empty() && !prefix.empty()) return prefix.substr(0, prefix.size() - 1);
+  return std::string(prefix).append(name);
 }
 
 std::vector<ProgramTensor> tensors_in(const Place& place) {
@@ -401,13 +438,27 @@ std::vector<ProgramTensor> tensors_in(const Place& place) {
   return tensors;
 }
 
-std::vector<std::string> item_names_in(const Place& place) {
-  std::vector<std::string> names;
+std::vector<ProgramConstruction> construction_in(const Place& place) {
+  std::vector<ProgramConstruction> construction;
   std::int64_t left = kMostRepeats;
+  std::int32_t others = 0;  // that the module does not keep
   for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
-    names.push_back(joined(prefix, item.require("name").text()));
+    ProgramConstruction& made = construction.emplace_back();
+    if (const auto freed = item.find("freed")) {
+      freed->for_each([&](const Place& each) {
+        made.freed.push_back(value_number(each));
+        if (made.freed.back() >= others) throw each.error("there is no such tensor yet");
+      });
+    } else if (const auto shape = item.find("shape")) {
+      made.shape = sizes_in(*shape);
+      made.dtype = item.require("dtype").text();
+      ++others;
+    } else {
+      made.name = joined(prefix, item.require("name").text());
+      if (made.name.empty()) throw item.error("expected a name");
+    }
   });
-  return names;
+  return construction;
 }
 
 std::vector<std::pair<std::string, std::string>> modules_in(const Place& place) {
@@ -420,16 +471,9 @@ std::vector<std::pair<std::string, std::string>> modules_in(const Place& place) 
 }
 
 std::vector<std::pair<std::string, std::string>> names_in(const Place& place) {
-  place.expect(Kind::kObject, "an object");
   std::vector<std::pair<std::string, std::string>> names;
-  for (std::size_t i = 0; i < place.size(); ++i) names.emplace_back(place.at(i).node().key, place.at(i).text());
+  place.for_each_member([&](std::string_view key, const Place& name) { names.emplace_back(key, name.text()); });
   return names;
-}
-
-std::vector<std::string> texts_in(const Place& place) {
-  std::vector<std::string> texts;
-  for (std::size_t i = 0; i < place.array().size(); ++i) texts.push_back(place.at(i).text());
-  return texts;
 }
 
 /// Numbers of values in the lists and objects of a forward's outputs, in order.
@@ -437,7 +481,7 @@ void collect(const Place& place, std::vector<std::int32_t>& values) {
   if (place.kind() == Kind::kInteger) {
     values.push_back(value_number(place));
   } else if (place.kind() == Kind::kArray) {
-    for (std::size_t i = 0; i < place.size(); ++i) collect(place.at(i), values);
+    place.for_each([&](const Place& each) { collect(each, values); });
   } else if (place.kind() == Kind::kObject && place.find("stride")) {  // alike for each layer
     std::vector<std::int32_t> first;
     collect(place.require("first"), first);
@@ -447,35 +491,30 @@ void collect(const Place& place, std::vector<std::int32_t>& values) {
       for (const std::int32_t value : first) values.push_back(static_cast<std::int32_t>(value + i * stride));
     }
   } else if (place.kind() == Kind::kObject) {
-    for (std::size_t i = 0; i < place.size(); ++i) collect(place.at(i), values);
+    place.for_each_member([&](std::string_view /*key*/, const Place& each) { collect(each, values); });
   }
 }
 
 ProgramForward forward_of(const Place& place) {
   ProgramForward forward;
   forward.training = place.require("mode").text() == "train";
-  if (const auto told = place.find("checkpointing")) forward.checkpointing = told->node().boolean;
-  if (const auto cache = place.find("cache")) forward.cache = cache->node().boolean;
+  if (const auto told = place.find("checkpointing")) forward.checkpointing = told->is_true();
+  if (const auto cache = place.find("cache")) forward.cache = cache->is_true();
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
   forward.function = value_number(place.require("function"));
   if (const auto outputs = place.find("outputs")) {
-    outputs->expect(Kind::kObject, "an object");
     std::vector<std::int32_t> cached;
-    for (std::size_t i = 0; i < outputs->size(); ++i) {
-      const Place output = outputs->at(i);
-      if (output.node().key == "loss") {
-        collect(output, forward.loss);
-        continue;
-      }
+    outputs->for_each_member([&](std::string_view name, const Place& output) {
+      if (name == "loss") return collect(output, forward.loss);
       std::vector<std::int32_t> values;
       collect(output, values);
-      if (output.node().key == "past_key_values") {  // its list of layers dies from its end
+      if (name == "past_key_values") {  // its list of layers dies from its end
         cached.assign(values.rbegin(), values.rend());
       } else {
         forward.outputs.insert(forward.outputs.end(), values.begin(), values.end());
       }
-    }
+    });
     forward.cached = cached.size();
     forward.outputs.insert(forward.outputs.end(), cached.begin(), cached.end());
   }
@@ -484,11 +523,12 @@ ProgramForward forward_of(const Place& place) {
 
 std::string source_of(const Place& place) {
   std::string text;
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    const JsonNode& node = place.node().children[i];
-    if (node.kind != Kind::kString) continue;
-    text += (text.empty() ? "" : ", ") + (node.key == "class" ? node.text : node.key + " " + node.text);
-  }
+  place.for_each_member([&](std::string_view key, const Place& each) {
+    if (each.kind() != Kind::kString) return;
+    if (!text.empty()) text += ", ";
+    if (key != "class") text.append(key).append(" ");
+    text += each.text();
+  });
   return text;
 }
 
@@ -608,8 +648,10 @@ bool is_program_file(const JsonObject& json) {
   return json.has("format") && json.optional_string("format") == std::string(kFormat);
 }
 
-Program read_program(const JsonObject& json) {
-  const Place root(json.node(), json.node(), json.file());
+Program read_program(const JsonObject& json) { return read_program(FlatJson(json.node()), json.file()); }
+
+Program read_program(const FlatJson& json, const std::string& file) {
+  const Place root(json, file);
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
   if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
     throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));
@@ -618,46 +660,43 @@ Program read_program(const JsonObject& json) {
   program.name = root.require("name").text();
   if (const auto source = root.find("source")) program.source = source_of(*source);
   if (const auto task = root.find("task")) program.task = task->text();
-  if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->node().boolean;
+  if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->is_true();
   if (const auto width = root.find("hidden_size")) program.hidden_size = width->integer(1);
-  if (const auto caches = root.find("caches_in_trainer")) program.caches_in_trainer = caches->node().boolean;
+  if (const auto caches = root.find("caches_in_trainer")) program.caches_in_trainer = caches->is_true();
   if (const auto symbols = root.find("symbols")) {
-    for (std::size_t i = 0; i < symbols->size(); ++i) {
-      const Place symbol = symbols->at(i);
-      ProgramSymbol made{.name = symbol.node().key, .recorded = symbol.require("default").integer(1), .fixed = {}};
+    symbols->for_each_member([&](std::string_view name, const Place& symbol) {
+      ProgramSymbol made{.name = std::string(name), .recorded = symbol.require("default").integer(1), .fixed = {}};
       if (const auto minimum = symbol.find("minimum")) made.minimum = minimum->integer();
       if (const auto multiple = symbol.find("multiple")) made.multiple = multiple->integer(1);
-      if (const auto fixed = symbol.find("fixed"); fixed && fixed->node().boolean) {
+      if (const auto fixed = symbol.find("fixed"); fixed && fixed->is_true()) {
         const auto reason = symbol.find("reason");
         made.fixed = reason ? reason->text() : "recorded at one size";
       }
       program.symbols.push_back(std::move(made));
-    }
+    });
   }
   program.inputs = tensors_in(root.require("inputs"));
   program.parameters = tensors_in(root.require("parameters"));
   if (const auto buffers = root.find("buffers")) program.buffers = tensors_in(*buffers);
-  if (const auto construction = root.find("construction")) program.construction = item_names_in(*construction);
+  if (const auto converted = root.find("converted")) program.converted = converted->is_true();
+  if (const auto construction = root.find("construction")) program.construction = construction_in(*construction);
   if (const auto constants = root.find("constants")) {
     for (ProgramTensor& constant : tensors_in(*constants)) program.constants.push_back(std::move(constant));
   }
   if (const auto tied = root.find("tied")) program.tied = names_in(*tied);
   if (const auto modules = root.find("modules")) program.modules = modules_in(*modules);
   const Place functions = root.require("functions");
-  for (std::size_t i = 0; i < functions.array().size(); ++i) {
-    program.functions.push_back(FunctionReader(functions.at(i)).read());
-  }
+  functions.for_each([&](const Place& each) { program.functions.push_back(FunctionReader(each).read()); });
   const Place forwards = root.require("forwards");
-  for (std::size_t i = 0; i < forwards.array().size(); ++i) program.forwards.push_back(forward_of(forwards.at(i)));
+  forwards.for_each([&](const Place& each) { program.forwards.push_back(forward_of(each)); });
   if (program.forwards.empty()) throw root.error("there is no forward pass");
   if (const auto assumptions = root.find("assumptions")) {
-    for (std::size_t i = 0; i < assumptions->array().size(); ++i) {
-      const Place each = assumptions->at(i);
-      const std::string& policy = each.require("policy").text();
+    assumptions->for_each([&](const Place& each) {
+      const std::string_view policy = each.require("policy").text();
       if (std::find(program.assumptions.begin(), program.assumptions.end(), policy) == program.assumptions.end()) {
-        program.assumptions.push_back(policy);
+        program.assumptions.emplace_back(policy);
       }
-    }
+    });
   }
   relate_parts(program);
   check_calls(program, root);

@@ -11,6 +11,7 @@
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/peft_targets.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_field_access.h"
 
 namespace memcalc {
@@ -48,6 +49,10 @@ bool takes_tokens(const RunRecord& r) {
 bool takes_images(const RunRecord& r) {
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
+  }
+  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) {
+    const std::vector<ProgramSymbol>& symbols = recorded->program->symbols;
+    return std::any_of(symbols.begin(), symbols.end(), [](const ProgramSymbol& each) { return each.name == "image"; });
   }
   return is_vision(r.model) || is_contrastive(r.model) || shows_images(r.model);
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/flat_json.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/measured_memory.h"
 #include "memcalc/spec/names.h"
@@ -85,8 +86,10 @@ std::span<const std::string_view> device_file_keys() { return kDeviceKeys; }
 
 bool is_model_file(const JsonObject& json) { return json.has("config") && !json.has("model_type"); }
 
-ModelSpec program_model(const JsonObject& json) {
-  auto program = std::make_shared<const Program>(read_program(json));
+namespace {
+
+ModelSpec model_that_is(Program read) {
+  auto program = std::make_shared<const Program>(std::move(read));
   ModelSpec model;
   model.name = program->name;
   model.model_type = kProgramType;
@@ -98,8 +101,12 @@ ModelSpec program_model(const JsonObject& json) {
   return model;
 }
 
+}  // namespace
+
+ModelSpec program_model(const JsonObject& json) { return model_that_is(read_program(json)); }
+
 ModelSpec read_program_model(const std::string& path) {
-  return program_model(JsonDocument::parse(read_program_text(path), path).root());
+  return model_that_is(read_program(FlatJson::parse(read_program_text(path), path), path));
 }
 
 namespace {

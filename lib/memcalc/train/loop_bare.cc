@@ -56,13 +56,15 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   const bool images = run.task == Task::kImageClassification;
   const bool speech = run.task == Task::kSpeech;
   std::vector<BatchTensor> tensors;
+  // A plain loop makes images and sounds in the type of the layer that takes them: a convolution takes no other, and
+  // peft's prepare_model_for_kbit_training has made it float32.
+  const DType dtype = run.fine_tuning.prepares_for_kbit ? DType::kFloat32 : weights_dtype_of(run);
   if (images) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
-    // A plain loop makes them in the weights' type, a dataset for the Trainer in float32.
-    tensors.push_back({&Batch::pixel_values, pixels, !run.uses_trainer() ? weights_dtype_of(run) : DType::kFloat32});
+    tensors.push_back({&Batch::pixel_values, pixels, run.uses_trainer() ? DType::kFloat32 : dtype});  // as a dataset's
   } else if (model.input_features.rank > 0) {
     const Shape features = with_batch(run.batch_size, model.input_features);
-    tensors.push_back({&Batch::input_features, features, weights_dtype_of(run)});
+    tensors.push_back({&Batch::input_features, features, dtype});
   } else {
     tensors.push_back({&Batch::input_ids, ids, DType::kInt64});
   }
@@ -72,7 +74,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   }
   if (run.task == Task::kContrastive) {
     const Shape pixels{run.batch_size, 3, run.image_size, run.image_size};
-    tensors.push_back({&Batch::pixel_values, pixels, weights_dtype_of(run)});
+    tensors.push_back({&Batch::pixel_values, pixels, dtype});
     if (run.passes_mask()) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
     return tensors;
   }

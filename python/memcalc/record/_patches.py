@@ -5,6 +5,7 @@ import contextlib
 import logging
 import sys
 import types
+import weakref
 from typing import Any, Iterator
 
 import torch
@@ -121,7 +122,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
 
     def registered(original: Any) -> Any:
         def register(module: Any, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> None:
-            if not recorder.recording and tensor is not None: recorder.created.append((module, name))
+            if not recorder.recording and tensor is not None: recorder.created.append((weakref.ref(module), name))
             original(module, name, tensor, *args, **kwargs)
         return register
 

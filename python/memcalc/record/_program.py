@@ -5,6 +5,7 @@ import datetime
 import gzip
 import inspect
 import json
+import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
-from ._run import Build, Recording, build, record as run
+from ._run import Build, Recording, build, record as run, takes_dtype
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
 from ._unbound import fold as fold_unbound
 
@@ -108,9 +109,9 @@ class _Source:
         return made
 
 
-def _other_sizes(name: str, default: int, multiple: int, fixed: Mapping[str, list[int]]) -> list[int]:
-    """Three further sizes without common factors."""
-    if name in fixed: return list(fixed[name])
+def _other_sizes(name: str, default: int, multiple: int, chosen: Mapping[str, list[int]]) -> list[int]:
+    """Three further sizes without common factors, or those that were chosen."""
+    if name in chosen: return list(chosen[name])
     if default <= 16: return [n for n in (3, 5, 7, 11) if n != default][:3]
     if multiple > 1:
         steps = [n for n in (11, 7, 5, 3, 2, 13) if n * multiple != default]
@@ -136,6 +137,7 @@ def _points(defaults: Sizes, free: list[str], others: dict[str, list[int]]) -> l
         for symbol in free:
             points.append({**defaults, **{s: others[s][1 if s == symbol else 0] for s in free}})
     if free: points.append({**defaults, **{s: others[s][2] for s in free}})
+    points += [{**defaults, s: size} for s in free for size in others[s][3:]]
     return points
 
 
@@ -275,23 +277,27 @@ def _with_loops(parts: list[Json]) -> list[Json]:
 def _first_difference(lists: list[list[Json]]) -> str:
     for i, events in enumerate(zip(*lists)):
         if len({tuple(str(x) for x in event[:2]) for event in events}) > 1:
-            return f"the calls differ from number {i} on: {', '.join(str(event[:2]) for event in events[:3])}"
-    return "the numbers of calls differ"
+            return (f"at another size the module makes other calls, from number {i} on: "
+                    f"{', '.join(str(event[:2]) for event in events[:3])}")
+    return "at another size the module makes more or fewer calls"
 
 
 def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any], Any] | None = None,
            policies: Mapping[str, Any] | None = None, symbols: Mapping[str, Any] | None = None, name: str | None = None,
            task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
-           sizes: Mapping[str, list[int]] | None = None, maxima: Mapping[str, int] | None = None,
-           minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None) -> Program:
+           sizes: Mapping[str, list[Any]] | None = None, maxima: Mapping[str, int] | None = None,
+           minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None,
+           multiples: Mapping[str, int] | None = None) -> Program:
     """Records a module's forward passes as a program (docs/programs.md).
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
     dtype of the weights. example_inputs: tensors by name, or a function of the symbols that makes them. symbols: names
     of sizes that stay free: a list of places (`{"batch": ["x.0", "y.0"]}`), or with a function their defaults. loss: the
     loss from the module's output, where the module returns none. policies: answers for values (docs/programs.md).
-    sizes: for a symbol, three further sizes at which to record. maxima, minima: the largest and the smallest size of a symbol
-    that the module takes. fixed: symbols that have one size, and why.
+    sizes: for a symbol, three or more further sizes at which to record, or lists of such, of which the first is taken that
+    gives one program; where all of a list are larger than the default, that is the least. maxima, minima, multiples: the
+    largest and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
+    and why.
     """
     recordings = _Recordings(module_or_factory, dict(policies or {}), loss)
     source = _Source(module_or_factory, example_inputs, symbols)
@@ -300,8 +306,10 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     description = _describe(recordings, precisions)
     functions, forwards = Functions(), []
     assumptions: dict[tuple[str, str], int] = {}
-    fixed = dict(fixed or {})
-    multiples: dict[str, int] = {}
+    fixed, multiples, minima = dict(fixed or {}), dict(multiples or {}), dict(minima or {})
+    choices = {symbol: [list(given)] if isinstance(given[0], int) else [list(each) for each in given]
+               for symbol, given in (sizes or {}).items()}
+    several = {symbol for symbol, lists in choices.items() if len(lists) > 1}
     solved: list[_Solved] = []
     free = list(source.defaults)
     inputs: dict[str, Json] = {}
@@ -311,7 +319,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
     for variant in variants:
         for group, parts, made in _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples,
-                                                 sizes or {}):
+                                                 choices):
             for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
             if len(group) < len(precisions): entry["precisions"] = list(group)
@@ -323,10 +331,16 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
                     known["dtype"] = {"d": "weights"}
             for constant in parts[5]:
                 if constant not in constants: constants.append(constant)
+    # Arguments that are a part of a size, as a whole number, were seen only of sizes that have such parts.
+    arguments = json.dumps([made[:5] for function in functions.list for made in function["body"]])
+    for symbol in several - set(fixed):
+        common = math.gcd(source.defaults.get(symbol, 1), *choices[symbol][0])
+        if common > 1 and re.search(rf"\b{symbol}\b[^\"]*//", arguments): multiples.setdefault(symbol, common)
     content: dict[str, Json] = {
         "format": "memcalc.program", "version": 1, "name": name or type(first).__name__,
         "source": _source_of(first), "task": task,
-        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, minima or {}) for s in source.defaults},
+        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, _minima(minima, choices, several, source.defaults))
+                    for s in source.defaults},
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
         **description,
     }
@@ -334,6 +348,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     if width is not None: content["hidden_size"] = width
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
+    if not takes_dtype(module_or_factory): content["converted"] = True
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
@@ -362,6 +377,13 @@ def _loss_shifts_labels(module: Any) -> bool:
 def _flat_dtype(item: Json) -> Json:
     dtype = item["dtype"]["d"] if isinstance(item["dtype"], dict) else item["dtype"]
     return {**item, "shape": [n["n"] if isinstance(n, dict) else n for n in item["shape"]], "dtype": dtype}
+
+
+def _minima(minima: Mapping[str, int], choices: Mapping[str, list[list[int]]], several: set[str],
+            defaults: Sizes) -> dict[str, int]:
+    """The smallest sizes: those that were asked for, and of a symbol for which larger ones were chosen its default."""
+    larger = {s: defaults[s] for s, lists in choices.items() if s in several and s in defaults and min(lists[0]) > defaults[s]}
+    return {**larger, **minima}
 
 
 def _symbol(name: str, default: int, fixed: dict[str, str], multiples: dict[str, int], maxima: Mapping[str, int],
@@ -402,7 +424,7 @@ class _Solved:
 
 def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, precisions: tuple[str, ...],
                    solved: list[_Solved], base: Example, free: list[str], fixed: dict[str, str], multiples: dict[str, int],
-                   sizes: Mapping[str, list[int]]) -> list[tuple[tuple[str, ...], list[Json], Recording]]:
+                   choices: dict[str, list[list[int]]]) -> list[tuple[tuple[str, ...], list[Json], Recording]]:
     """The parts of a variant for each group of precisions. One that is like a solved one needs no further sizes."""
     known = list(dict.fromkeys(s.group for s in solved))
     cached: dict[str, Recording] = {}
@@ -420,7 +442,7 @@ def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, p
     made_at = {p: cached.get(p) or recordings.record(variant, p, base) for p in precisions}
     found = []
     for members in _groups(made_at, source.defaults):
-        parts = _solve(recordings, source, variant, members, made_at, free, fixed, multiples, sizes)
+        parts = _solve(recordings, source, variant, members, made_at, free, fixed, multiples, choices)
         solved.append(_Solved(tuple(members), _parts(made_at[members[0]]), parts))
         found.append((tuple(members), parts, made_at[members[0]]))
     return found
@@ -503,14 +525,17 @@ def _with_expressions(before: Json, solved: Json, now: Json) -> Json:
 
 
 def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: list[str], made_at: dict[str, Recording],
-           free: list[str], fixed: dict[str, str], multiples: dict[str, int], sizes: Mapping[str, list[int]]) -> list[Json]:
-    """The merged parts of a variant; a symbol that cannot be freed is fixed."""
+           free: list[str], fixed: dict[str, str], multiples: dict[str, int],
+           choices: dict[str, list[list[int]]]) -> list[Json]:
+    """The merged parts of a variant; a symbol that cannot be freed is fixed. Of `choices` those lists go that give no
+    program."""
     keys = [(p, source.defaults) for p in group]
     at_base = [made_at[p] for p in group]
     cache: dict[tuple[int, ...], Recording] = {}
 
-    def attempt(names: list[str], multiple: dict[str, int]) -> list[Json]:
-        others = {s: _other_sizes(s, source.defaults[s], multiple.get(s, 1), sizes) for s in names}
+    def attempt(names: list[str], multiple: dict[str, int], chosen: dict[str, list[int]] | None = None) -> list[Json]:
+        chosen = {**{s: lists[0] for s, lists in choices.items()}, **(chosen or {})}
+        others = {s: _other_sizes(s, source.defaults[s], multiple.get(s, 1), chosen) for s in names}
         points = _points(source.defaults, names, others)[1:]
         made: list[Recording] = []
         for point in points:
@@ -519,7 +544,7 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
                 try:
                     cache[key] = recordings.record(variant, group[0], source.at(point))
                 except Exception as error:  # the module's own code refuses this size
-                    raise Mismatch(f"{type(error).__name__}: {error}"[:300]) from error
+                    raise Mismatch(f"the module refuses another: {type(error).__name__}: {error}"[:300]) from error
             made.append(cache[key])
         return _merged(keys + [(group[0], point) for point in points], at_base + made)
 
@@ -535,13 +560,12 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
             continue
         except Mismatch as error:
             reasons[symbol] = str(error)
+        if any(_fits(attempt, symbol, multiples, each) and _choose(choices, symbol, each)
+               for each in choices.get(symbol, [])[1:]): continue
         for multiple in (0, 16, 64, 128, 256):  # 0: longer sizes, no multiples
             if multiple and (source.defaults[symbol] % multiple or source.defaults[symbol] // multiple < 2): continue
-            if source.defaults[symbol] <= 16 or symbol in sizes: continue
-            try:
-                attempt([symbol], {**multiples, symbol: multiple})
-            except Mismatch:
-                continue
+            if source.defaults[symbol] <= 16 or symbol in choices: continue
+            if not _fits(attempt, symbol, {**multiples, symbol: multiple}): continue
             multiples[symbol] = multiple
             break
         else:
@@ -552,6 +576,19 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
     except Mismatch as error:
         for symbol in names: fixed.setdefault(symbol, str(error))
     return _merged(keys, at_base)
+
+
+def _fits(attempt: Callable[..., Any], symbol: str, multiples: dict[str, int], sizes: list[int] | None = None) -> bool:
+    try:
+        attempt([symbol], multiples, {symbol: sizes} if sizes else None)
+    except Mismatch:
+        return False
+    return True
+
+
+def _choose(choices: dict[str, list[list[int]]], symbol: str, sizes: list[int]) -> bool:
+    choices[symbol] = [sizes]  # other variants are of these, too: a symbol has one minimum
+    return True
 
 
 def _forward(functions: Functions, parts: list[Json], variant: Variant) -> dict[str, Json]:
@@ -648,11 +685,36 @@ def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:
     """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it."""
     paths: dict[int, str] = {}
     for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
-    seen = dict.fromkeys(paths[id(part)] + key for part, key in recorder.created
+    created = [(made(), key) for made, key in recorder.created]
+    seen = dict.fromkeys(paths[id(part)] + key for part, key in created
                          if id(part) in paths and (key in part._parameters or key in part._buffers))
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
-    if any(name not in seen for name in names) or list(seen) == names: return []
-    return _folded([{"name": name} for name in seen])
+    if any(name not in seen for name in names): return _storages(recorder, module)
+    return [] if list(seen) == names else _folded([{"name": name} for name in seen])
+
+
+def _storages(recorder: Any, module: torch.nn.Module) -> list[Json]:
+    """The same where modules are copies, which register nothing (nn.TransformerEncoder's, of a layer that dies): as their
+    storages were made. What dies before anything that lives on is made leaves nothing behind and is left out."""
+    owned: dict[int, str] = {}
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    for name, tensor in tensors: owned.setdefault(recorder.living.get(tensor.untyped_storage()._cdata, -1), name)
+    if -1 in owned or len(owned) < len(tensors): return []
+    events = recorder.storages
+    died = {number: i for i, (kind, number, _, _) in enumerate(events) if kind == "freed"}
+    lasting = [i for i, (kind, number, _, _) in enumerate(events) if kind == "made" and number in owned]
+    items: list[Json] = []
+    others: dict[int, int] = {}
+    for i, (kind, number, shape, dtype) in enumerate(events):
+        if kind == "freed" and number in others:
+            if items and "freed" in items[-1]: items[-1]["freed"].append(others[number])
+            else: items.append({"name": "", "freed": [others[number]]})
+        elif kind == "made" and number in owned: items.append({"name": owned[number]})
+        elif kind == "made" and any(i < made < died.get(number, 0) for made in lasting):
+            others[number] = len(others)
+            items.append({"name": "", "shape": shape, "dtype": "weights" if dtype == "float32" else dtype})
+    if [item["name"] for item in items] == [name for name, _ in tensors]: return []
+    return [{key: value for key, value in item.items() if key != "name" or value} for item in _folded(items)]
 
 
 def _layers(module: torch.nn.Module) -> set[int]:

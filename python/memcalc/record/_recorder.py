@@ -137,7 +137,11 @@ class Recorder(TorchFunctionMode):
         self.constants: list[dict[str, Json]] = []
         self.paths: dict[int, str] = {}
         self.layers: set[int] = set()
-        self.created: list[tuple[torch.nn.Module, str]] = []  # parameters and buffers as they were registered
+        # Parameters and buffers as they were registered; of a module that dies while others are made nothing is kept.
+        self.created: list[tuple[weakref.ref[torch.nn.Module], str]] = []
+        self.made = 0                                          # storages of the card while the module is built
+        self.storages: list[tuple[str, int, Json, str]] = []  # ("made" or "freed", number, shape, dtype) of these
+        self.living: dict[int, int] = {}                       # the address of one that lives to its number
         self.next = 0
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
@@ -163,6 +167,21 @@ class Recorder(TorchFunctionMode):
         info.death = weakref.ref(tensor, died)
         self.values[key] = info
         return number
+
+    def watch(self, tensor: torch.Tensor) -> None:
+        """While the module is built: a storage of the card that is seen for the first time, and its death."""
+        storage = tensor.untyped_storage()
+        key, number = storage._cdata, self.made
+        if tensor.device.type != "cuda" or key in self.living: return
+
+        def died() -> None:
+            del self.living[key]
+            if not self.recording: self.storages.append(("freed", number, [], ""))
+
+        self.living[key] = number
+        self.made += 1
+        self.storages.append(("made", number, list(tensor.shape), _dtype(tensor.dtype)))
+        weakref.finalize(storage, died).atexit = False
 
     def info(self, tensor: Any) -> _Info | None:
         found = self.values.get(id(tensor))
@@ -223,7 +242,10 @@ class Recorder(TorchFunctionMode):
             self._set_requires_grad(args[0], (args[1:] or [*kwargs.values(), True])[0])
             return None if name.endswith("__set__") else args[0]  # torch never lets go of what a setter returns
         if name.endswith("__get__"): return self._property(function, name, args)
-        if name in SILENT or name.startswith("torch.sym_"): return function(*args, **kwargs)
+        if name in SILENT or name.startswith("torch.sym_"):
+            silent = function(*args, **kwargs)
+            if name.endswith("__deepcopy__") and not self.recording: self.watch(silent)
+            return silent
         if name.endswith("_set_grad_enabled"):
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
@@ -393,6 +415,7 @@ class Recorder(TorchFunctionMode):
         last = name.rsplit(".", 1)[-1]
         gradient = torch.is_grad_enabled() and last not in _WITHOUT_GRADIENT and any(self._requires(t) for t in inputs)
         if not self.recording:
+            for tensor in outputs: self.watch(tensor)
             for tensor, value in zip(outputs, known or ()):
                 if self.info(tensor) is None: self.number(tensor)
                 self.values[id(tensor)].known = value

@@ -56,14 +56,14 @@ def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str
             module = _without_data(make, recorder)
         else:
             with torch.device("cuda"):
-                module = make(dtype) if _takes_one(make) else make()
-        if not _takes_one(make) and dtype != torch.float32: module = module.to(dtype)
+                module = make(dtype) if takes_dtype(make) else make()
+        if not takes_dtype(make) and dtype != torch.float32: module = module.to(dtype)
         # torch.FloatTensor(…) heeds no `with torch.device` (XLNet's parameters): a user moves the module.
         if any(p.device.type == "cpu" for p in module.parameters()): module = module.to("cuda")
     return Build(module, fake, recorder, precision)
 
 
-def _takes_one(make: Any) -> bool:
+def takes_dtype(make: Any) -> bool:
     if isinstance(make, torch.nn.Module): return False
     try:
         parameters = inspect.signature(make).parameters.values()

@@ -2,6 +2,7 @@
 that differ by precision become `weights` or `compute`."""
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any, Iterable
 
@@ -106,6 +107,11 @@ def _floors(values: list[int], sizes: list[Sizes], changing: list[str]) -> str |
                     if all(int(ratio) * x + k == v for x, v in zip(scaled, values)):
                         inner = f"(({symbol}+{r})//{c})" if r else f"({symbol}//{c})"
                         return "*".join(([str(int(ratio))] if ratio != 1 else []) + [inner] + list(other[0])) + (f"{k:+d}" if k else "")
+            for r in sorted({0, c // 2, c - 1}):
+                name = f"(({symbol}+{r})//{c})" if r else f"({symbol}//{c})"
+                found = _fit_squares(name, [(s + r) // c for s in given], others, values, sizes)
+                if found is None: found = _fit_parity(name, [(s + r) // c for s in given], values)
+                if found is not None: return found
             rest = [(c - s % c) % c for s in given]
             if rest == values: return f"({c}-{symbol}%{c})%{c}"
         for word, choose in (("min", min), ("max", max)):
@@ -114,6 +120,25 @@ def _floors(values: list[int], sizes: list[Sizes], changing: list[str]) -> str |
                     if all(choose(s + k, constant) == v for s, v in zip(given, values)):
                         return f"{word}({symbol}{f'{k:+d}' if k else ''},{constant})"
     return None
+
+
+def _fit_squares(name: str, parts: list[int], others: list[list[tuple[str, ...]]], values: list[int],
+                 sizes: list[Sizes]) -> str | None:
+    """Polynomials of the second degree in `parts`, the patches on an edge: their number and the distances between two."""
+    if len(set(parts)) < 3: return None
+    with_parts = [{**size, name: part} for size, part in zip(sizes, parts)]
+    for other in others:
+        square = (*other[0], name, name)
+        for rest in ([], [()], [(*other[0], name)], [(*other[0], name), ()], [other[0]] if other[0] else []):
+            found = _fit([square, *rest], values, with_parts)
+            if found is not None and not re.search(r"\)//\d+$", found): return found  # fractions: a fit by chance
+    return None
+
+
+def _fit_parity(name: str, parts: list[int], values: list[int]) -> str | None:
+    """What TensorFlow's padding of odd images adds: only where there are sizes enough to tell."""
+    if set(values) != {0, 1} or len(set(parts)) < 8 or any(p % 2 != v for p, v in zip(parts, values)): return None
+    return name + "%2"
 
 
 # What the types that follow the precision are in each of PRECISIONS.

@@ -37,16 +37,17 @@ class Source:
     name: str
     task: str
     loss: Callable[..., Any] | None = None
-    sizes: dict[str, list[int]] = field(default_factory=dict)
+    sizes: dict[str, list[Any]] = field(default_factory=dict)
     maxima: dict[str, int] = field(default_factory=dict)
     minima: dict[str, int] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
+    multiples: dict[str, int] = field(default_factory=dict)
     policies: dict[str, Any] = field(default_factory=dict)
 
     def record(self, name: str | None = None) -> Program:
         return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
                       name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed,
-                      policies=self.policies)
+                      multiples=self.multiples, policies=self.policies)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -177,9 +178,12 @@ def _prime(least: int) -> int:
     return least
 
 
-def _edges(edge: int) -> dict[str, list[int]]:
-    """Further edges of images: multiples of 32, as most architectures need."""
-    return {"image": [n for n in (160, 352, 288, 224) if n != edge][:3]}
+def _edges(edge: int) -> dict[str, list[list[int]]]:
+    """Further edges of images: multiples of 32, as most architectures need; else any, enough of them to find what padding of
+    odd ones adds; else larger ones, where small images are made larger first."""
+    larger = [n for n in (352, 416, 288, 480, 608, 736) if n > edge][:3]
+    choices = [[n for n in (160, 352, 288, 224) if n != edge][:3], [173, 277, 350, 211, 403, 318, 246, 385, 231]]
+    return {"image": choices + ([larger] if len(larger) == 3 else [])}
 
 
 def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3,
@@ -229,13 +233,18 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
     values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"}
     values.update(config or {})
     edge = image or values.get("sample_size") or 64
-    size = [edge, edge] if isinstance(edge, int) else list(edge)
     channels, out = int(values.get("in_channels") or 4), int(values.get("out_channels") or values.get("in_channels") or 4)
     states = values.get("cross_attention_dim") or values.get("joint_attention_dim") or values.get("text_dim") or 0
     states = states[0] if isinstance(states, (tuple, list)) else states
     forward = inspect.signature(kind.forward).parameters
 
-    def example(batch: int) -> dict[str, Any]:
+    symbols, multiples = {"batch": batch}, {}
+    if isinstance(edge, int):
+        symbols["image"] = edge
+        multiples["image"] = 2 ** max(len(values.get("block_out_channels") or ()) - 1, 0) * int(values.get("patch_size") or 1)
+
+    def example(batch: int, image: int = edge) -> dict[str, Any]:
+        size = [image, image] if isinstance(image, int) else image
         main = "sample" if "sample" in forward else "hidden_states"
         made: dict[str, Any] = {main: torch.empty(batch, channels, *size)}
         if "timestep" in forward: made["timestep"] = torch.zeros(batch, dtype=torch.long)
@@ -246,5 +255,6 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
         made["noise"] = torch.empty(batch, out, *size)
         return made
 
-    return Source(lambda: kind(**(config or {})), example, {"batch": batch}, [Variant("train"), Variant("eval")], name, "other",
-                  _squares)
+    further = [n * multiples["image"] for n in (5, 11, 9, 8) if n * multiples["image"] != edge] if multiples else []  # latents
+    return Source(lambda: kind(**(config or {})), example, symbols, [Variant("train"), Variant("eval")], name, "other",
+                  _squares, sizes={"image": further[:3]} if further else {}, multiples=multiples)

@@ -23,25 +23,37 @@ void for_each_row(const Visit& visit) {
   }
 }
 
-/// An Operator by the name of a torch function, for as long as the process lives: kernels and events point to it, also
+/// Operators by the names of torch functions, for as long as the process lives: kernels and events point to them, also
 /// once the thread that ran the step is gone.
-const Operator& opaque_operator(std::string_view name) {
-  static std::mutex mutex;
-  static std::map<std::string, Operator, std::less<>> operators;  // whose nodes stay where they are
-  const std::lock_guard lock(mutex);
-  auto found = operators.find(name);
-  if (found == operators.end()) {
-    found = operators.emplace(name, Operator{}).first;
-    found->second.name = found->first.c_str();
+class OpaqueOperators {
+ public:
+  const Operator& of(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    auto found = operators_.find(name);
+    if (found == operators_.end()) {
+      found = operators_.emplace(name, Operator{}).first;
+      found->second.name = found->first.c_str();
+    }
+    return found->second;
   }
-  return found->second;
+
+  [[nodiscard]] bool has(const Operator& op) {
+    const std::lock_guard lock(mutex_);
+    const auto found = operators_.find(std::string_view(op.name));
+    return found != operators_.end() && &found->second == &op;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, Operator, std::less<>> operators_;  // whose nodes stay where they are
+};
+
+OpaqueOperators& opaque_operators() {
+  static OpaqueOperators operators;
+  return operators;
 }
 
 constexpr Operator kOpaqueBackward{"OpaqueBackward"};
-
-bool changes_in_place(std::string_view name) {
-  return name == "__setitem__" || (name.ends_with('_') && !name.ends_with("__"));
-}
 
 void opaque_backward(BackwardCall& call) {
   for (int i = 0; i < call.node.edge_count; ++i) {
@@ -52,6 +64,12 @@ void opaque_backward(BackwardCall& call) {
 }
 
 }  // namespace
+
+bool changes_in_place(std::string_view name) {
+  return name == "__setitem__" || (name.ends_with('_') && !name.ends_with("__"));
+}
+
+bool is_opaque(const Operator& op) { return opaque_operators().has(op); }
 
 const OperatorRow* find_operator(std::string_view name) {
   static const auto kTable = [] {
@@ -92,7 +110,7 @@ void opaque_row(RecordedCall& call) {
   // A node has no more edges: of more tensors the last ones get no gradient here.
   if (std::ssize(differentiated) > kMaxEdges) differentiated.resize(kMaxEdges);
   if (call.given_count() > kMaxOutputs) call.refuse("so many tensors");
-  const Operator& op = opaque_operator(call.name());
+  const Operator& op = opaque_operators().of(call.name());
   Node* node = call.tape.autograd.record(kOpaqueBackward, opaque_backward, differentiated.data(),
                                          static_cast<int>(differentiated.size()));
   if (node != nullptr) {
@@ -100,7 +118,8 @@ void opaque_row(RecordedCall& call) {
   }
   double bytes = 0;
   for (const Tensor& each : inputs) bytes += static_cast<double>(each.bytes());
-  for (std::size_t i = 0; i < call.given_count(); ++i) {
+  const bool in_place = changes_in_place(call.name()) && !inputs.empty();
+  for (std::size_t i = 0; !in_place && i < call.given_count(); ++i) {
     const GivenResult& given = call.given(i);
     Tensor result = call.tape.empty(given.shape, given.dtype, op);
     bytes += static_cast<double>(result.bytes());
@@ -108,7 +127,7 @@ void opaque_row(RecordedCall& call) {
     call.returns(std::move(result));
   }
   call.tape.kernels.add(op, OperatorClass::kElementwise, DType::kFloat32, 0, bytes);
-  if (call.given_count() > 0 || !changes_in_place(call.name()) || inputs.empty()) return;
+  if (!in_place) return;
   // In place: the first argument on its storage, with what it has become.
   const Tensor& changed = inputs.front();
   Tensor result = call.tape.detach(changed);

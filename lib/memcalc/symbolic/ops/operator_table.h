@@ -22,6 +22,9 @@ struct OperatorRow {
   void run(RecordedCall& call) const;
 };
 
+/// "add_", "__setitem__": whether the function of that name changes its first argument.
+[[nodiscard]] bool changes_in_place(std::string_view name);
+
 /// Null: there is no such operator.
 [[nodiscard]] const OperatorRow* find_operator(std::string_view name);
 
@@ -32,6 +35,9 @@ struct OperatorRow {
 /// tensors is differentiated, all of them and the results are kept for backward, which makes a gradient of each that
 /// needs one. What it holds for a moment is not seen. Takes any arguments.
 void opaque_row(RecordedCall& call);
+
+/// Whether opaque_row() has made the operator: its kernels stand for calls whose inside is not modelled.
+[[nodiscard]] bool is_opaque(const Operator& op);
 
 /// The rows of each group, one file each.
 [[nodiscard]] std::span<const OperatorRow> pointwise_rows();

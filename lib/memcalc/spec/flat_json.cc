@@ -1,0 +1,187 @@
+#include "memcalc/spec/flat_json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "memcalc/spec/limits.h"
+
+namespace memcalc {
+namespace {
+
+using Kind = JsonNode::Kind;
+
+/// Reads what memcalc.record writes: ASCII without escapes, no key twice. Says no to all else, which parse_json_text()
+/// then reads or refuses in words.
+class PlainText {
+ public:
+  PlainText(std::string_view text, std::vector<FlatValue>& values)
+      : at_(text.data()), end_(text.data() + text.size()), values_(values) {
+    values_.reserve(text.size() / 5);  // programs have a value for 5 to 8 bytes
+  }
+
+  [[nodiscard]] bool read() {
+    if (!value(0)) return false;
+    skip();
+    return at_ == end_;
+  }
+
+ private:
+  void skip() {
+    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
+  }
+  [[nodiscard]] bool take(char c) {
+    skip();
+    if (at_ == end_ || *at_ != c) return false;
+    ++at_;
+    return true;
+  }
+  [[nodiscard]] bool word(std::string_view text) {
+    if (static_cast<std::size_t>(end_ - at_) < text.size() || std::string_view(at_, text.size()) != text) return false;
+    at_ += text.size();
+    return true;
+  }
+  [[nodiscard]] static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  [[nodiscard]] bool digits() {
+    const char* const start = at_;
+    while (at_ != end_ && is_digit(*at_)) ++at_;
+    return at_ != start;
+  }
+
+  FlatValue& add(Kind kind) {
+    FlatValue& made = values_.emplace_back();
+    made.kind = kind;
+    made.end = static_cast<std::uint32_t>(values_.size());
+    return made;
+  }
+
+  [[nodiscard]] bool value(std::size_t depth) {
+    skip();
+    if (at_ == end_ || values_.size() > kMostJsonValues) return false;
+    switch (*at_) {
+      case '{': return container(Kind::kObject, depth);
+      case '[': return container(Kind::kArray, depth);
+      case '"': return string();
+      case 'n': add(Kind::kNull); return word("null");
+      case 't': add(Kind::kBool).integer = 1; return word("true");
+      case 'f': add(Kind::kBool); return word("false");
+      default: return number();
+    }
+  }
+
+  [[nodiscard]] bool string() {
+    const char* const start = ++at_;
+    while (at_ != end_ && *at_ != '"') {
+      const auto byte = static_cast<unsigned char>(*at_);
+      if (byte < 0x20 || byte >= 0x7f || byte == '\\') return false;
+      ++at_;
+    }
+    if (at_ == end_) return false;
+    add(Kind::kString).text = {start, static_cast<std::size_t>(at_ - start)};
+    ++at_;
+    return true;
+  }
+
+  [[nodiscard]] bool number() {
+    const char* const start = at_;
+    if (*at_ == '-') ++at_;
+    if (at_ == end_) return false;
+    const bool is_zero = *at_ == '0';
+    const char* const first = at_;
+    if (!digits() || (is_zero && at_ - first > 1)) return false;
+    bool is_whole = true;
+    if (at_ != end_ && *at_ == '.') {
+      is_whole = false;
+      ++at_;
+      if (!digits()) return false;
+    }
+    if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
+      is_whole = false;
+      ++at_;
+      if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
+      if (!digits()) return false;
+    }
+    FlatValue& made = add(is_whole ? Kind::kInteger : Kind::kNumber);
+    if (is_whole) {
+      const auto [stop, status] = std::from_chars(start, at_, made.integer);
+      made.number = static_cast<double>(made.integer);
+      return status == std::errc() && stop == at_;
+    }
+    const auto [stop, status] = std::from_chars(start, at_, made.number);
+    return status == std::errc() && stop == at_ && std::isfinite(made.number);
+  }
+
+  [[nodiscard]] bool container(Kind kind, std::size_t depth) {
+    if (depth == kMostJsonDepth) return false;
+    ++at_;
+    const std::size_t place = values_.size();
+    add(kind);
+    const char closing = kind == Kind::kObject ? '}' : ']';
+    std::int64_t count = 0;
+    if (!take(closing)) {
+      do {
+        if (kind == Kind::kObject) {
+          skip();
+          if (at_ == end_ || *at_ != '"' || !string() || !take(':')) return false;
+        }
+        if (!value(depth + 1)) return false;
+        ++count;
+      } while (take(','));
+      if (!take(closing)) return false;
+    }
+    values_[place].integer = count;
+    values_[place].end = static_cast<std::uint32_t>(values_.size());
+    return kind == Kind::kArray || has_no_key_twice(static_cast<std::uint32_t>(place));
+  }
+
+  [[nodiscard]] bool has_no_key_twice(std::uint32_t object) {
+    if (values_[object].integer < 2) return true;
+    keys_.clear();
+    for (std::uint32_t key = object + 1; key < values_[object].end; key = values_[key + 1].end) {
+      keys_.push_back(values_[key].text);
+    }
+    std::sort(keys_.begin(), keys_.end());
+    return std::adjacent_find(keys_.begin(), keys_.end()) == keys_.end();
+  }
+
+  const char* at_;
+  const char* const end_;
+  std::vector<FlatValue>& values_;
+  std::vector<std::string_view> keys_;
+};
+
+}  // namespace
+
+FlatJson FlatJson::parse(std::string text, const std::string& file_name) {
+  FlatJson json;
+  json.of_ = std::make_shared<const std::string>(std::move(text));
+  if (PlainText(*json.of_, json.values_).read()) return json;
+  return FlatJson(parse_json_text(*json.of_, file_name));
+}
+
+FlatJson::FlatJson(const JsonNode& root) { add(root); }
+
+void FlatJson::add(const JsonNode& node) {
+  const std::size_t place = values_.size();
+  FlatValue& made = values_.emplace_back();
+  made.kind = node.kind;
+  made.integer = node.kind == Kind::kBool ? (node.boolean ? 1 : 0) : node.integer;
+  made.number = node.number;
+  if (node.kind == Kind::kString) made.text = own_.emplace_back(node.text);
+  if (node.kind == Kind::kArray || node.kind == Kind::kObject) made.integer = std::ssize(node.children);
+  for (const JsonNode& child : node.children) {
+    if (node.kind == Kind::kObject) {
+      FlatValue& key = values_.emplace_back();
+      key.kind = Kind::kString;
+      key.text = own_.emplace_back(child.key);
+      key.end = static_cast<std::uint32_t>(values_.size());
+    }
+    add(child);
+  }
+  values_[place].end = static_cast<std::uint32_t>(values_.size());
+}
+
+}  // namespace memcalc
