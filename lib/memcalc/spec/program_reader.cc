@@ -19,7 +19,7 @@ using Kind = JsonNode::Kind;
 using Argument = ProgramArgument;
 
 constexpr std::string_view kFormat = "memcalc.program";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;           // 1 had no graphs of torch.compile
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
 /// "/functions/3/body/0": where `wanted` stands in the tree below `node`. Sought only for a message, because each value
@@ -341,6 +341,11 @@ class FunctionReader {
       function_.body.items.emplace_back(ProgramCheckpoint{place.at(1).node().boolean, value_number(place.at(2)),
                                                           arguments(place.at(3)), keywords(place.at(4)),
                                                           values_in(place.at(5))});
+    } else if (word == "graph") {
+      function_.body.items.emplace_back(ProgramGraph{});
+    } else if (word == "break") {
+      need(2);
+      function_.body.items.emplace_back(ProgramGraph{false, place.at(1).text()});
     } else if (word == "custom") {
       need(5);
       function_.body.items.emplace_back(custom(place));
@@ -456,6 +461,13 @@ ProgramForward forward_of(const Place& place) {
   forward.training = place.require("mode").text() == "train";
   if (const auto told = place.find("checkpointing")) forward.checkpointing = told->node().boolean;
   if (const auto cache = place.find("cache")) forward.cache = cache->node().boolean;
+  if (const auto runs = place.find("runs")) {
+    const std::vector<std::string> ways = texts_in(*runs);
+    const auto has = [&](const char* way) { return std::find(ways.begin(), ways.end(), way) != ways.end(); };
+    forward.runs_eagerly = has("eager");
+    forward.runs_compiled = has("compiled");
+  }
+  if (const auto graphs = place.find("graphs")) forward.graphs = graphs->integer();
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
   forward.function = value_number(place.require("function"));
@@ -611,8 +623,8 @@ bool is_program_file(const JsonObject& json) {
 Program read_program(const JsonObject& json) {
   const Place root(json.node(), json.node(), json.file());
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
-  if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
-    throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));
+  if (const std::int64_t version = root.require("version").integer(); version < 1 || version > kVersion) {
+    throw root.error(fmt::format("version {} of the format; this memcalc reads 1 to {}", version, kVersion));
   }
   Program program;
   program.name = root.require("name").text();
@@ -659,6 +671,7 @@ Program read_program(const JsonObject& json) {
       }
     }
   }
+  if (const auto reason = root.find("not_compiled")) program.not_compiled = reason->text();
   relate_parts(program);
   check_calls(program, root);
   check_arguments(program, root);

@@ -34,6 +34,7 @@ class Variant:
     copies: bool = True                                    # and on the configurations of its parts
     checkpointing: bool = False                            # as under transformers' gradient checkpointing
     gradients: bool | None = None                          # None: in train mode
+    compiling: bool = False                                # as torch.compile traces it
 
 
 class Program:
@@ -161,7 +162,8 @@ class _Recordings:
         for owner, key, value in settings: setattr(owner, key, value)
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
-                       gradients=variant.mode == "train" if variant.gradients is None else variant.gradients)
+                       gradients=variant.mode == "train" if variant.gradients is None else variant.gradients,
+                       compiling=variant.compiling)
         finally:
             for owner, key, old in before:
                 if old is _NOTHING: delattr(owner, key)
@@ -309,13 +311,23 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     base = source.at(source.defaults)
     precisions = _precisions(recordings, variants[0], precisions, source, base)
     variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
-    for variant in variants:
-        for group, parts, made in _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples,
-                                                 sizes or {}):
+    compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
+    not_compiled = ""
+    for variant in variants + compiled:
+        try:
+            made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, sizes or {})
+        except Exception as error:  # the module's code is another where it is compiled, and may fail here
+            if not variant.compiling: raise
+            not_compiled = f"{type(error).__name__}: {error}"[:300]
+            break
+        for group, parts, made in made_parts:
             for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
             if len(group) < len(precisions): entry["precisions"] = list(group)
-            forwards.append(entry)
+            if made.graphs is not None: entry["graphs"] = made.graphs
+            if variant.compiling and entry in forwards: forwards[forwards.index(entry)]["runs"] = ["eager", "compiled"]
+            elif variant.compiling: forwards.append({**entry, "runs": ["compiled"]})
+            else: forwards.append(entry)
             for described in parts[1]:
                 known = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
                 # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
@@ -324,7 +336,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
             for constant in parts[5]:
                 if constant not in constants: constants.append(constant)
     content: dict[str, Json] = {
-        "format": "memcalc.program", "version": 1, "name": name or type(first).__name__,
+        "format": "memcalc.program", "version": 2, "name": name or type(first).__name__,
         "source": _source_of(first), "task": task,
         "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, minima or {}) for s in source.defaults},
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
@@ -334,6 +346,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     if width is not None: content["hidden_size"] = width
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
+    if not_compiled: content["not_compiled"] = not_compiled
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
@@ -445,7 +458,7 @@ def _transferred(like: _Solved, now: list[Json]) -> list[Json] | None:
     events: list[Json] = []
     at = 0
     for event in now[0]:
-        if event[0] in ("drop", "leave", "enter", "grad", "grad_end", "autocast", "autocast_end"):
+        if event[0] in ("drop", "leave", "enter", "grad", "grad_end", "autocast", "autocast_end", "graph", "break"):
             events.append(event)
             continue
         key = _key(event)
