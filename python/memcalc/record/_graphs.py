@@ -127,8 +127,13 @@ def _broken_frames(events: list[Event], chains: list[Chain], breaks: dict[int, s
             if frame.eager_from is not None: continue
             is_last = i + 1 == len(chain)
             stop = _stop(frame, at, is_last, is_last and place in contexts)
-            if stop is None: frame.breaks.append(place)
-            else: frame.eager_from = (len(frame.breaks), stop)
+            if stop is None:
+                frame.breaks.append(place)
+                continue
+            begin = frame.breaks[-1] + 1 if frame.breaks else 0
+            calls = sum(events[p][0] == "call" and any(f is frame and where < stop for f, where in chains[p])
+                        for p in range(begin, place))
+            frame.eager_from = (len(frame.breaks), stop if calls > 1 else -1)  # is_non_empty_graph: of two calls at least
     return broken
 
 
