@@ -1,6 +1,7 @@
 // A program whose graph breaks under torch.compile: what each of its graphs reads and makes, and how one is called.
 // MIRRORS(torch, "_dynamo/symbolic_convert.py", "2.11.0")
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>

@@ -378,9 +378,6 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
     } else if (const auto* graph = std::get_if<BoundGraph>(&each)) {
       if (!is_in_graphs()) continue;
       run_graph(function, body, i, values, in_run);
-      for (std::size_t j = i + 1; j < graph->end; ++j) {  // set_grad lasts
-        if (const auto* inner = std::get_if<const ProgramRegion*>(&body[j])) regions.run(**inner, binding_);
-      }
       i = graph->end;
     } else if (std::holds_alternative<BoundGraphEnd>(each)) {
       continue;

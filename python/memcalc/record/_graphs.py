@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from types import CodeType, FrameType
 from typing import Any, Callable, Iterable
 
+from ._functions import _matching
 from ._loops import _numbers, _results
 from ._values import refused
 
@@ -89,7 +90,7 @@ def with_graphs(events: Events, count: int) -> tuple[list[Event], int | None]:
     if not breaks: return made, None
     broken = _broken_frames(made, chains, breaks, events.contexts)
     owners = _owners(made, chains, breaks, broken)
-    order = _order(made, chains, breaks, broken)
+    order = _order(made, chains, breaks)
     marked: list[Event] = []
     now: Any = None
     for at, place in enumerate(order):
@@ -212,21 +213,13 @@ def _owners(events: list[Event], chains: list[Chain], breaks: dict[int, str], br
                 owner = (frame, passed[frame])
                 break
         if event[0] == "enter":
-            if any(place < p < _end(events, place) for p in breaks): owner = None
+            if any(place < p < _matching(events, place, "enter", "leave") for p in breaks): owner = None
             open_modules.append(owner)
         owners.append(owner)
     return owners
 
 
-def _end(events: list[Event], begin: int) -> int:
-    depth = 0
-    for i in range(begin, len(events)):
-        depth += (events[i][0] == "enter") - (events[i][0] == "leave")
-        if depth == 0: return i
-    return len(events)
-
-
-def _order(events: list[Event], chains: list[Chain], breaks: dict[int, str], broken: set[_Frame]) -> list[int]:
+def _order(events: list[Event], chains: list[Chain], breaks: dict[int, str]) -> list[int]:
     """The events' places as they happen. What a function that goes on behind a break is given lives until it returns: the
     call holds its arguments. So do the arguments of the frame that was broken."""
     spans: dict[_Frame, list[int]] = {}
@@ -284,7 +277,7 @@ def _layers_outside(events: list[Event]) -> list[Event]:
     made = list(events)
     for begin, event in enumerate(events):
         if event[0] != "graph" or events[begin + 1][0] != "enter" or not events[begin + 1][5]: continue
-        end = _end(events, begin + 1)
+        end = _matching(events, begin + 1, "enter", "leave")
         if events[end + 1][0] != "break": continue
         made[begin:begin + 2] = [events[begin + 1], event]
         made[end:end + 2] = [events[end + 1], events[end]]

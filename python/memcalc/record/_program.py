@@ -286,7 +286,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
            task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
            sizes: Mapping[str, list[int]] | None = None, maxima: Mapping[str, int] | None = None,
            minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None) -> Program:
-    """Records a module's forward passes as a program (docs/programs.md).
+    """Records a module's forward passes as a program (docs/programs.md): those in train mode as torch.compile traces them, too.
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
     dtype of the weights. example_inputs: tensors by name, or a function of the symbols that makes them. symbols: names
@@ -314,12 +314,16 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
     not_compiled = ""
     for variant in variants + compiled:
+        before = dict(fixed), dict(multiples)
         try:
             made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, sizes or {})
         except Exception as error:  # the module's code is another where it is compiled, and may fail here
             if not variant.compiling: raise
             not_compiled = f"{type(error).__name__}: {error}"[:300]
-            break
+        if variant.compiling and (fixed, multiples) != before:
+            fixed, multiples = before
+            not_compiled = not_compiled or "calls that eager mode makes at any size, torch.compile traces at some alone"
+        if not_compiled: break
         for group, parts, made in made_parts:
             for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
