@@ -1,4 +1,4 @@
-// torch.compile of recorded programs: which of their operators are fused into what reads them, and what would break the
+// torch.compile of recorded programs: which of their operators are fused into what reads them, and what breaks the
 // graph. Whole models: tests/measured/program_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
@@ -122,12 +123,47 @@ TEST(CompiledPrograms, AreRefusedWherePythonReadsAValue) {
   EXPECT_THAT(refusal(call("torch.Tensor.abs"), CompiledParts::kLayers), HasSubstr("has no layers"));
 }
 
-TEST(CompiledPrograms, OfTransformersAreThoseThatWereRecordedCompiling) {
+/// The program as torch.compile traces it: `calls` say where its graphs end and begin.
+Program broken_program_of(const std::string& calls) {
+  Program program = program_of(calls);
+  std::vector<ProgramInstruction>& items = program.functions.front().body.items;
+  items.insert(items.begin(), ProgramGraph{});
+  items.emplace_back(ProgramGraph{false, "returns"});
+  program.forwards.front().runs_eagerly = false;
+  program.forwards.front().runs_compiled = true;
+  program.forwards.front().graphs = 2;
+  return program;
+}
+
+TEST(CompiledPrograms, AreGraphsWithEagerCallsBetweenThem) {
+  const std::string first = R"(["call", "torch.Tensor.abs", [{"v": 1}], {}, [3]], ["break", "Tensor.item"], )";
+  const std::string second = R"(["graph"], ["call", "torch.Tensor.exp", [{"v": 3}], {}, [4]], )"
+                             R"(["call", "torch.Tensor.sin", [{"v": 4}], {}, [2]], ["drop", [3, 4]])";
+  const Trace trace = compiled(broken_program_of(first + second));
+  EXPECT_EQ(large_tensors(trace, Phase::kForward), 2) << "what the first graph hands to the second one is written";
+  EXPECT_GE(large_tensors(trace, Phase::kBackward), 1) << "and its gradient";
+  const std::string read = R"(["call", "torch.Tensor.item", [{"v": 3}], {}, []], )";
+  EXPECT_EQ(large_tensors(compiled(broken_program_of(first + read + second)), Phase::kForward), 2);
+  const std::string eager = R"(["call", "torch.Tensor.neg", [{"v": 3}], {}, [5]], ["drop", [5]], )";
+  EXPECT_EQ(large_tensors(compiled(broken_program_of(first + eager + second)), Phase::kForward), 3);
+}
+
+TEST(CompiledPrograms, HaveGraphsThatEndWhereTheyBegin) {
+  const auto refusal = [](const std::string& calls) {
+    return error_text([&] { (void)compiled(broken_program_of(calls + call("torch.Tensor.abs"))); });
+  };
+  EXPECT_THAT(refusal(R"(["break", "here"], )"), HasSubstr("a graph ends that has not begun"));
+  EXPECT_THAT(refusal(R"(["graph"], )"), HasSubstr("a graph begins and does not end"));
+  EXPECT_THAT(refusal(R"(["grad", false], ["break", "here"], ["graph"], ["grad_end"], )"),
+              HasSubstr("pieces of a region are not modelled"));
+}
+
+TEST(CompiledPrograms, OfTransformersAreThoseThatWereRecordedCompiled) {
   const auto refusal = [](Program program) { return error_text([&] { (void)compiled(std::move(program)); }); };
   const std::string library = "transformers.models.vit.modeling_vit.ViTModel";
-  EXPECT_THAT(refusal(program_of(call("torch.Tensor.abs"), library)), HasSubstr("recorded in eager mode"));
+  EXPECT_THAT(refusal(program_of(call("torch.Tensor.abs"), library)), HasSubstr("what it traces was not recorded"));
   Program traced = program_of(call("torch.Tensor.abs"), library);
-  traced.assumptions.emplace_back("compiling");
+  traced.forwards.front().runs_compiled = true;
   EXPECT_EQ(large_tensors(compiled(traced), Phase::kForward), 1);
 }
 

@@ -100,8 +100,10 @@ void ProgramModel::choose_forward() {
                                                   [](const auto& each) { return !has(each, "attention_mask"); });
   const bool needs_labels = std::none_of(program_->forwards.begin(), program_->forwards.end(),
                                          [](const auto& each) { return !each.training && !has(each, "labels"); });
+  const bool traced = is_compiled_whole() && knows_compiled_calls();
   const auto fits = [&](const ProgramForward& each, bool caches, bool told) {
     if (each.training != run_.trains() || each.checkpointing != told) return false;
+    if (!(traced ? each.runs_compiled : each.runs_eagerly)) return false;
     if (each.cache && *each.cache != caches) return false;
     // Encoder-decoders take their decoder's input from the labels.
     if (!run_.trains() && has(each, "labels") && !needs_labels) return false;
@@ -124,10 +126,12 @@ void ProgramModel::choose_forward() {
   choose(!wanted, false);
   if (forward_ == nullptr) {
     throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} was not recorded in {} mode{}{} in {} (memcalc.record, variants)", program_->name,
-                            run_.trains() ? "train" : "eval", run_.padding ? " with a mask" : "",
-                            counts ? " with the Trainer's num_items_in_batch" : "", precision));
+                fmt::format("{} was not recorded{} in {} mode{}{} in {} (memcalc.record, variants)", program_->name,
+                            traced ? " as torch.compile traces it" : "", run_.trains() ? "train" : "eval",
+                            run_.padding ? " with a mask" : "", counts ? " with the Trainer's num_items_in_batch" : "",
+                            precision));
   }
+  breaks_graph_ = is_compiled_whole() && forward_->graphs.has_value();
 }
 
 void ProgramModel::bind_functions() {
@@ -138,6 +142,9 @@ void ProgramModel::bind_functions() {
     functions_[i] = std::make_unique<BoundFunction>();
     functions_[i]->function = &program_->functions[i];
     functions_[i]->body = bound_body(program_->functions[i].body, binding_, program_->name);
+    if (!forward_->graphs) continue;
+    relate_graphs(functions_[i]->body, program_->functions[i].results, program_->name);
+    functions_[i]->is_graph = is_one_graph(functions_[i]->body);
   }
   if (placed_->has_regions && run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
     throw Error(
@@ -209,6 +216,7 @@ void ProgramModel::look_at_calls() {
 }
 
 ModelOutput ProgramModel::forward(const Batch& batch) {
+  graphs_run_ = 0;
   const BoundFunction& main = bound(placed_->main);
   Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();

@@ -101,12 +101,6 @@ BoundArgument in_run(std::int64_t run, const BoundArgument& argument) {
   return result;
 }
 
-/// Values among an argument and its items, in order.
-void collect_values(const BoundArgument& argument, std::vector<std::int32_t>& values) {
-  if (argument.kind == Kind::kValue) values.push_back(static_cast<std::int32_t>(argument.integer));
-  for (const BoundArgument& item : argument.items) collect_values(item, values);
-}
-
 /// Binds the instructions of one body.
 class Binder {
  public:
@@ -170,6 +164,14 @@ class Binder {
 
   void add(const ProgramRegion& region, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
     bound.emplace_back(&region);
+  }
+
+  void add(const ProgramGraph& graph, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+    if (graph.begins) {
+      bound.emplace_back(BoundGraph{.end = 0, .number = graphs_++, .inputs = {}, .outputs = {}, .dead = {}});
+    } else {
+      bound.emplace_back(BoundGraphEnd{});
+    }
   }
 
   void add(const ProgramLayers& layers, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
@@ -279,8 +281,8 @@ class Binder {
 
   const Binding& binding_;
   const std::string& program_;
-  std::size_t layers_ = 0, modules_ = 0, customs_ = 0, regions_ = 0;  // so far
-  std::int64_t runs_ = 1;                                             // of the loops around
+  std::size_t layers_ = 0, modules_ = 0, customs_ = 0, regions_ = 0, graphs_ = 0;  // so far
+  std::int64_t runs_ = 1;                                                          // of the loops around
 };
 
 }  // namespace
@@ -355,6 +357,11 @@ BoundArgument Binding::bound(const ProgramArgument& argument) const {
 std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
                                          const std::string& program) {
   return Binder(binding, program).bound_body(body);
+}
+
+void collect_values(const BoundArgument& argument, std::vector<std::int32_t>& values) {
+  if (argument.kind == Kind::kValue) values.push_back(static_cast<std::int32_t>(argument.integer));
+  for (const BoundArgument& item : argument.items) collect_values(item, values);
 }
 
 std::vector<BoundArgument> slots_in(std::int64_t run, const std::vector<BoundArgument>& slots) {

@@ -77,10 +77,21 @@ struct BoundModule {
 };
 struct BoundModuleEnd {};
 
+/// A graph of torch.compile begins, with what relate_graphs() finds of it.
+struct BoundGraph {
+  std::size_t end = 0;                // the place of its end in the body
+  std::size_t number = 0;             // among those of its function
+  std::vector<std::int32_t> inputs;   // values of the outside that it reads
+  std::vector<std::int32_t> outputs;  // values that it makes and something reads behind it, the last one first
+  std::vector<std::int32_t> dead;     // values of the outside that die in it
+};
+struct BoundGraphEnd {};
+
 struct BoundLoop;
 
-using BoundInstruction = std::variant<BoundCall, const ProgramDrop*, BoundLayers, const ProgramRegion*, BoundModule,
-                                      BoundModuleEnd, std::unique_ptr<BoundLoop>, BoundCustom, BoundCheckpoint>;
+using BoundInstruction =
+    std::variant<BoundCall, const ProgramDrop*, BoundLayers, const ProgramRegion*, BoundModule, BoundModuleEnd,
+                 std::unique_ptr<BoundLoop>, BoundCustom, BoundCheckpoint, BoundGraph, BoundGraphEnd>;
 
 struct BoundLoop {
   std::int64_t count = 0;
@@ -91,6 +102,17 @@ struct BoundLoop {
 /// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name.
 [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
                                                        const std::string& program);
+
+/// Finds what graphs in the body of a function read and make; its results are `results`. Throws Error(kInput) where one
+/// does not end, and Error(kUnsupported) where one ends in a module or region that has begun in it.
+void relate_graphs(std::vector<BoundInstruction>& body, const std::vector<std::int32_t>& results,
+                   const std::string& program);
+
+/// Whether the body is one graph, but for deaths around it.
+[[nodiscard]] bool is_one_graph(const std::vector<BoundInstruction>& body);
+
+/// The values among an argument and its items, in order.
+void collect_values(const BoundArgument& argument, std::vector<std::int32_t>& values);
 
 /// The slots as they are in run `run` of the loop around them.
 [[nodiscard]] std::vector<BoundArgument> slots_in(std::int64_t run, const std::vector<BoundArgument>& slots);

@@ -37,14 +37,6 @@ bool breaks_graph(const BoundCall& call) {
   return name == "repeat_interleave" && is_tensor(kRepeats) && !has_size;
 }
 
-/// The policy of a recording in which torch.compiler.is_compiling() and transformers' is_tracing() say yes.
-constexpr std::string_view kCompiling = "compiling";
-
-bool was_recorded_compiling(const Program& program) {
-  const auto& policies = program.assumptions;
-  return std::find(policies.begin(), policies.end(), kCompiling) != policies.end();
-}
-
 }  // namespace
 
 /// Looks at what is compiled, each function once.
@@ -52,8 +44,12 @@ class GraphCheck {
  public:
   using Functions = std::vector<std::unique_ptr<BoundFunction>>;
 
-  GraphCheck(const Program& program, const Functions& functions, CompiledParts parts, bool has_layers)
-      : program_(program), functions_(functions), whole_(parts == CompiledParts::kModel), has_layers_(has_layers) {}
+  GraphCheck(const Program& program, const Functions& functions, const RunSpec& run, bool has_layers)
+      : program_(program),
+        functions_(functions),
+        whole_(run.training().compiled_parts == CompiledParts::kModel),
+        checkpoints_(run.checkpointing() != Checkpointing::kNone),
+        has_layers_(has_layers) {}
 
   void look_at(const PlacedFunction& function, bool in_graph) {
     if (!seen_.emplace(function.function, in_graph).second) return;
@@ -66,8 +62,12 @@ class GraphCheck {
     for (const BoundInstruction& each : body) {
       if (const auto* begun = std::get_if<BoundModule>(&each)) {
         module = begun->module->path;
+      } else if (std::holds_alternative<BoundGraph>(each)) {
+        in_graph = true;
+      } else if (std::holds_alternative<BoundGraphEnd>(each)) {
+        in_graph = false;
       } else if (const auto* layers = std::get_if<BoundLayers>(&each)) {
-        for (const PlacedFunction& layer : function.layers[layers->number]) look_at(layer, true);
+        for (const PlacedFunction& layer : function.layers[layers->number]) look_at_layer(layer, in_graph);
       } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
         look_at(function, (*loop)->body, in_graph);
       } else if (!in_graph) {
@@ -83,6 +83,17 @@ class GraphCheck {
     }
   }
 
+  void look_at_layer(const PlacedFunction& layer, bool in_graph) {
+    const std::vector<BoundInstruction>& body = functions_[static_cast<std::size_t>(layer.function)]->body;
+    const bool breaks = std::any_of(body.begin(), body.end(), [](const BoundInstruction& each) {
+      return std::holds_alternative<BoundGraph>(each);
+    });
+    if (whole_ && checkpoints_ && breaks && !is_one_graph(body)) {
+      refuse("its graph breaks within layers, whose checkpoints are then none of a graph, which is not modelled");
+    }
+    look_at(layer, !whole_ || in_graph);
+  }
+
   void look_at(const BoundCall& call, const std::string& module) const {
     if (!breaks_graph(call)) return;
     refuse(fmt::format("{}{} needs a value of the card, which breaks the graph, and its pieces are not modelled",
@@ -96,22 +107,23 @@ class GraphCheck {
 
   const Program& program_;
   const Functions& functions_;
-  bool whole_, has_layers_;
+  bool whole_, checkpoints_, has_layers_;
   std::set<std::pair<std::int32_t, bool>> seen_;
 };
 
+bool ProgramModel::is_compiled_whole() const {
+  return run_.trains() && run_.compiles() && run_.training().compiled_parts == CompiledParts::kModel;
+}
+
+bool ProgramModel::knows_compiled_calls() const {
+  return std::any_of(program_->forwards.begin(), program_->forwards.end(),
+                     [](const ProgramForward& each) { return each.runs_compiled; });
+}
+
 void ProgramModel::check_compiles() const {
-  const bool compiles = run_.trains() && run_.compiles();
-  const bool recorded_compiling = was_recorded_compiling(*program_);
-  if (recorded_compiling && !(compiles && run_.training().compiled_parts == CompiledParts::kModel)) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("{} was recorded as torch.compile traces it; accepted: --compile --compile-parts model",
-                            program_->name));
-  }
-  if (!compiles) return;
-  const CompiledParts parts = run_.training().compiled_parts;
+  if (!run_.trains() || !run_.compiles()) return;
   const bool has_layers = layer_paths && !layer_paths->empty();
-  const bool whole = parts == CompiledParts::kModel;
+  const bool whole = is_compiled_whole();
   if (!whole && !has_layers) {
     throw Error(ErrorCode::kUnsupported, fmt::format("compile: {} has no layers that would be compiled one by one; "
                                                      "accepted: --compile-parts model",
@@ -119,14 +131,16 @@ void ProgramModel::check_compiles() const {
   }
   // masking_utils.py and others ask is_tracing(): eager mode looks whether a mask masks anything; where the module is
   // traced, the mask is always made.
-  if (whole && !recorded_compiling && program_->source.starts_with("transformers.")) {
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("torch.compile of {}: modules of transformers make other calls where they are traced, such "
-                            "as masks, and this program was recorded in eager mode; accepted: {}a program with the "
-                            "policy compiling (docs/programs.md), or no --compile",
-                            program_->name, has_layers ? "--compile-parts layers, " : ""));
+  const bool differs = program_->source.starts_with("transformers.") || !program_->not_compiled.empty();
+  if (whole && differs && !knows_compiled_calls()) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format("torch.compile of {}: what it traces was not recorded ({}); accepted: {}a program that is "
+                    "recorded again, or no --compile",
+                    program_->name, program_->not_compiled.empty() ? "by a recorder of before" : program_->not_compiled,
+                    has_layers ? "--compile-parts layers, " : ""));
   }
-  GraphCheck(*program_, functions_, parts, has_layers).look_at(placed_->main, whole);
+  GraphCheck(*program_, functions_, run_, has_layers).look_at(placed_->main, whole && !breaks_graph_);
 }
 
 void ProgramModel::forget_graph_values() const {

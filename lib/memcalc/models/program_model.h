@@ -25,6 +25,7 @@ using LeafModule = std::variant<Linear, Conv1D, Embedding>;
 
 struct BoundFunction {
   const ProgramFunction* function = nullptr;
+  bool is_graph = false;  // of torch.compile: one, and nothing else
   std::vector<BoundInstruction> body;
 };
 
@@ -57,12 +58,18 @@ class ProgramModel : public Model {
  public:
   ProgramModel(std::shared_ptr<const Program> program, const RunSpec& run, ModuleBuilder& b);
   [[nodiscard]] ModelOutput forward(const Batch& batch) override;
+  /// torch.compile of the whole module, whose graph breaks.
+  [[nodiscard]] bool breaks_graph() const { return breaks_graph_; }
 
  private:
   void bind_sizes();
   void bind_dtypes();
   [[nodiscard]] std::string_view recorded_precision() const;
   void choose_forward();
+  /// torch.compile of the whole module.
+  [[nodiscard]] bool is_compiled_whole() const;
+  /// Whether the program has what torch.compile traces.
+  [[nodiscard]] bool knows_compiled_calls() const;
   void make_parameters(ModuleBuilder& b);
   void make_leaf(ModuleBuilder& b, std::size_t& i);
   struct Storages {
@@ -77,6 +84,14 @@ class ProgramModel : public Model {
   void check_compiles() const;
   /// The same of a call that is being traced.
   void check_traced(const RecordedCall& call) const;
+  /// Whether the pass under way is graphs of torch.compile, between which calls are eager ones.
+  [[nodiscard]] bool is_in_graphs() const;
+  void run_graph(const PlacedFunction& function, const std::vector<BoundInstruction>& body, std::size_t begin,
+                 std::vector<Tensor>& values, std::int64_t in_run) const;
+  /// A layer that is one graph: as run_layer().
+  [[nodiscard]] Tensor run_layer_graph(const PlacedFunction& called, const KeptTensors& given,
+                                       std::vector<Tensor>* others) const;
+  [[nodiscard]] std::int64_t next_graph(const PlacedFunction& function, std::size_t graph) const;
   /// A graph begins: what the module holds has no number in it.
   void forget_graph_values() const;
   void check_fits(const LeafModule& leaf, const Tensor& input) const;
@@ -139,6 +154,8 @@ class ProgramModel : public Model {
   std::vector<std::optional<LeafModule>> leaves_;        // of each module
   mutable std::vector<HeldParameters> held_;             // of each module; empty until something hooks modules
   mutable std::unordered_map<const void*, HeldParameters> with_used_;
+  bool breaks_graph_ = false;
+  mutable std::int64_t graphs_run_ = 0;  // of the pass under way
   /// enable_input_require_grads: an embedding that is no nn.Embedding itself; -1: none.
   std::int32_t requires_grad_of_ = -1;
   std::vector<std::unique_ptr<BoundFunction>> functions_;        // of the program; null: it is not called

@@ -296,14 +296,20 @@ void ProgramModel::run_layers(const PlacedFunction& caller, const BoundLayers& c
     const auto others = count > 0 ? std::make_shared<std::vector<Tensor>>(count) : nullptr;
     Byproducts further;  // results of its graph, where it has one of its own
     for (std::size_t i = 0; i < count; ++i) further.shared.push_back(&(*others)[i]);
-    values[place_of(0, layer)] = checkpointed(
-        run_, std::move(positional), keywords,
-        [this, &called, others](const KeptTensors& kept) {
-          // Buffers that another layer's graph had: they are none of this one's values.
-          if (tape_.modes.capture != nullptr && tape_.modes.compiler != nullptr) forget_graph_values();
-          return run_layer(called, kept, others.get());
-        },
-        further);
+    if (is_in_graphs() && bound(called).is_graph) {
+      positional.insert(positional.end(), keywords.begin(), keywords.end());
+      values[place_of(0, layer)] = run_layer_graph(called, positional, others.get());
+    } else {
+      values[place_of(0, layer)] = checkpointed(
+          run_, std::move(positional), keywords,
+          [this, &called, others](const KeptTensors& kept) {
+            // Buffers that another layer's graph had: they are none of this one's values.
+            const bool is_graph = tape_.modes.capture != nullptr && tape_.modes.compiler != nullptr;
+            if (is_graph && !forward_->graphs) forget_graph_values();
+            return run_layer(called, kept, others.get());
+          },
+          further);
+    }
     for (std::size_t i = 1; others != nullptr && i < results.size() && i <= others->size(); ++i) {
       values[place_of(i, layer)] = std::move((*others)[i - 1]);
     }
@@ -382,6 +388,12 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
       regions.run(**region, binding_);
     } else if (const auto* loop = std::get_if<std::unique_ptr<BoundLoop>>(&each)) {
       run_loop(function, **loop, values);
+    } else if (const auto* graph = std::get_if<BoundGraph>(&each)) {
+      if (!is_in_graphs()) continue;
+      run_graph(function, body, i, values, in_run);
+      i = graph->end;
+    } else if (std::holds_alternative<BoundGraphEnd>(each)) {
+      continue;
     } else if (const auto* custom = std::get_if<BoundCustom>(&each)) {
       run_custom(function, *custom, values);
     } else if (const auto* checkpoint = std::get_if<BoundCheckpoint>(&each)) {

@@ -130,8 +130,14 @@ struct ProgramCheckpoint {
   std::vector<std::int32_t> results;
 };
 
+/// A graph of torch.compile begins or, with what Dynamo stopped at, ends. Outside of graphs the calls are eager ones.
+struct ProgramGraph {
+  bool begins = true;
+  std::string why;
+};
+
 using ProgramInstruction = std::variant<ProgramCall, ProgramDrop, ProgramLayers, ProgramModule, ProgramRegion,
-                                        ProgramLoop, ProgramCustom, ProgramCheckpoint>;
+                                        ProgramLoop, ProgramCustom, ProgramCheckpoint, ProgramGraph>;
 
 struct ProgramInstructions {
   std::vector<ProgramInstruction> items;
@@ -214,6 +220,9 @@ struct ProgramForward {
   bool training = true;
   std::optional<bool> cache;            // absent: there is no choice
   bool checkpointing = false;           // what the module runs when it is told that layers are checkpointed
+  bool runs_eagerly = true;             // and
+  bool runs_compiled = false;           // as torch.compile traces it, either of which may be all that it is
+  std::optional<std::int64_t> graphs;   // of torch.compile, where Dynamo breaks it; absent: it is one
   std::vector<std::string> inputs;      // names
   std::vector<std::string> precisions;  // "float32", "bfloat16", "autocast", "autocast_bfloat16"; empty: all
   std::int32_t function = 0;
@@ -262,6 +271,7 @@ struct Program {
   std::vector<ProgramFunction> functions;
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
+  std::string not_compiled;  // why it was not recorded as torch.compile traces it; empty: nothing is known
 
   // As relate_parts() finds them.
   std::vector<std::string> other_modules;      // paths of modules that hold parameters and are none of `modules`

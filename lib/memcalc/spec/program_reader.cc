@@ -20,7 +20,7 @@ using Kind = JsonNode::Kind;
 using Argument = ProgramArgument;
 
 constexpr std::string_view kFormat = "memcalc.program";
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kVersion = 2;           // 1 had no graphs of torch.compile
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
 /// A value of the file `file`, whose whole is `json`.
@@ -378,6 +378,11 @@ class FunctionReader {
       function_.body.items.emplace_back(ProgramCheckpoint{place.at(1).is_true(), value_number(place.at(2)),
                                                           arguments(place.at(3)), keywords(place.at(4)),
                                                           values_in(place.at(5))});
+    } else if (word == "graph") {
+      function_.body.items.emplace_back(ProgramGraph{});
+    } else if (word == "break") {
+      need(2);
+      function_.body.items.emplace_back(ProgramGraph{false, std::string(place.at(1).text())});
     } else if (word == "custom") {
       need(5);
       function_.body.items.emplace_back(custom(place));
@@ -500,6 +505,13 @@ ProgramForward forward_of(const Place& place) {
   forward.training = place.require("mode").text() == "train";
   if (const auto told = place.find("checkpointing")) forward.checkpointing = told->is_true();
   if (const auto cache = place.find("cache")) forward.cache = cache->is_true();
+  if (const auto runs = place.find("runs")) {
+    const std::vector<std::string> ways = texts_in(*runs);
+    const auto has = [&](const char* way) { return std::find(ways.begin(), ways.end(), way) != ways.end(); };
+    forward.runs_eagerly = has("eager");
+    forward.runs_compiled = has("compiled");
+  }
+  if (const auto graphs = place.find("graphs")) forward.graphs = graphs->integer();
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
   forward.function = value_number(place.require("function"));
@@ -653,8 +665,8 @@ Program read_program(const JsonObject& json) { return read_program(FlatJson(json
 Program read_program(const FlatJson& json, const std::string& file) {
   const Place root(json, file);
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
-  if (const std::int64_t version = root.require("version").integer(); version != kVersion) {
-    throw root.error(fmt::format("version {} of the format; this memcalc reads {}", version, kVersion));
+  if (const std::int64_t version = root.require("version").integer(); version < 1 || version > kVersion) {
+    throw root.error(fmt::format("version {} of the format; this memcalc reads 1 to {}", version, kVersion));
   }
   Program program;
   program.name = root.require("name").text();
@@ -698,6 +710,7 @@ Program read_program(const FlatJson& json, const std::string& file) {
       }
     });
   }
+  if (const auto reason = root.find("not_compiled")) program.not_compiled = reason->text();
   relate_parts(program);
   check_calls(program, root);
   check_arguments(program, root);

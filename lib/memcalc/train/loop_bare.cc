@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/program_graphs.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
@@ -146,11 +147,11 @@ class BareLoop {
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     if (!run.compiles()) return;
-    if (run.training().compiled_parts == CompiledParts::kModel) {
+    if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
     } else {
       tape.modes.float8 = run.training().float8;
-      regions_.emplace(tape, run.training().compiled_parts == CompiledParts::kLayersAndLoss);
+      regions_.emplace(tape, run.training().compiled_parts);
     }
   }
 

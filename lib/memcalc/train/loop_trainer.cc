@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/models/program_graphs.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -20,6 +21,7 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/compile/compiled_model.h"
+#include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
@@ -126,7 +128,10 @@ class TrainerLoop {
         sentence_loss_(model) {
     tape.moment.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, aten::kToCopy);
-    if (run.compiles()) {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
+    if (!run.compiles()) return;
+    if (breaks_graph(model)) {  // its graphs begin within autocast, which Dynamo does not trace then
+      graphs_.emplace(tape, run.training().compiled_parts);
+    } else {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
     }
   }
@@ -188,6 +193,7 @@ class TrainerLoop {
   Tensor total_loss_;
   SentenceLoss sentence_loss_;
   std::optional<compile::CompiledModel> compiled_;
+  std::optional<compile::CompiledRegions> graphs_;
   std::vector<Batch> batches_;
   std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
   const ScoredCompletions* completion_ = nullptr;  // the micro-batch's

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import sys
 import types
+import warnings
 import weakref
 from typing import Any, Iterator
 
@@ -38,12 +40,49 @@ def _card() -> list[tuple[Any, str, Any]]:
     return changes
 
 
-def _transformers() -> list[tuple[Any, str, Any]]:
+def _compiling(recorder: Recorder) -> list[tuple[Any, str, Any]]:
+    """What is otherwise where torch.compile traces: who asks gets yes, and a message breaks the graph (LoggingLoggerVariable;
+    Dynamo looks through functools.cache, which lets a `warning_once` pass)."""
+    def is_compiling() -> bool:
+        return not sys._getframe(1).f_globals.get("__name__", "").startswith(("torch._", "torch.utils", "torch.fx"))
+
+    asked = (torch.compiler.is_compiling, getattr(torch.compiler, "is_dynamo_compiling", None))
+    changes: list[tuple[Any, str, Any]] = [
+        (module, name, is_compiling) for module in list(sys.modules.values())
+        if getattr(module, "__name__", "") == "torch.compiler" or not getattr(module, "__name__", "torch").startswith("torch.")
+        for name in ("is_compiling", "is_dynamo_compiling") if vars(module).get(name) in asked and name in vars(module)]
+
+    def untraced(what: str, is_context: bool = False) -> None:
+        of_torch = sys._getframe(2).f_globals.get("__name__", "").split(".")[0] == "torch"  # an operator's own
+        if of_torch or not recorder.recording: return
+        recorder.breaks_graph(what, is_context)
+        recorder.events.append(("untraced",))
+
+    def message(what: str) -> Any:
+        def said(*_: Any, **__: Any) -> None: untraced(what)
+        return said
+
+    def deepcopy(*args: Any, **kwargs: Any) -> Any:  # transformers' caches of encoder-decoders copy a configuration
+        untraced("copy.deepcopy")
+        return copied(*args, **kwargs)
+
+    def flags(*args: Any, **kwargs: Any) -> Any:  # with torch.backends.cudnn.flags(enabled=False): ctc_loss(...)
+        untraced("torch.backends.cudnn.flags", is_context=True)
+        return flagged(*args, **kwargs)
+
+    copied, flagged = copy.deepcopy, torch.backends.cudnn.flags
+    names = "debug info warning warn error exception critical log warning_once warning_advice info_once".split()
+    changes += [(logging.Logger, name, message(f"logging.Logger.{name}")) for name in names if hasattr(logging.Logger, name)]
+    return [*changes, (warnings, "warn", message("warnings.warn")), (copy, "deepcopy", deepcopy),
+            (torch.backends.cudnn, "flags", flags)]
+
+
+def _transformers(compiling: bool) -> list[tuple[Any, str, Any]]:
     changes: list[tuple[Any, str, Any]] = []
     utilities = sys.modules.get("transformers.utils.import_utils")
     if utilities is not None:
         if hasattr(utilities, "is_fake_tensor"): changes.append((utilities, "is_fake_tensor", lambda _: False))
-        elif hasattr(utilities, "is_tracing"):
+        elif hasattr(utilities, "is_tracing") and not compiling:
             for module in list(sys.modules.values()):
                 if getattr(module, "__name__", "").startswith("transformers.") and "is_tracing" in vars(module):
                     changes.append((module, "is_tracing", lambda *_: False))
@@ -168,7 +207,8 @@ def patched(recorder: Recorder) -> Iterator[None]:
                (torch.enable_grad, "__enter__", grad_region(torch.enable_grad.__enter__, True)),
                (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
                (torch._subclasses.FakeTensor, "tolist", torch.Tensor.tolist),  # its own asks for one number after the other
-               (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(), *_functions()]
+               (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(recorder.compiling),
+               *_functions(), *(_compiling(recorder) if recorder.compiling else [])]
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -35,6 +35,7 @@ class Variant:
     copies: bool = True                                    # and on the configurations of its parts
     checkpointing: bool = False                            # as under transformers' gradient checkpointing
     gradients: bool | None = None                          # None: in train mode
+    compiling: bool = False                                # as torch.compile traces it
 
 
 class Program:
@@ -163,7 +164,8 @@ class _Recordings:
         for owner, key, value in settings: setattr(owner, key, value)
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
-                       gradients=variant.mode == "train" if variant.gradients is None else variant.gradients)
+                       gradients=variant.mode == "train" if variant.gradients is None else variant.gradients,
+                       compiling=variant.compiling)
         finally:
             for owner, key, old in before:
                 if old is _NOTHING: delattr(owner, key)
@@ -288,7 +290,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
            sizes: Mapping[str, list[Any]] | None = None, maxima: Mapping[str, int] | None = None,
            minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None,
            multiples: Mapping[str, int] | None = None) -> Program:
-    """Records a module's forward passes as a program (docs/programs.md).
+    """Records a module's forward passes as a program (docs/programs.md): those in train mode as torch.compile traces them, too.
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
     dtype of the weights. example_inputs: tensors by name, or a function of the symbols that makes them. symbols: names
@@ -317,13 +319,27 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     base = source.at(source.defaults)
     precisions = _precisions(recordings, variants[0], precisions, source, base)
     variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
-    for variant in variants:
-        for group, parts, made in _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples,
-                                                 choices):
+    compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
+    not_compiled = ""
+    for variant in variants + compiled:
+        before = dict(fixed), dict(multiples), dict(choices)
+        try:
+            made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, choices)
+        except Exception as error:  # the module's code is another where it is compiled, and may fail here
+            if not variant.compiling: raise
+            not_compiled = f"{type(error).__name__}: {error}"[:300]
+        if variant.compiling and (fixed, multiples, choices) != before:
+            fixed, multiples, choices = before
+            not_compiled = not_compiled or "calls that eager mode makes at any size, torch.compile traces at some alone"
+        if not_compiled: break
+        for group, parts, made in made_parts:
             for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
             if len(group) < len(precisions): entry["precisions"] = list(group)
-            forwards.append(entry)
+            if made.graphs is not None: entry["graphs"] = made.graphs
+            if variant.compiling and entry in forwards: forwards[forwards.index(entry)]["runs"] = ["eager", "compiled"]
+            elif variant.compiling: forwards.append({**entry, "runs": ["compiled"]})
+            else: forwards.append(entry)
             for described in parts[1]:
                 known = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
                 # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
@@ -337,7 +353,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
         common = math.gcd(source.defaults.get(symbol, 1), *choices[symbol][0])
         if common > 1 and re.search(rf"\b{symbol}\b[^\"]*//", arguments): multiples.setdefault(symbol, common)
     content: dict[str, Json] = {
-        "format": "memcalc.program", "version": 1, "name": name or type(first).__name__,
+        "format": "memcalc.program", "version": 2, "name": name or type(first).__name__,
         "source": _source_of(first), "task": task,
         "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, _minima(minima, choices, several, source.defaults))
                     for s in source.defaults},
@@ -349,6 +365,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
     if not takes_dtype(module_or_factory): content["converted"] = True
+    if not_compiled: content["not_compiled"] = not_compiled
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
     content["functions"], content["forwards"] = functions.list, forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
@@ -467,7 +484,7 @@ def _transferred(like: _Solved, now: list[Json]) -> list[Json] | None:
     events: list[Json] = []
     at = 0
     for event in now[0]:
-        if event[0] in ("drop", "leave", "enter", "grad", "grad_end", "autocast", "autocast_end"):
+        if event[0] in ("drop", "leave", "enter", "grad", "grad_end", "autocast", "autocast_end", "graph", "break"):
             events.append(event)
             continue
         key = _key(event)

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
+from ._graphs import Events
 from ._names import MODELLED, PARTLY_MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
 from ._values import LARGEST, Known, module_frame, needed, refused
 
@@ -38,6 +39,8 @@ _WITHOUT_GRADIENT = frozenset("""detach detach_ data zeros_like ones_like empty_
 _OF_NUMBERS = frozenset("torch.div torch.true_divide torch.floor_divide torch.remainder torch.add torch.sub torch.mul".split())
 _CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn_relu_cell".split())
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
+# Their results' sizes were computed here, but are those of the arguments.
+_SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tensor".split())
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
 
@@ -131,6 +134,7 @@ class Recorder(TorchFunctionMode):
         self.names = Names()
         self.events: list[tuple[Any, ...]] = []
         self.recording = False           # False while the module is built: values only
+        self.compiling = False           # as torch.compile traces the module
         self.values: dict[int, _Info] = {}
         self.module_tensors: dict[int, str] = {}
         self.held: list[torch.Tensor] = []  # tensors that are no parameter, buffer or result: constants of the module
@@ -186,6 +190,13 @@ class Recorder(TorchFunctionMode):
     def info(self, tensor: Any) -> _Info | None:
         found = self.values.get(id(tensor))
         return found if found is not None and found.death() is tensor else None
+
+    def breaks_graph(self, what: str, is_context: bool = False) -> None:
+        """The next event is a call that Dynamo does not trace: capture_scalar_outputs, capture_dynamic_output_shape_ops and
+        allow_rnn of its config are off."""
+        if not self.compiling or not isinstance(self.events, Events): return
+        file, line, _ = module_frame()
+        self.events.break_at_next(f"{what}, {file.rsplit('/', 1)[-1]}:{line}", is_context)
 
     def assume(self, origins: frozenset[str]) -> None:
         if not self.recording: return
@@ -279,6 +290,7 @@ class Recorder(TorchFunctionMode):
         elif info.requires_grad != value:
             info.requires_grad = value
             if self.recording:
+                self.breaks_graph("torch.Tensor.requires_grad_")  # of what the graph has made
                 self.events.append(("call", "torch.Tensor.requires_grad_", [{"v": info.number}, value], [], [info.number]))
 
     def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
@@ -442,10 +454,17 @@ class Recorder(TorchFunctionMode):
             for tensor, value in zip(tensors_in(result), known):
                 info = self.info(tensor)
                 if info is not None: info.known = value
+        if name in _RECURRENT or by_value and self._is_sized_by_values(last, args): self.breaks_graph(name)
         event = ["call", name, *encoded, numbers]
         if by_value or (numbers and (last not in MODELLED or last in PARTLY_MODELLED)): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         return result
+
+    @staticmethod
+    def _is_sized_by_values(last: str, args: Any) -> bool:
+        """Of a call whose sizes were computed here: whether they follow from values alone."""
+        if last in ("__getitem__", "index"): return any(t.dtype in (torch.bool, torch.uint8) for t in tensors_in(args[1:]))
+        return not is_in_place("torch." + last) and last not in _SIZED_BY_ARGUMENTS
 
     def _requires(self, tensor: torch.Tensor) -> bool:
         info = self.info(tensor)
@@ -544,6 +563,7 @@ class Recorder(TorchFunctionMode):
         else:
             raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why())
         if self.recording:
+            self.breaks_graph(name)
             self.events.append(("call", name, self.encode(args), [[k, self.encode(v)] for k, v in kwargs.items()], []))
         return answer
 

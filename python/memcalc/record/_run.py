@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
+from ._graphs import Events, with_graphs
 from ._patches import patched
 from ._recorder import Recorder, _dtype, _without_autograd
 from ._values import Known
@@ -42,6 +43,7 @@ class Recording:
     cycles: list[int] = field(default_factory=list)   # freed only by Python's collector of cycles
     constants: list[dict[str, Json]] = field(default_factory=list)
     assumptions: dict[tuple[str, str], int] = field(default_factory=dict)
+    graphs: int | None = None                # of torch.compile; None: one, or it was not asked
 
 
 def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str, policies: dict[str, Any]) -> Build:
@@ -160,11 +162,12 @@ def tensor_names(module: torch.nn.Module) -> dict[int, str]:
 
 
 def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: bool,
-           loss: Callable[[Any], Any] | None, arguments: dict[str, Any]) -> Recording:
-    """Runs the forward pass once. `example`: real tensors by name of forward's parameter (or plain values)."""
+           loss: Callable[[Any], Any] | None, arguments: dict[str, Any], compiling: bool = False) -> Recording:
+    """Runs the forward pass once, as eager mode does or as torch.compile traces it. `example`: real tensors by name of forward's parameter (or plain values)."""
     recorder, module = built.recorder, built.module
     module.train(train)
-    recorder.events, recorder.next = [], 0
+    recorder.compiling, recorder.next = compiling, 0
+    recorder.events = Events(record.__code__, _call_loss.__code__) if compiling else []
     recorder.assumptions.clear()
     recorder.constants, recorder.held = [], []
     recorder.module_tensors = tensor_names(module)
@@ -197,10 +200,10 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
                 if alive - given: gc.collect()
                 left = {info.number for info in recorder.values.values() if info.number >= 0}
                 recorder.recording = False
-        events = recorder.events[:count]
+        events, graphs = with_graphs(recorder.events, count) if compiling else (recorder.events[:count], None)
         constants = copy.deepcopy(recorder.constants)
         return Recording(events, described, outputs, sorted(left - given), sorted(alive - left), constants,
-                         dict(recorder.assumptions))
+                         dict(recorder.assumptions), graphs)
     finally:
         recorder.recording = False
         # A forward pass may leave its sizes or tensors in the module (Swin's windows); the next recording is a first one too.

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/graph_number.h"
+
 namespace memcalc::compile {
 
 namespace {
 
-/// torch._dynamo.config.recompile_limit: of one function, which all layers are calls of. A call that none of these
+/// torch._dynamo.config.recompile_limit: of one function, as all layers are calls of one. A call that none of these
 /// programs fits runs in eager mode.
 constexpr std::size_t kMostPrograms = 8;
 
 }  // namespace
 
-CompiledRegions::CompiledRegions(Tape& tape, bool compiles_loss) : tape_(tape), compiles_loss_(compiles_loss) {
+CompiledRegions::CompiledRegions(Tape& tape, CompiledParts parts) : tape_(tape), parts_(parts) {
   tape.modes.compiler = this;
 }
 
@@ -32,13 +34,14 @@ const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, c
     loss_ = std::move(program);
     compiled.program = loss_.get();
   } else {
-    const auto same = std::find_if(programs_.begin(), programs_.end(),
+    std::vector<std::unique_ptr<Program>>& programs = programs_[code_of_region(number)];
+    const auto same = std::find_if(programs.begin(), programs.end(),
                                    [&](const auto& other) { return !is_own_code && is_same_code(*other, *program); });
-    if (same != programs_.end()) {
+    if (same != programs.end()) {
       compiled.program = same->get();
-    } else if (programs_.size() < kMostPrograms) {
+    } else if (programs.size() < kMostPrograms) {
       cut(*program);
-      compiled.program = programs_.emplace_back(std::move(program)).get();
+      compiled.program = programs.emplace_back(std::move(program)).get();
     }
   }
   return compiled_.emplace(number, std::move(compiled)).first->second;

@@ -1,6 +1,7 @@
 // torch.compile of each layer, which torchtitan does and accelerate calls regional compilation, and where the run asks
 // for it of the loss. Around a layer lies what a wrapper does with it (fully_shard), inside its checkpoint; the
-// embedding, the last norm and the head are what they are in eager mode. Covered by tests/unit/compile_test.cc.
+// embedding, the last norm and the head are what they are in eager mode. And the graphs of a model whose graph breaks,
+// which says itself what they are (models/program_graphs.cc). Covered by tests/unit/compile_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "memcalc/spec/training_spec.h"
 #include "memcalc/symbolic/region_compiler.h"
 #include "memcalc/train/compile/program.h"
 
@@ -16,13 +18,15 @@ namespace memcalc::compile {
 
 class CompiledRegions : public RegionCompiler {
  public:
-  /// Sets the tape's compiler for as long as it lives.
-  CompiledRegions(Tape& tape, bool compiles_loss);
+  /// Sets the tape's compiler for as long as it lives. Of a whole model it compiles no region that nobody names.
+  CompiledRegions(Tape& tape, CompiledParts parts);
   ~CompiledRegions() override;
   CompiledRegions(const CompiledRegions&) = delete;
   CompiledRegions& operator=(const CompiledRegions&) = delete;
 
-  [[nodiscard]] bool compiles(std::int64_t region) const override { return region != kLoss || compiles_loss_; }
+  [[nodiscard]] bool compiles(std::int64_t region) const override {
+    return region == kLoss ? parts_ == CompiledParts::kLayersAndLoss : parts_ != CompiledParts::kModel;
+  }
   [[nodiscard]] std::optional<RegionResults> run(std::int64_t number, const KeptTensors& arguments,
                                                  const Region& region, bool is_own_code) override;
 
@@ -35,8 +39,9 @@ class CompiledRegions : public RegionCompiler {
   const Compiled& compile(std::int64_t number, const KeptTensors& arguments, const Region& region, bool is_own_code);
 
   Tape& tape_;
-  bool compiles_loss_;
-  std::vector<std::unique_ptr<Program>> programs_;  // of layers; those of the same code share one
+  CompiledParts parts_;
+  std::map<std::int64_t, std::vector<std::unique_ptr<Program>>>
+      programs_;  // by the function's code; equal calls share one
   std::unique_ptr<Program> loss_;
   std::map<std::int64_t, Compiled> compiled_;
 };

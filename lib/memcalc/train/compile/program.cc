@@ -259,14 +259,19 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
     program.read = results_of(capture, results.read, leaves, outputs);
     program.kept = results_of(capture, results.kept, leaves, outputs);
     (void)results_of(capture, results.dropped, leaves, outputs);
-    // Eager's backward, for the products that it runs and the scratch memory of its kernels.
-    const Tensor& first = results.read.front();
+    // Eager's backward, for the products that it runs and the scratch memory of its kernels, from the first result that
+    // the function has made: one may be an argument.
+    const auto first = std::find_if(results.read.begin(), results.read.end(), [](const Tensor& each) {
+      return each.defined() && each.requires_grad() && each.impl()->grad_fn != kNoNode;
+    });
     tape.moment.phase = Phase::kBackward;
     std::vector<TensorImpl*> without_gradient;
     for (const CapturedValue& value : capture.values) {
       if (value.parameter != nullptr && !value.parameter->grad.defined()) without_gradient.push_back(value.parameter);
     }
-    if (first.requires_grad()) tape.autograd.backward(first, tape.empty(first.shape(), first.dtype(), aten::kOnesLike));
+    if (first != results.read.end()) {
+      tape.autograd.backward(*first, tape.empty(first->shape(), first->dtype(), aten::kOnesLike));
+    }
     for (TensorImpl* parameter : without_gradient) parameter->grad.reset();
     program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
     const KernelList of_backward = tape.kernels.take();
