@@ -162,6 +162,7 @@ TEST(NativeFormats, AConfigSaysWhatQuantisedItsCheckpoint) {
             Quantization::kNf4);
   EXPECT_EQ(stored(R"({"quant_method": "bitsandbytes", "load_in_8bit": true})"), Quantization::kInt8);
   EXPECT_EQ(stored(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})"), Quantization::kGptq4);
+  EXPECT_EQ(stored(R"({"quant_method": "gptq", "bits": 8, "group_size": 128})"), Quantization::kGptq8);
   EXPECT_EQ(stored(R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"})"), Quantization::kAwq4);
 }
 
