@@ -100,7 +100,7 @@ class Programs : public testing::TestWithParam<Case> {
     return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss" || model == "qwen2_moe" ||
            model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid" ||
-           model == "glm4_moe_lite";
+           model == "glm4_moe_lite" || model == "granitemoe";
   }
 
   static bool has_mamba() {
@@ -253,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"xlm_roberta", Task::kMaskedLm}, Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm},
         Case{"qwen3_5_moe", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
         Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm},
-        Case{"mamba2", Task::kCausalLm}),
+        Case{"mamba2", Task::kCausalLm}, Case{"granitemoe", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

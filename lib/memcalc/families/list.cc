@@ -39,6 +39,7 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoe)            \
   FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
