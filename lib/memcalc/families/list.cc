@@ -30,6 +30,10 @@
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGemma4)                \
+  FAMILY(kGemma4Text)            \
+  FAMILY(kGemma4Unified)         \
+  FAMILY(kGemma4UnifiedText)     \
   FAMILY(kGlm)                   \
   FAMILY(kGlm4)                  \
   FAMILY(kGlm4Moe)               \
