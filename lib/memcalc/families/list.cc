@@ -88,6 +88,7 @@
   FAMILY(kQwen3Moe)              \
   FAMILY(kQwen3Next)             \
   FAMILY(kQwen3Vl)               \
+  FAMILY(kQwen3VlMoe)            \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \
