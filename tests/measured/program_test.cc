@@ -256,9 +256,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"nomic_bert", Task::kMaskedLm},
         Case{"xlm_roberta", Task::kMaskedLm}, Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm},
         Case{"qwen3_5_moe", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
-        Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm},
-        Case{"mamba2", Task::kCausalLm}, Case{"granitemoe", Task::kCausalLm}, Case{"cohere_plus", Task::kCausalLm},
-        Case{"gemma4", Task::kCausalLm}, Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}),
+        Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm},
+        Case{"granitemoe", Task::kCausalLm}, Case{"cohere_plus", Task::kCausalLm}, Case{"gemma4", Task::kCausalLm},
+        Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -14,7 +14,8 @@ namespace memcalc {
 
 /// --quantize: how the weights of linear layers are stored. bitsandbytes, from a 16-bit checkpoint: kNf4Double
 /// quantises the block scales again. The others were quantised beforehand, for inference only: kGptq4, kAwq4: 4 bits;
-/// kGptq8: 8; kMxfp4: gpt-oss' experts, 4 bits in blocks of 32; kFp8: 8 bits in blocks of 128 x 128, as DeepSeek-V3 is stored.
+/// kGptq8: 8; kMxfp4: gpt-oss' experts, 4 bits in blocks of 32; kFp8: 8 bits in blocks of 128 x 128, as DeepSeek-V3 is
+/// stored.
 enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4, kMxfp4, kFp8, kGptq8 };
 
 /// In gptqmodel's Marlin kernel.

@@ -18,7 +18,8 @@ struct Ending {
 /// ones name layers in llm_int8_skip_modules that stay in 16 bits, others in each model. Of FP8 from the authors of
 /// Qwen, GLM and DeepSeek: weight_block_size [128, 128]; that of llm-compressor's (RedHatAI, neuralmagic) scales
 /// otherwise and is called dynamic or block. -4bits and -8bits: 01-ai's. Of -int4 and -int8 Qwen's own are GPTQ's and
-/// InternVL's bitsandbytes' (the model cards of Qwen-7B-Chat-Int4 and InternVL-Chat-V1-5-int8); others' can be anything.
+/// InternVL's bitsandbytes' (the model cards of Qwen-7B-Chat-Int4 and InternVL-Chat-V1-5-int8); others' can be
+/// anything.
 constexpr Ending kEndings[] = {
     {"-unsloth-bnb-4bit", "bitsandbytes' NF4 with double quantisation", Quantization::kNf4Double,
      "the layers that unsloth's dynamic quantisation leaves in 16 bits are counted in 4"},

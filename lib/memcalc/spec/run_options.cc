@@ -72,8 +72,7 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
     while (length <= places && length < trained) length = std::min(trained, 2 * length);
   }
   assumptions.push_back("sequence length " + std::to_string(length) +
-                        (length > kDefaultSequenceLimit
-                             ? ": room for the images and for text beside them (--seq)"
+                        (length > kDefaultSequenceLimit ? ": room for the images and for text beside them (--seq)"
                          : length == trained
                              ? ": the model's trained context (--seq)"
                              : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +

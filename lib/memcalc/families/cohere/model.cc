@@ -19,7 +19,9 @@ struct CohereLayerNorm {
       : weight(RmsNorm(b, name, width).weight) {}
   /// Of heads, each with numbers of its own.
   CohereLayerNorm(ModuleBuilder& b, std::string_view name, std::int64_t heads, std::int64_t head_dim)
-      : weight(b.scope(name, [&] { return b.parameter("weight", {heads, head_dim}, /*decays=*/false); })) {}
+      : weight(b.scope(name, [&] {
+          return b.parameter("weight", {heads, head_dim}, /*decays=*/false);
+        })) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
     return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });

@@ -16,8 +16,8 @@ namespace {
 constexpr Operator kRepack{"gptq_marlin_repack"};
 constexpr Operator kGemm{"gptq_marlin_gemm"};
 
-constexpr std::int64_t kLeastBlocks = 128;   // marlin_make_workspace_new
-constexpr std::int64_t kMaxThreadN = 256;    // max_thread_n
+constexpr std::int64_t kLeastBlocks = 128;  // marlin_make_workspace_new
+constexpr std::int64_t kMaxThreadN = 256;   // max_thread_n
 
 bool has_zeros(const QuantizedWeight& weight) { return weight.kind == Quantization::kAwq4; }
 
