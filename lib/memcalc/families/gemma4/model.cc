@@ -1,5 +1,5 @@
-// Gemma 4's text model: transformers models/gemma4/modeling_gemma4.py,
-// models/gemma4_unified/modeling_gemma4_unified.py. MIRRORS(transformers, "models/gemma4/modeling_gemma4.py", "5.17.0")
+// Gemma 4's text model: transformers models/gemma4/modeling_gemma4.py, and gemma4_unified's, which repeats it.
+// MIRRORS(transformers, "models/gemma4/modeling_gemma4.py", "5.17.0")
 // MIRRORS(transformers, "models/gemma4_unified/modeling_gemma4_unified.py", "5.17.0")
 #include <array>
 #include <memory>
