@@ -146,13 +146,13 @@ class RunOptions(TypedDict, total=False):
     lora_head: bool | None
     """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
-    """`--quantize`: nf4, nf4-double, int8; to infer gptq4, awq4, mxfp4, fp8"""
+    """`--quantize`: nf4, nf4-double, int8; to infer gptq4, gptq8, awq4, mxfp4, fp8"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
     quant_storage: str | None
     """`--quant-storage`: bnb_4bit_quant_storage: bf16 is sharded [bytes: whole]"""
     group_size: int | None
-    """`--group-size`: of gptq4, awq4: numbers that share a scale [128]"""
+    """`--group-size`: of gptq4, gptq8, awq4: numbers that share a scale [128]"""
     prepare_kbit: bool | None
     """`--prepare-kbit`: prepare_model_for_kbit_training [with both]; False: leave that call out"""
     liger: bool | None

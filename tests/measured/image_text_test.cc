@@ -61,7 +61,9 @@ class ImageText : public testing::TestWithParam<Case> {
     }
     // A program's cache dies behind what else the module returns, a module's before it.
     const bool caches = options.loop == Loop::kTrainer && !options.checkpointing;
-    if (caches) std::sort(all.begin(), all.end());
+    // Where a recomputation of experts stops, variables die in another order (program_test.cc, stops_otherwise).
+    const bool stops = options.checkpointing == Checkpointing::kFull && GetParam().config == "qwen3_vl_moe";
+    if (caches || stops) std::sort(all.begin(), all.end());
     return all;
   }
 
@@ -117,8 +119,8 @@ TEST_P(ImageText, TakesAMaskWhereSequencesArePadded) {
 INSTANTIATE_TEST_SUITE_P(
     Models, ImageText,
     testing::Values(Case{"llava", "", 4, 1024}, Case{"qwen2_5_vl", "", 1, 1024}, Case{"qwen3_vl", "", 1, 1024},
-                    Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024}, Case{"qwen2_vl", "", 1, 1024},
-                    Case{"paligemma", "", 1, 1024}, Case{"paligemma2", "", 1, 1024},
+                    Case{"qwen3_vl_moe", "", 1, 1024}, Case{"gemma3_vision", "gemma-3-4b-vision", 2, 1024},
+                    Case{"qwen2_vl", "", 1, 1024}, Case{"paligemma", "", 1, 1024}, Case{"paligemma2", "", 1, 1024},
                     Case{"qwen2_vl_images", "", 2, 1024, 2, 336}, Case{"llava_images", "", 2, 1536, 2},
                     Case{"gemma3_vision_images", "", 2, 1024, 2}, Case{"paligemma_eager", "", 1, 512},
                     Case{"qwen2_vl_eager", "", 1, 512}, Case{"paligemma_rows", "", 2, 1024},

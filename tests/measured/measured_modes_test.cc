@@ -113,6 +113,7 @@ std::vector<Example> examples() {
       {"inference with quantize nf4-double", inference(Quantization::kNf4Double)},
       {"inference with quantize int8", inference(Quantization::kInt8)},
       {"inference with quantize gptq4", inference(Quantization::kGptq4)},
+      {"inference with quantize gptq8", inference(Quantization::kGptq8)},
       {"inference with quantize awq4", inference(Quantization::kAwq4)},
       {"inference with quantize mxfp4", inference(Quantization::kMxfp4)},
       {"inference with quantize fp8", inference(Quantization::kFp8)},

@@ -101,7 +101,7 @@ class Programs : public testing::TestWithParam<Case> {
     return model == "mixtral" || model == "deepseek_v3" || model == "gpt_oss" || model == "qwen2_moe" ||
            model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid" ||
-           model == "glm4_moe_lite";
+           model == "glm4_moe_lite" || model == "granitemoe" || model == "gemma4_moe";
   }
 
   static bool has_mamba() {
@@ -113,16 +113,18 @@ class Programs : public testing::TestWithParam<Case> {
   static bool has_linear_layers() {
     const std::string& model = GetParam().model;
     return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
-           model == "lfm2_moe" || has_mamba();
+           model == "lfm2_moe" || model.starts_with("gemma4") || has_mamba();
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
   static bool is_refused_under_zero3() { return has_experts() || GetParam().model == "t5" || has_frozen_sines(); }
 
   /// With adapters and checkpointing the family of BART and mBART keeps one tensor of the encoder longer than the
-  /// program does; which of the two is right is not known yet.
+  /// program does; which of the two is right is not known yet. Gemma 4's layers get shared_kv_states, a dict, which
+  /// GradientCheckpointingLayer keeps among their keywords; a program knows of tensors alone.
   static bool keeps_another_tensor(const RunOptions& options) {
     const std::string& model = GetParam().model;
+    if (model.starts_with("gemma4")) return options.checkpointing == Checkpointing::kFull;
     return (model == "bart" || model == "mbart") && options.checkpointing == Checkpointing::kFull &&
            options.lora_rank > 0;
   }
@@ -151,7 +153,7 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   RunOptions checkpointed = trainer;
   checkpointed.checkpointing = Checkpointing::kFull;
   checkpointed.accumulation_steps = 2;
-  expect_equal(checkpointed, stops_otherwise(checkpointed));
+  if (!keeps_another_tensor(checkpointed)) expect_equal(checkpointed, stops_otherwise(checkpointed));
   RunOptions adapted = trainer;
   // The family of T5 leaves encoder_last_hidden_state in 16 bits, which accelerate converts with the other outputs.
   // Encoders ask their first norm's result for a type, of a mask or of rotary angles: under autocast it is float32.
@@ -207,6 +209,8 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
 
 /// "auto" bucket sizes are of the model's width, which a program says (hidden_size).
 TEST_P(Programs, AreSharedOutByDeepSpeedInTheTrainer) {
+  // DeepSpeed's module.bfloat16() takes buffers along, layer_scalar too; a program leaves them in the type it loaded.
+  if (GetParam().model.starts_with("gemma4")) GTEST_SKIP();
   for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
     SCOPED_TRACE(static_cast<int>(mode));
     if (mode == DataParallel::kDsZero3 && is_refused_under_zero3()) continue;
@@ -261,8 +265,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"modernbert", Task::kMaskedLm}, Case{"mpnet", Task::kMaskedLm}, Case{"nomic_bert", Task::kMaskedLm},
         Case{"xlm_roberta", Task::kMaskedLm}, Case{"qwen3_next", Task::kCausalLm}, Case{"qwen3_5", Task::kCausalLm},
         Case{"qwen3_5_moe", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
-        Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm},
-        Case{"mamba2", Task::kCausalLm}),
+        Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm},
+        Case{"granitemoe", Task::kCausalLm}, Case{"cohere_plus", Task::kCausalLm}, Case{"gemma4", Task::kCausalLm},
+        Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -131,6 +131,7 @@ constexpr Choice kInferenceChoices[] = {
      }},
     {"int8", [](RunOptions& o) { o.quantization = Quantization::kInt8; }},
     {"gptq4", [](RunOptions& o) { o.quantization = Quantization::kGptq4; }},
+    {"gptq8", [](RunOptions& o) { o.quantization = Quantization::kGptq8; }},
     {"awq4", [](RunOptions& o) { o.quantization = Quantization::kAwq4; }},
     {"lora", [](RunOptions& o) { o.lora_rank = 4; }},
     {"checkpointing", [](RunOptions& o) { o.checkpointing = Checkpointing::kFull; }},

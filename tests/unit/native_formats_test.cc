@@ -162,6 +162,7 @@ TEST(NativeFormats, AConfigSaysWhatQuantisedItsCheckpoint) {
             Quantization::kNf4);
   EXPECT_EQ(stored(R"({"quant_method": "bitsandbytes", "load_in_8bit": true})"), Quantization::kInt8);
   EXPECT_EQ(stored(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})"), Quantization::kGptq4);
+  EXPECT_EQ(stored(R"({"quant_method": "gptq", "bits": 8, "group_size": 128})"), Quantization::kGptq8);
   EXPECT_EQ(stored(R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"})"), Quantization::kAwq4);
 }
 
@@ -173,7 +174,7 @@ TEST(NativeFormats, OtherFormatsAreRefused) {
   EXPECT_THAT(refused(R"({"quant_method": "mxfp4"})"), HasSubstr("quantization_config"));
   EXPECT_THAT(refused(R"({"quant_method": "compressed-tensors"})"), HasSubstr("is not modelled"));
   EXPECT_THAT(refused(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})"), HasSubstr("nf4 alone"));
-  EXPECT_THAT(refused(R"({"quant_method": "gptq", "bits": 8})"), HasSubstr("4 bits are modelled alone"));
+  EXPECT_THAT(refused(R"({"quant_method": "awq", "bits": 8})"), HasSubstr("4 bits are modelled, and GPTQ's 8"));
   EXPECT_THAT(refused(R"({"quant_method": "awq", "group_size": 64})"), HasSubstr("groups of 128"));
   EXPECT_THAT(refused(R"({"quant_method": "fp8", "weight_block_size": [1, 32]})"), HasSubstr("blocks of 128 x 128"));
   EXPECT_THAT(refused(R"({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "static"})"),

@@ -30,6 +30,10 @@
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGemma4)                \
+  FAMILY(kGemma4Text)            \
+  FAMILY(kGemma4Unified)         \
+  FAMILY(kGemma4UnifiedText)     \
   FAMILY(kGlm)                   \
   FAMILY(kGlm4)                  \
   FAMILY(kGlm4Moe)               \
@@ -39,6 +43,7 @@
   FAMILY(kGptOss)                \
   FAMILY(kGptj)                  \
   FAMILY(kGranite)               \
+  FAMILY(kGraniteMoe)            \
   FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kKimiK2)                \
@@ -83,6 +88,7 @@
   FAMILY(kQwen3Moe)              \
   FAMILY(kQwen3Next)             \
   FAMILY(kQwen3Vl)               \
+  FAMILY(kQwen3VlMoe)            \
   FAMILY(kRoberta)               \
   FAMILY(kSeedOss)               \
   FAMILY(kSmolLm3)               \

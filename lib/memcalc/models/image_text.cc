@@ -7,6 +7,7 @@
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
 #include "memcalc/families/qwen/spec.h"
+#include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -31,9 +32,9 @@ bool is_of(const Architecture& text) {
 }
 
 constexpr TextModel kTextModels[] = {
-    {is_of<LlamaSpec>, llama_plan},           {is_of<Qwen2Spec>, qwen2_plan},   {is_of<Qwen3Spec>, qwen3_plan},
-    {is_of<GemmaSpec>, gemma_plan},           {is_of<Gemma2Spec>, gemma2_plan}, {is_of<Gemma3Spec>, gemma3_plan},
-    {is_of<Ministral3Spec>, ministral3_plan},
+    {is_of<LlamaSpec>, llama_plan},           {is_of<Qwen2Spec>, qwen2_plan},        {is_of<Qwen3Spec>, qwen3_plan},
+    {is_of<GemmaSpec>, gemma_plan},           {is_of<Gemma2Spec>, gemma2_plan},      {is_of<Gemma3Spec>, gemma3_plan},
+    {is_of<Ministral3Spec>, ministral3_plan}, {is_of<Qwen3MoeSpec>, qwen3_moe_plan},
 };
 
 }  // namespace

@@ -483,6 +483,13 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
   }
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
+  // Gemma's model scales what it looked up behind the positions; GraniteMoeModel, which hands layers the positions
+  // before the mask, ahead of them.
+  const bool scales_ahead = embed_tokens_.is_scaled_late && plan_.mask_behind_positions;
+  if (scales_ahead) {
+    hidden_states = multiply_scalar(hidden_states);
+    inputs_embeds = hidden_states;
+  }
   std::array<RotaryPositions, 2> positions;
   for (const bool sliding : {false, true}) {
     if (!has_rotary(sliding)) continue;
@@ -494,7 +501,7 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     }
   }
   rotated_ids.reset();
-  if (embed_tokens_.is_scaled_late) hidden_states = multiply_scalar(hidden_states);
+  if (embed_tokens_.is_scaled_late && !scales_ahead) hidden_states = multiply_scalar(hidden_states);
   Tensor layer_outputs;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];

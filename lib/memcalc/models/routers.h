@@ -17,9 +17,10 @@ struct RouterWeight {
   Tensor parameter;
   std::shared_ptr<WrappedModule> wrapped;  // null: no adapters
 
+  RouterWeight(ModuleBuilder& b, std::int64_t experts, std::int64_t hidden_size)
+      : parameter(b.parameter("weight", {experts, hidden_size})), wrapped(remember_router(b, 1)) {}
   template <typename Spec>
-  RouterWeight(ModuleBuilder& b, const Spec& spec)
-      : parameter(b.parameter("weight", {spec.experts.count, spec.hidden_size})), wrapped(remember_router(b, 1)) {}
+  RouterWeight(ModuleBuilder& b, const Spec& spec) : RouterWeight(b, spec.experts.count, spec.hidden_size) {}
 };
 
 /// Qwen3MoeTopKRouter, which Qwen2-MoE's and OLMoE's repeat.

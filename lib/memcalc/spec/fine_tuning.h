@@ -14,12 +14,13 @@ namespace memcalc {
 
 /// --quantize: how the weights of linear layers are stored. bitsandbytes, from a 16-bit checkpoint: kNf4Double
 /// quantises the block scales again. The others were quantised beforehand, for inference only: kGptq4, kAwq4: 4 bits;
-/// kMxfp4: gpt-oss' experts, 4 bits in blocks of 32; kFp8: 8 bits in blocks of 128 x 128, as DeepSeek-V3 is stored.
-enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4, kMxfp4, kFp8 };
+/// kGptq8: 8; kMxfp4: gpt-oss' experts, 4 bits in blocks of 32; kFp8: 8 bits in blocks of 128 x 128, as DeepSeek-V3 is
+/// stored.
+enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4, kAwq4, kMxfp4, kFp8, kGptq8 };
 
 /// In gptqmodel's Marlin kernel.
 [[nodiscard]] constexpr bool is_marlin(Quantization kind) {
-  return kind == Quantization::kGptq4 || kind == Quantization::kAwq4;
+  return kind == Quantization::kGptq4 || kind == Quantization::kGptq8 || kind == Quantization::kAwq4;
 }
 
 /// Quantised beforehand: loaded packed.

@@ -20,6 +20,7 @@ struct ImageSize {
 /// with its own, and with num_hidden_layers and tie_word_embeddings as they stand here.
 struct ImageTextSpec : RotaryDecoderSpec {
   std::vector<bool> sliding_layers;  // of the text model
+  ExpertsSpec experts;               // likewise; none: 0
   Architecture text;                 // of the text model's family
   Architecture parts;                // tower and projector: the family's own struct
   /// Of each sequence; nothing: the text model alone, as its own ...ForCausalLM. What a processor makes of a data set,
@@ -66,6 +67,7 @@ template <typename Text>
   ImageTextSpec spec;
   static_cast<RotaryDecoderSpec&>(spec) = sizes;
   if constexpr (requires { sizes.sliding_layers; }) spec.sliding_layers = sizes.sliding_layers;
+  if constexpr (requires { sizes.experts; }) spec.experts = sizes.experts;
   spec.text = text;
   return spec;
 }

@@ -59,11 +59,12 @@ Quantization bitsandbytes(const JsonObject& config) {
                                                                            : Quantization::kNf4;
 }
 
-/// gptqmodel's and AutoAWQ's: what --quantize gptq4 and awq4 mean.
-Quantization four_bits(const JsonObject& config, std::string_view method) {
+/// gptqmodel's and AutoAWQ's: what --quantize gptq4, gptq8 and awq4 mean.
+Quantization marlin(const JsonObject& config, std::string_view method) {
   constexpr IntRange kBits{1, 16}, kGroup{-1, 1 << 20};
-  if (config.optional_int("bits", kBits).value_or(4) != 4) {
-    throw config.error("bits", "4 bits are modelled alone", ErrorCode::kUnsupported);
+  const std::int64_t bits = config.optional_int("bits", kBits).value_or(4);
+  if (bits != 4 && (bits != 8 || method != "gptq")) {
+    throw config.error("bits", "4 bits are modelled, and GPTQ's 8", ErrorCode::kUnsupported);
   }
   if (config.optional_int("group_size", kGroup).value_or(128) != 128) {
     throw config.error("group_size", "a checkpoint is modelled with groups of 128 alone", ErrorCode::kUnsupported);
@@ -71,7 +72,8 @@ Quantization four_bits(const JsonObject& config, std::string_view method) {
   if (config.optional_bool("desc_act").value_or(false)) {
     throw config.error("desc_act", "act-order is not modelled", ErrorCode::kUnsupported);
   }
-  return method == "gptq" ? Quantization::kGptq4 : Quantization::kAwq4;
+  if (method == "awq") return Quantization::kAwq4;
+  return bits == 8 ? Quantization::kGptq8 : Quantization::kGptq4;
 }
 
 /// "Mxfp4Config(dequantize=True)"
@@ -98,7 +100,7 @@ Quantization checkpoint_quantization(const HfReader& config, const std::string& 
   if (!stored) return Quantization::kNone;
   const std::string method = stored->nullable_string("quant_method").value_or("");
   if (method == "bitsandbytes") return bitsandbytes(*stored);
-  if (method == "gptq" || method == "awq") return four_bits(*stored, method);
+  if (method == "gptq" || method == "awq") return marlin(*stored, method);
   if (method == "mxfp4" && model_type == "gpt_oss") return Quantization::kMxfp4;
   if (method == "fp8" && model_type != "gpt_oss") return block_fp8(*stored);
   config.only_absent(kKey);

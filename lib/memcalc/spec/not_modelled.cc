@@ -26,13 +26,15 @@ bool is_called(std::string_view reference, std::string_view name) {
   return last.starts_with(name) && (last.size() == name.size() || !is_letter(last[name.size()]));
 }
 
-bool describes(const JsonObject& family, const std::string& wanted) {
+bool describes(const JsonObject& family, KnownBy by, const std::string& wanted) {
+  if (by == KnownBy::kName) {
+    const std::vector<std::string> names = family.optional_strings("names");
+    return std::any_of(names.begin(), names.end(), [&](const auto& each) { return is_called(wanted, each); });
+  }
   const std::optional<std::string> suffix = family.optional_string("suffix");
   if (suffix && wanted.ends_with(*suffix)) return true;
   const std::vector<std::string> models = family.optional_strings("models");
-  const std::vector<std::string> names = family.optional_strings("names");
-  return std::any_of(models.begin(), models.end(), [&](const auto& each) { return ascii_lower(each) == wanted; }) ||
-         std::any_of(names.begin(), names.end(), [&](const auto& each) { return is_called(wanted, each); });
+  return std::any_of(models.begin(), models.end(), [&](const auto& each) { return ascii_lower(each) == wanted; });
 }
 
 Error not_built(const JsonObject& family, const std::string& reference) {
@@ -61,12 +63,12 @@ std::vector<JsonDocument> documents_in(std::span<const std::string> directories)
 
 }  // namespace
 
-void refuse_not_built(std::span<const std::string> directories, const std::string& reference) {
+void refuse_not_built(std::span<const std::string> directories, KnownBy by, const std::string& reference) {
   const std::string wanted = ascii_lower(reference);
   for (const JsonDocument& document : documents_in(directories)) {
     for (const JsonObject& family : document.root().optional_objects("families")) {
       family.refuse_unknown_keys(kFamilyKeys);
-      if (describes(family, wanted)) throw not_built(family, reference);
+      if (describes(family, by, wanted)) throw not_built(family, reference);
     }
   }
 }

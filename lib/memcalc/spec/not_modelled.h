@@ -10,9 +10,12 @@
 
 namespace memcalc {
 
+/// How not_modelled.json knows a model: by its whole id or the end of its file's name, or by what its name begins with.
+enum class KnownBy : std::uint8_t { kId, kName };
+
 /// Throws Error(kUnsupported), which names the family, and the nearest model or what can be done instead, where a file
-/// not_modelled.json in one of `directories` knows the model. Returns where none does.
-void refuse_not_built(std::span<const std::string> directories, const std::string& reference);
+/// not_modelled.json in one of `directories` knows the model so. Returns where none does.
+void refuse_not_built(std::span<const std::string> directories, KnownBy by, const std::string& reference);
 
 /// As what the name was typed: an option ("--dpo"), an option's value ("--task dpo"), a card ("--gpu m3-max").
 enum class AskedAs : std::uint8_t { kOption, kValue, kCard };

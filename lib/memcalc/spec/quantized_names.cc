@@ -10,13 +10,16 @@ struct Ending {
   std::string_view format;
   std::optional<Quantization> quantization;
   std::string_view beside{};
+  std::string_view owner{};  // whose names alone end so, in small letters; empty: anybody's
 };
 
 /// As the authors of quantised checkpoints on the hub end their names; a longer ending before one that it ends in.
 /// Of bitsandbytes: unsloth's quantization_config has bnb_4bit_use_double_quant and bfloat16 to compute in; its dynamic
 /// ones name layers in llm_int8_skip_modules that stay in 16 bits, others in each model. Of FP8 from the authors of
 /// Qwen, GLM and DeepSeek: weight_block_size [128, 128]; that of llm-compressor's (RedHatAI, neuralmagic) scales
-/// otherwise and is called dynamic or block. -4bits and -8bits: 01-ai's.
+/// otherwise and is called dynamic or block. -4bits and -8bits: 01-ai's. Of -int4 and -int8 Qwen's own are GPTQ's and
+/// InternVL's bitsandbytes' (the model cards of Qwen-7B-Chat-Int4 and InternVL-Chat-V1-5-int8); others' can be
+/// anything.
 constexpr Ending kEndings[] = {
     {"-unsloth-bnb-4bit", "bitsandbytes' NF4 with double quantisation", Quantization::kNf4Double,
      "the layers that unsloth's dynamic quantisation leaves in 16 bits are counted in 4"},
@@ -34,12 +37,16 @@ constexpr Ending kEndings[] = {
     {"-awq", "AWQ in 4 bits", Quantization::kAwq4},
     {"-fp8-block", "FP8 of compressed-tensors", std::nullopt},
     {"-quantized.w4a16", "4 bits of compressed-tensors", std::nullopt},
-    {"-4bits", "AWQ in 4 bits", Quantization::kAwq4},
-    {"-8bits", "GPTQ in 8 bits", std::nullopt},
     {"-fp8-dynamic", "FP8 of compressed-tensors", std::nullopt},
     {"-fp8", "FP8 in blocks of 128 x 128", Quantization::kFp8},
-    {"-gptq-int8", "GPTQ in 8 bits", std::nullopt},
-    {"-gptq-8bit", "GPTQ in 8 bits", std::nullopt},
+    {"-gptq-int8", "GPTQ in 8 bits", Quantization::kGptq8},
+    {"-gptq-8bit", "GPTQ in 8 bits", Quantization::kGptq8},
+    {"-int4", "GPTQ in 4 bits", Quantization::kGptq4, {}, "qwen/"},
+    {"-int8", "GPTQ in 8 bits", Quantization::kGptq8, {}, "qwen/"},
+    {"-int8", "bitsandbytes' LLM.int8", Quantization::kInt8, {}, "opengvlab/"},
+    {"-4bits", "AWQ in 4 bits", Quantization::kAwq4, {}, "01-ai/"},
+    {"-8bits", "GPTQ in 8 bits", Quantization::kGptq8, {}, "01-ai/"},
+    {"-bf16", "bfloat16", Quantization::kNone},
     {"-gptq-int3", "GPTQ in 3 bits", std::nullopt},
     {"-aqlm-2bit-1x16-hf", "AQLM", std::nullopt},
     {"-aqlm-2bit-1x16", "AQLM", std::nullopt},
@@ -58,6 +65,7 @@ std::optional<QuantizedName> quantized_name(std::string_view name) {
   const std::string lower = ascii_lower(name);
   for (const Ending& each : kEndings) {
     if (!lower.ends_with(each.text) || lower.size() == each.text.size()) continue;
+    if (!lower.starts_with(each.owner)) continue;
     return QuantizedName{name.substr(0, name.size() - each.text.size()), each.format, each.quantization, each.beside};
   }
   return std::nullopt;

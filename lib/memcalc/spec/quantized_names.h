@@ -1,4 +1,4 @@
-// Names of checkpoints that say how their weights are packed: "unsloth/Qwen3-8B-bnb-4bit" is Qwen3-8B in NF4.
+// Names of checkpoints that say how their weights are stored: "unsloth/Qwen3-8B-bnb-4bit" is Qwen3-8B in NF4.
 // Covered by tests/unit/quantized_names_test.cc.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace memcalc {
 struct QuantizedName {
   std::string_view base;                     // the name without the format, a part of the name that was asked about
   std::string_view format;                   // "bitsandbytes' NF4 with double quantisation", in a sentence
-  std::optional<Quantization> quantization;  // nothing: a format that is not modelled
+  std::optional<Quantization> quantization;  // nothing: a format that is not modelled; kNone: bfloat16
   std::string_view beside{};  // what such checkpoints have else and memcalc does not count; empty: nothing
 };
 

@@ -370,9 +370,11 @@ ModelSpec SpecRegistry::find_model(const std::string& reference) const {
   }
   if (is_directory(reference)) return model_from_directory(reference);
   if (is_file(reference)) return model_from_file(reference);
-  refuse_not_built(directories_, reference);
+  // A name that says more of a model that is there is that model, whatever is not built of its family.
+  refuse_not_built(directories_, KnownBy::kId, reference);
   if (std::optional<ModelSpec> packed = model_of_quantized_name(reference)) return *std::move(packed);
   if (std::optional<ModelSpec> copy = model_of_other_owner(reference)) return *std::move(copy);
+  refuse_not_built(directories_, KnownBy::kName, reference);
   throw unknown_error(directories_, kModelFolder, "model", "models", reference);
 }
 
@@ -390,6 +392,7 @@ std::optional<ModelSpec> SpecRegistry::model_of_quantized_name(const std::string
                                              ", in 16 bits or with --quantize");
   }
   named->checkpoint_quantization = *packed->quantization;
+  if (packed->quantization == Quantization::kNone) named->checkpoint_dtype = DType::kBFloat16;
   std::string told = one_line(reference) + " is, by its name, " + named->name + " in " + std::string(packed->format);
   if (!packed->beside.empty()) told += ": " + std::string(packed->beside);
   named->assumptions.push_back(std::move(told));

@@ -65,9 +65,15 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
     }
     return *options.sequence_length;
   }
-  const std::int64_t length = std::min(trained, kDefaultSequenceLimit);
+  std::int64_t length = std::min(trained, kDefaultSequenceLimit);
+  if (shows_images(model)) {
+    const ImageTextSpec& spec = *image_text_of(model);
+    const std::int64_t places = spec.places(options.image_size.value_or(spec.image_size));
+    while (length <= places && length < trained) length = std::min(trained, 2 * length);
+  }
   assumptions.push_back("sequence length " + std::to_string(length) +
-                        (length == trained
+                        (length > kDefaultSequenceLimit ? ": room for the images and for text beside them (--seq)"
+                         : length == trained
                              ? ": the model's trained context (--seq)"
                              : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +
                                    std::to_string(kDefaultSequenceLimit) + " is taken by default (--seq)"));

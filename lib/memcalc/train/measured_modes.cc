@@ -54,6 +54,7 @@ constexpr Mode kModes[] = {
     {"inference with quantize nf4-double", &packs<Quantization::kNf4Double, true>, true},
     {"inference with quantize int8", &packs<Quantization::kInt8, true>, true},
     {"inference with quantize gptq4", &packs<Quantization::kGptq4, true>, false},
+    {"inference with quantize gptq8", &packs<Quantization::kGptq8, true>, false},
     {"inference with quantize awq4", &packs<Quantization::kAwq4, true>, false},
     {"inference with quantize mxfp4", &packs<Quantization::kMxfp4, true>, true},
     {"inference with quantize fp8", &packs<Quantization::kFp8, true>, true},

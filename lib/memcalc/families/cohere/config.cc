@@ -23,7 +23,7 @@ CohereSpec read_command(HfReader& config) {
 
 Architecture cohere(HfReader& config) {
   CohereSpec spec = read_command(config);
-  config.only_flag("use_qk_norm", false);
+  spec.use_qk_norm = config.flag("use_qk_norm", false);
   return spec;
 }
 

@@ -14,8 +14,14 @@ namespace {
 /// CohereLayerNorm: without a bias, element by element in float32.
 struct CohereLayerNorm {
   Tensor weight;
+  CohereLayerNorm() = default;
   CohereLayerNorm(ModuleBuilder& b, std::string_view name, std::int64_t width)
       : weight(RmsNorm(b, name, width).weight) {}
+  /// Of heads, each with numbers of its own.
+  CohereLayerNorm(ModuleBuilder& b, std::string_view name, std::int64_t heads, std::int64_t head_dim)
+      : weight(b.scope(name, [&] {
+          return b.parameter("weight", {heads, head_dim}, /*decays=*/false);
+        })) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
     return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
@@ -59,12 +65,31 @@ void rotate_wide_neighbours(Tensor& query, Tensor& key, const RotaryPositions& p
   key = std::move(k_cast);
 }
 
-struct CohereAttention : RotaryAttention {
+struct CohereAttention : HeadProjections {
+  CohereLayerNorm q_norm, k_norm;  // Command R+'s
+
   CohereAttention(ModuleBuilder& b, const CohereSpec& spec, const RunSpec& run, bool sliding)
-      : RotaryAttention(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
+      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
                         spec.attention_bias) {
     rotates = spec.sliding_layers.empty() || sliding;
     rotation = rotate_wide_neighbours;
+    if (!spec.use_qk_norm) return;
+    q_norm = CohereLayerNorm(b, "q_norm", spec.num_attention_heads, spec.head_dim);
+    k_norm = CohereLayerNorm(b, "k_norm", spec.num_key_value_heads, spec.head_dim);
+  }
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, KeyValueCache* cache) const {
+    Tensor query_states = heads(q_proj, hidden_states);
+    Tensor key_states = heads(k_proj, hidden_states);
+    Tensor value_states = heads(v_proj, hidden_states);
+    if (q_norm.weight.defined()) {
+      query_states = q_norm(query_states);
+      key_states = k_norm(key_states);
+    }
+    for (Tensor* states : {&query_states, &key_states, &value_states}) *states = transpose(*states, 1, 2);
+    rotate_heads(query_states, key_states, positions);
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
 

@@ -12,6 +12,7 @@ namespace memcalc {
 /// others: both halves side by side, neighbours are rotated in float32.
 struct CohereSpec : RotaryDecoderSpec {
   std::vector<bool> sliding_layers;  // of cohere2; empty: cohere
+  bool use_qk_norm = false;          // of cohere: query and key are normalised (Command R+)
 };
 
 BuildFamily build_cohere;

@@ -5,12 +5,10 @@
 #include <variant>
 #include <vector>
 
+#include "memcalc/families/granitemoehybrid/mixture.h"
 #include "memcalc/families/granitemoehybrid/spec.h"
-#include "memcalc/models/experts.h"
 #include "memcalc/models/mamba2_mixer.h"
 #include "memcalc/models/multiplied_embedding.h"
-#include "memcalc/models/routers.h"
-#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -44,48 +42,12 @@ struct GraniteHybridMlp {
   }
 };
 
-/// GraniteMoeHybridTopKRouter
-struct GraniteMoeHybridRouter {
-  std::int64_t top_k;
-  RouterWeight weight;
-
-  GraniteMoeHybridRouter(ModuleBuilder& b, const GraniteMoeHybridSpec& spec)
-      : top_k(spec.experts.per_token), weight(b, spec) {}
-
-  [[nodiscard]] Routing forward(const Tensor& hidden_states) const {
-    ActiveWrappers wrappers(weight.wrapped.get());
-    Tensor router_logits = to_dtype(linear(hidden_states, wrappers.read(weight.parameter), {}), DType::kFloat32);
-    Selection chosen = topk(router_logits, top_k);
-    Tensor top_k_weights = to_dtype(softmax(chosen.values), hidden_states.dtype());
-    chosen.values.reset();
-    return {std::move(router_logits), std::move(top_k_weights), std::move(chosen.indices)};
-  }
-};
-
-/// GraniteMoeHybridMoE
-struct GraniteMoeHybridMixture {
-  GraniteMoeHybridRouter router;
-  Experts experts;
-
-  GraniteMoeHybridMixture(ModuleBuilder& b, const GraniteMoeHybridSpec& spec)
-      : router(b.scope("router", [&] { return GraniteMoeHybridRouter(b, spec); })),
-        experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& layer_input) const {
-    const Tensor hidden_states = reshape(layer_input, {-1, layer_input.size(-1)});
-    Routing routing = experts.local(router.forward(hidden_states));
-    const Tensor layer_output = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
-    drop(routing.top_k_index, routing.top_k_weights, routing.router_logits);
-    return view(layer_output, layer_input.shape());
-  }
-};
-
 using GraniteHybridMixer = std::variant<Mamba2Mixer, GraniteHybridAttention>;
 
 /// GraniteMoeHybridDecoderLayer
 struct GraniteHybridLayer {
   RmsNorm input_layernorm, post_attention_layernorm;
-  std::optional<GraniteMoeHybridMixture> block_sparse_moe;
+  std::optional<GraniteMixture> block_sparse_moe;
   GraniteHybridMlp shared_mlp;
   GraniteHybridMixer mixer;
 
@@ -119,10 +81,10 @@ struct GraniteHybridLayer {
 
  private:
   template <typename Spec>
-  [[nodiscard]] static std::optional<GraniteMoeHybridMixture> mixture_of(ModuleBuilder& b, const Spec& spec) {
+  [[nodiscard]] static std::optional<GraniteMixture> mixture_of(ModuleBuilder& b, const Spec& spec) {
     if constexpr (requires { spec.experts; }) {
       return b.scope("block_sparse_moe",
-                     [&] { return std::optional<GraniteMoeHybridMixture>(std::in_place, b, spec); });
+                     [&] { return std::optional<GraniteMixture>(std::in_place, b, spec, spec.experts); });
     } else {
       return std::nullopt;
     }

@@ -1,10 +1,11 @@
 // config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL, as transformers 5.17 reads it: models/qwen2_vl, models/qwen2_5_vl,
-// models/qwen3_vl. Of the first two the hub's have the text model's keys beside vision_config.
+// models/qwen3_vl, models/qwen3_vl_moe. Of the first two the hub's have the text model's keys beside vision_config.
 #include <algorithm>
 #include <string>
 
 #include "memcalc/families/qwen/spec.h"
 #include "memcalc/families/qwen2_vl/spec.h"
+#include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/config_part.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/text_config.h"
@@ -120,6 +121,38 @@ Architecture qwen3_vl(HfReader& config) {
   return spec;
 }
 
+/// Qwen3VLMoeTextConfig: Qwen3-MoE's, whose router always normalises, with defaults of its own.
+Qwen3MoeSpec text_with_experts(HfReader& config) {
+  Qwen3MoeSpec spec;
+  read_decoder(config,
+               {.vocab_size = 151936,
+                .hidden_size = 2048,
+                .intermediate_size = 5632,
+                .num_hidden_layers = 24,
+                .num_attention_heads = 16,
+                .num_key_value_heads = 16,
+                .max_position_embeddings = 128000},
+               spec);
+  spec.attention_bias = config.flag("attention_bias", false);
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 1408);
+  spec.experts = read_experts(config, {"num_experts", "num_local_experts"}, 60, 4, width, spec);
+  spec.norm_topk_prob = true;
+  refuse_auxiliary_loss(config);
+  spec.dense_layers = read_dense_layers(config, spec.num_hidden_layers);
+  return spec;
+}
+
+Architecture qwen3_vl_moe(HfReader& config) {
+  Qwen3MoeSpec text;
+  read_part(config, "text_config", "qwen3_vl_moe_text", [&](HfReader& reader) { text = text_with_experts(reader); });
+  text.tie_word_embeddings = config.flag("tie_word_embeddings", false);
+  ImageTextSpec spec = around_text<Qwen3MoeSpec>(text);
+  QwenVisionParts parts;
+  read_part(config, "vision_config", "qwen3_vl_moe_vision", [&](HfReader& vision) { parts = qwen3_tower(vision); });
+  add_tower(config, parts, spec);
+  return spec;
+}
+
 Architecture with_tower(HfReader& config, bool is_2_5) {
   const bool nested = config.json().nullable_object("text_config").has_value();
   Qwen2Spec text;
@@ -176,6 +209,16 @@ const Family kQwen3Vl = {
     .measured = kMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
+};
+
+const Family kQwen3VlMoe = {
+    .model_type = "qwen3_vl_moe",
+    .kind = FamilyKind::kDecoder,
+    .read = qwen3_vl_moe,
+    .build = build_qwen2_vl,
+    .special_tokens = {.begins = false, .ends = false},
+    .dropout_is_module = false,
+    .has_router_loss = true,
 };
 
 }  // namespace memcalc::family

@@ -1,8 +1,10 @@
 // Qwen2-VL, Qwen2.5-VL and Qwen3-VL: transformers models/qwen2_vl/modeling_qwen2_vl.py,
-// models/qwen2_5_vl/modeling_qwen2_5_vl.py, models/qwen3_vl/modeling_qwen3_vl.py.
+// models/qwen2_5_vl/modeling_qwen2_5_vl.py, models/qwen3_vl/modeling_qwen3_vl.py, and with experts
+// models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
 // MIRRORS(transformers, "models/qwen2_5_vl/modeling_qwen2_5_vl.py", "5.17.0")
 // MIRRORS(transformers, "models/qwen2_vl/modeling_qwen2_vl.py", "5.17.0")
 // MIRRORS(transformers, "models/qwen3_vl/modeling_qwen3_vl.py", "5.17.0")
+// MIRRORS(transformers, "models/qwen3_vl_moe/modeling_qwen3_vl_moe.py", "5.17.0")
 #include <array>
 #include <optional>
 #include <string>
@@ -12,6 +14,7 @@
 #include "memcalc/families/qwen/spec.h"
 #include "memcalc/families/qwen2_vl/spec.h"
 #include "memcalc/families/qwen2_vl/tower.h"
+#include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/models/image_text.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/autocast.h"
@@ -292,6 +295,8 @@ std::unique_ptr<Model> build_qwen2_vl(const Architecture& architecture, const Ru
     plan.masks.mapping_has_positions = false;
     plan.layers_take_position_ids = false;
     plan.has_classifier = false;
+    if (text.is<Qwen3MoeSpec>())
+      plan.masks.mapping = true;  // Qwen3VLMoeTextModel is Qwen3VLTextModel but for its layers
     if (!is_3) plan.layer = decoder_plan<Qwen2VlLayer>(text.as<Qwen2Spec>(), run).layer;
   };
   return build_image_text(spec, run, builder, std::make_shared<Qwen2Vl>(spec, run), change);

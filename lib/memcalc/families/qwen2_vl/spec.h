@@ -40,7 +40,7 @@ struct QwenVisionParts {
 BuildFamily build_qwen2_vl;
 
 namespace family {
-extern const Family kQwen2Vl, kQwen25Vl, kQwen3Vl;
+extern const Family kQwen2Vl, kQwen25Vl, kQwen3Vl, kQwen3VlMoe;
 }  // namespace family
 
 }  // namespace memcalc

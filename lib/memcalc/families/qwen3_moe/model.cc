@@ -45,11 +45,14 @@ struct Qwen3MoeLayer : PreNormLayer<Qwen3MoeSpec, NormedRotaryAttention, RmsNorm
 
 }  // namespace
 
+DecoderPlan qwen3_moe_plan(const Architecture& architecture, const RunSpec& run) {
+  return decoder_plan<Qwen3MoeLayer>(architecture.as<Qwen3MoeSpec>(), run);
+}
+
 std::unique_ptr<Model> build_qwen3_moe(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
-  const auto& spec = architecture.as<Qwen3MoeSpec>();
-  auto plan = decoder_plan<Qwen3MoeLayer>(spec, run);
+  auto plan = qwen3_moe_plan(architecture, run);
   plan.position_ids_first = true;
-  return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+  return std::make_unique<RotaryDecoder>(architecture.as<Qwen3MoeSpec>(), run, builder, plan);
 }
 
 void qwen3_moe_to_megatron(const Architecture& architecture, MegatronConfig& config) {

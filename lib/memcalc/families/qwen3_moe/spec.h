@@ -8,6 +8,8 @@
 
 namespace memcalc {
 
+struct DecoderPlan;
+
 /// Qwen3-MoE (models/qwen3_moe): Qwen3 with experts in the layers that are not dense.
 struct Qwen3MoeSpec : RotaryDecoderSpec {
   ExpertsSpec experts;
@@ -16,6 +18,8 @@ struct Qwen3MoeSpec : RotaryDecoderSpec {
 };
 
 BuildFamily build_qwen3_moe;
+/// Of the text model of qwen3_vl_moe.
+[[nodiscard]] DecoderPlan qwen3_moe_plan(const Architecture& text, const RunSpec& run);
 void qwen3_moe_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {

@@ -16,22 +16,25 @@ namespace {
 constexpr Operator kRepack{"gptq_marlin_repack"};
 constexpr Operator kGemm{"gptq_marlin_gemm"};
 
-constexpr std::int64_t kNumbersInInt32 = 8;  // of 4 bits
-constexpr std::int64_t kLeastBlocks = 128;   // marlin_make_workspace_new
-constexpr std::int64_t kMaxThreadN = 256;    // max_thread_n
+constexpr std::int64_t kLeastBlocks = 128;  // marlin_make_workspace_new
+constexpr std::int64_t kMaxThreadN = 256;   // max_thread_n
 
 bool has_zeros(const QuantizedWeight& weight) { return weight.kind == Quantization::kAwq4; }
+
+/// pack_factor: of 4 bits 8, of 8 bits 4.
+std::int64_t numbers_in_int32(const QuantizedWeight& weight) { return weight.kind == Quantization::kGptq8 ? 4 : 8; }
 
 Shape scales_shape(const QuantizedWeight& weight) {
   return {weight.in_features / weight.group_size, weight.out_features};
 }
 
 Shape zeros_shape(const QuantizedWeight& weight) {
-  return {weight.in_features / weight.group_size, weight.out_features / kNumbersInInt32};
+  return {weight.in_features / weight.group_size, weight.out_features / numbers_in_int32(weight)};
 }
 
 Tensor packed_weight(Tape& tape, const QuantizedWeight& weight, const Operator& op) {
-  return tape.empty({weight.in_features / kNumbersInInt32, weight.out_features}, DType::kInt32, op, Category::kWeights);
+  return tape.empty({weight.in_features / numbers_in_int32(weight), weight.out_features}, DType::kInt32, op,
+                    Category::kWeights);
 }
 
 std::int64_t workspace_blocks(const DeviceSpec& device) {
@@ -83,7 +86,7 @@ Tensor marlin_linear(const Tensor& x, const QuantizedWeight& weight, const Tenso
 PackedBytes marlin_bytes(const QuantizedWeight& weight, const DeviceSpec& device) {
   const Bytes scales = checked_multiply(scales_shape(weight).elements(), size_of(weight.dtype));
   const Bytes zeros = has_zeros(weight) ? checked_multiply(zeros_shape(weight).elements(), 4) : 0;
-  return {.weight = checked_multiply(weight.in_features, weight.out_features) / 2,
+  return {.weight = checked_multiply(weight.in_features, weight.out_features) * 4 / numbers_in_int32(weight),
           .constants = scales + zeros + 4 * workspace_blocks(device)};
 }
 

@@ -1,6 +1,6 @@
-// Weights of 4 bits that were quantised beforehand, GPTQ's and AWQ's, in gptqmodel's Marlin kernel: what transformers
-// 5.17 takes for both (integrations/awq.py; optimum for GPTQ) where the card has compute capability 8.0 or more.
-// Covered by tests/unit/combinations_test.cc (it runs); not measured.
+// Weights of 4 or 8 bits that were quantised beforehand, GPTQ's and AWQ's, in gptqmodel's Marlin kernel: what
+// transformers 5.17 takes for both (integrations/awq.py; optimum for GPTQ) where the card has compute capability 8.0 or
+// more. Covered by tests/unit/combinations_test.cc (it runs); not measured.
 // MIRRORS(transformers, "integrations/awq.py", "5.17.0")
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace memcalc {
 
 /// The parameters of a module as the checkpoint holds them, on the card in the order of their names: g_idx (GPTQ),
-/// qweight int32 [in / 8, out], qzeros int32 [in / group, out / 8], scales 16-bit [in / group, out]. All are kept in
-/// `weight.scales`.
+/// qweight int32 [in / 8, out], qzeros int32 [in / group, out / 8] (of 8 bits / 4), scales 16-bit [in / group, out].
+/// All are kept in `weight.scales`.
 void load_marlin(Tape& tape, QuantizedWeight& weight);
 
 /// MarlinLinear.post_init, once the whole model is loaded: a workspace, qweight repacked, scales permuted; GPTQ's

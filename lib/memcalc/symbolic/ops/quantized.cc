@@ -209,6 +209,7 @@ PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int6
     case Quantization::kMxfp4:  // of experts only: mxfp4_bytes
     case Quantization::kFp8:    // block_fp8_bytes
     case Quantization::kGptq4:
+    case Quantization::kGptq8:
     case Quantization::kAwq4: return {};  // marlin_bytes
     case Quantization::kInt8: return {.weight = elements, .constants = 4 * out_features};
     case Quantization::kNf4: return {.weight = ceil_div(elements, 2), .constants = 4 * blocks + 4 * kCodes};
