@@ -140,10 +140,14 @@ void ProgramModel::bind_functions() {
     functions_[i]->function = &program_->functions[i];
     functions_[i]->body = bound_body(program_->functions[i].body, binding_, program_->name);
   }
+  if (placed_->has_regions && forward_->checkpointing && run_.checkpointing() == Checkpointing::kFull &&
+      run_.training().checkpoint_every == 1) {
+    run_.training().checkpointing = Checkpointing::kNone;  // its regions are what is checkpointed
+  }
   if (placed_->has_regions && run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none", program_->name));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none{}",
+                            program_->name, forward_->checkpointing ? ", full" : ""));
   }
   layer_paths = placed_->layers;
 }
@@ -186,6 +190,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   }
   bind_functions();
   find_inputs();
+  if (run.trains()) make_residents(b.tape);
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
   look_at_calls();
@@ -217,6 +222,7 @@ void ProgramModel::look_at_calls() {
 }
 
 ModelOutput ProgramModel::forward(const Batch& batch) {
+  run_residents();
   const BoundFunction& main = bound(placed_->main);
   Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();

@@ -212,6 +212,7 @@ struct ProgramForward {
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 
+struct ModelSpec;
 struct Program;
 struct PlacedForward;  // spec/program_places.h
 
@@ -232,6 +233,19 @@ class ProgramPlaces {
   mutable std::map<std::int32_t, std::shared_ptr<const PlacedForward>> found_;
 };
 
+/// A model of a diffusion pipeline beside the network that is trained.
+struct PipelinePart {
+  enum class Role : std::uint8_t { kVae, kTextEncoder } role = Role::kVae;
+  bool in_float32 = false;   // whatever the network's type: the scripts keep some autoencoders so
+  bool is_resident = false;  // the loop keeps it on the card
+  std::shared_ptr<const Program> program;
+};
+
+/// "vae", "text-encoders"
+[[nodiscard]] constexpr std::string_view name_of(PipelinePart::Role role) {
+  return role == PipelinePart::Role::kVae ? "vae" : "text-encoders";
+}
+
 struct Program {
   std::string name;
   std::string source;  // the class, and the versions it was recorded under
@@ -250,6 +264,10 @@ struct Program {
   std::vector<ProgramFunction> functions;
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
+
+  // Of a denoising network.
+  std::vector<std::string> lora_targets;  // the default of its script; empty: every linear layer
+  std::vector<PipelinePart> parts;
 
   // As relate_parts() finds them.
   std::vector<std::string> other_modules;      // paths of modules that hold parameters and are none of `modules`
@@ -278,6 +296,13 @@ void relate_parts(Program& program);
 
 /// ModelSpec::model_type of a program that is no model of ours by name.
 inline constexpr const char* kProgramType = "program";
+
+/// Program::task of a denoising network whose forward pass is a training step of diffusers' LoRA scripts, from latents
+/// and encoded prompts to the loss.
+inline constexpr const char* kDenoisingTask = "denoising";
+
+/// Whether the model is such a program.
+[[nodiscard]] bool is_denoiser(const ModelSpec& model);
 
 /// `path` with `index` in place of "{}".
 [[nodiscard]] std::string path_of_layer(const std::string& path, std::int64_t index);

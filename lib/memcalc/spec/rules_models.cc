@@ -11,6 +11,7 @@
 
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -159,6 +160,11 @@ constexpr Rule kPrograms[] = {
          [](const RuleQuestion& q) {
            return trains(q) && q.run.compiles() && training_of(q).compiled_parts == CompiledParts::kLayersAndLoss;
          }},
+    {.id = "denoiser-samples",
+     .options = "--infer --model",
+     .message = "inference: {model} was recorded in a step of its training, and sampling is not modelled",
+     .accepted = "no --infer",
+     .broken = [](const RuleQuestion& q) { return is_denoiser(q.model) && !trains(q); }},
     {.id = "program-generates",
      .options = "--new-tokens --model",
      .message = "new tokens: generate() of {model}, a recorded program, is not modelled",

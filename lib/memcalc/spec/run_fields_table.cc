@@ -10,6 +10,7 @@
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_field_access.h"
 
 namespace memcalc {
@@ -45,6 +46,10 @@ bool takes_tokens(const RunRecord& r) {
   return !is_vision(r.model);
 }
 bool takes_images(const RunRecord& r) {
+  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) {
+    const std::vector<ProgramSymbol>& symbols = recorded->program->symbols;
+    return std::any_of(symbols.begin(), symbols.end(), [](const ProgramSymbol& each) { return each.name == "image"; });
+  }
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }

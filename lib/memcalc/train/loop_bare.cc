@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/program_model.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
@@ -143,6 +144,7 @@ class BareLoop {
         batch_(batch),
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
+    if (const auto* program = dynamic_cast<const ProgramModel*>(&model)) variables_.resize(program->step_variables());
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
@@ -161,6 +163,7 @@ class BareLoop {
       if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
     }
     optimizer_.visit_carried(visit);
+    for (Tensor& variable : variables_) visit(variable);
   }
 
  private:
@@ -177,6 +180,7 @@ class BareLoop {
   GradScaler scaler_;
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
+  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
 };
 
 ModelOutput BareLoop::call_model() {
@@ -205,8 +209,12 @@ Tensor BareLoop::averaged_loss(const Tensor& loss) {
 
 Tensor BareLoop::forward() {
   if (compiled_) return compiled_->forward();
-  const ModelOutput output = call_model();
-  return output.loss;  // the rest of the output dies here
+  ModelOutput output = call_model();
+  if (!variables_.empty()) {
+    variables_.front() = std::move(output.logits);
+    for (std::size_t i = 0; i < output.others.size(); ++i) variables_[i + 1] = std::move(output.others[i]);
+  }
+  return std::move(output.loss);  // the rest of the output dies here
 }
 
 void BareLoop::step() {

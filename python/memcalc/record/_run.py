@@ -160,7 +160,7 @@ def tensor_names(module: torch.nn.Module) -> dict[int, str]:
 
 
 def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: bool,
-           loss: Callable[[Any], Any] | None, arguments: dict[str, Any]) -> Recording:
+           loss: Callable[[Any], Any] | None, arguments: dict[str, Any], step: Callable[..., Any] | None = None) -> Recording:
     """Runs the forward pass once. `example`: real tensors by name of forward's parameter (or plain values)."""
     recorder, module = built.recorder, built.module
     module.train(train)
@@ -184,7 +184,8 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
             with torch.set_grad_enabled(gradients):
                 with autocast:
                     recorder.recording = True
-                    if loss is None: output = module(**batch, **arguments)
+                    if step is not None: output = step(module, batch)
+                    elif loss is None: output = module(**batch, **arguments)
                     else: output = {"loss": _call_loss(loss, module, batch, arguments)}
                     recorder.recording = False
                 recorder.recording = False
