@@ -764,3 +764,40 @@ def test_inputs_without_data_are_zeros():
     inputs = {"x": torch.zeros(4, 16, device="meta"), "y": torch.zeros(4, dtype=torch.long, device="meta")}
     content = record(Classifies(), inputs).to_dict()
     assert {made["policy"] for made in content["assumptions"]} == {"zeros_without_data"}
+
+
+class Rotated(torch.nn.Module):
+    """Adds a tensor that it holds as a plain attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+        self.angles = torch.ones(16)
+
+    def forward(self, x):
+        return self.linear(x) + self.angles
+
+
+def test_a_plain_attribute_is_a_constant_by_its_name():
+    program = record(Rotated, {"x": torch.empty(4, 16)}, loss=lambda out: out.sum()).to_dict()
+    assert [(c["name"], c["shape"]) for c in program["constants"]] == [("angles", [16])]
+
+
+def test_a_step_has_the_calls_of_the_loop_around_the_module():
+    def step(module, batch):
+        noise = torch.randn_like(batch["x"])
+        predicted = module(batch["x"] + noise)
+        loss = F.mse_loss(predicted, noise)
+        return {"loss": loss, "locals": [noise, predicted]}
+
+    program = record(Rotated, lambda batch: {"x": torch.empty(batch, 16)}, symbols={"batch": 4}, step=step,
+                     variants=[Variant("train")]).to_dict()
+    forward = program["forwards"][0]
+    body = program["functions"][forward["function"]]["body"]
+    assert [call[1].rsplit(".", 1)[-1] for call in body if call[0] == "call"] == ["randn_like", "add", "linear", "add", "mse_loss"]
+    assert set(forward["outputs"]) == {"loss", "locals"} and len(forward["outputs"]["locals"]) == 2
+
+
+def test_a_square_of_a_size_has_larger_denominators():
+    sizes = [{"image": n, "tokens": t} for n, t in ((1024, 512), (512, 512), (1024, 211), (768, 512), (512, 211), (1280, 641))]
+    assert _solve.solve_integer([(s["image"] // 16) ** 2 + s["tokens"] for s in sizes], sizes) == "(image*image+256*tokens)//256"

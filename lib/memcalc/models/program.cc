@@ -87,11 +87,14 @@ std::string_view ProgramModel::recorded_precision() const {
   constexpr std::string_view kOn16Bits = "autocast_bfloat16";
   const bool on_16_bits = binding_.weights != DType::kFloat32;
   if (!autocasts_) return on_16_bits ? "bfloat16" : "float32";
-  const auto has_it = [&](const ProgramForward& each) {
-    return std::find(each.precisions.begin(), each.precisions.end(), kOn16Bits) != each.precisions.end();
+  const auto has_it = [&](std::string_view precision) {
+    return std::any_of(program_->forwards.begin(), program_->forwards.end(), [&](const ProgramForward& each) {
+      return std::find(each.precisions.begin(), each.precisions.end(), precision) != each.precisions.end();
+    });
   };
-  const bool differs = std::any_of(program_->forwards.begin(), program_->forwards.end(), has_it);
-  return on_16_bits && differs ? kOn16Bits : "autocast";
+  // A packed base was loaded in 16 bits; what prepare_model_for_kbit_training made float32 are norms and biases.
+  const bool was_16_bits = on_16_bits || (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
+  return was_16_bits && has_it(kOn16Bits) ? kOn16Bits : "autocast";
 }
 
 void ProgramModel::choose_forward() {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "memcalc/base/error.h"
 #include "memcalc/models/program_model.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/modes.h"
@@ -17,12 +16,6 @@ ProgramResident::~ProgramResident() = default;
 void ProgramModel::make_residents(Tape& tape) {
   for (const PipelinePart& part : program_->parts) {
     if (!part.is_resident) continue;
-    if (run_.compiles()) {
-      throw Error(ErrorCode::kUnsupported,
-                  program_->name +
-                      ": models that stay on the card beside it would be a part of the compiled graph; "
-                      "accepted: --resident none, or no --compile");
-    }
     RunSpec run = run_;
     run.purpose = Inference{};
     run.fine_tuning = {};

@@ -165,6 +165,12 @@ constexpr Rule kPrograms[] = {
      .message = "inference: {model} was recorded in a step of its training, and sampling is not modelled",
      .accepted = "no --infer",
      .broken = [](const RuleQuestion& q) { return is_denoiser(q.model) && !trains(q); }},
+    {.id = "denoiser-compiled",
+     .options = "--compile --model",
+     .message =
+         "compile: what was recorded of {model} is a step with a loop's own calls, of which the scripts compile none",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return is_denoiser(q.model) && trains(q) && q.run.compiles(); }},
     {.id = "program-generates",
      .options = "--new-tokens --model",
      .message = "new tokens: generate() of {model}, a recorded program, is not modelled",

@@ -591,6 +591,7 @@ RunOptions with_diffusers_defaults(const ModelSpec& model, RunOptions options, s
                                     : options.precision == Precision::kAmpFp16 ? std::optional(DType::kFloat16)
                                                                                : std::nullopt;
   options.max_grad_norm = options.max_grad_norm.value_or(1.0);
+  options.reentrant = false;  // ModelMixin.enable_gradient_checkpointing
   if (!options.lora_rank) return options;
   if (half && !options.weights_dtype) {
     options.weights_dtype = half;

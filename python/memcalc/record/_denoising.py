@@ -193,6 +193,7 @@ def _z_image(transformer: Any, batch: Batch) -> Locals:
     unsqueezed = noisy.unsqueeze(2)
     images = list(unsqueezed.unbind(dim=0))
     prompts = list(batch["prompt_embeds"].unbind(dim=0))
+    transformer.rope_embedder.freqs_cis = None  # as in the first step, which makes what the later ones find there
     predicted_list = transformer(images, normalized, prompts, return_dict=False)[0]
     if torch.is_autocast_enabled("cuda"): predicted_list = [each.float() for each in predicted_list]
     predicted = torch.stack(predicted_list, dim=0)

@@ -165,9 +165,11 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
     recorder, module = built.recorder, built.module
     module.train(train)
     recorder.events, recorder.next = [], 0
+    recorder.recordings += 1
     recorder.assumptions.clear()
     recorder.constants, recorder.held = [], []
     recorder.module_tensors = tensor_names(module)
+    recorder.attributes = recorder.module_tensors.keys() - {id(t) for t in [*module.parameters(), *module.buffers()]}
     recorder.paths = {id(part): path for path, part in module.named_modules()}
     recorder.layers = _checkpointing_layers(module)
     _seed()
