@@ -29,7 +29,8 @@ def solve_integer(values: list[int], sizes: list[Sizes]) -> str | int | None:
         if found is not None: return found
     squares = [(s, s) for s in changing] + [(*p, s) for p in products for s in changing if len(p) == 2 and s in p]
     for square in squares:
-        for rest in ([], [()], [square[:1]], [square[:1], ()], *([product] for product in products)):
+        rests: list[list[tuple[str, ...]]] = [[], [()], [square[:1]], [square[:1], ()]]
+        for rest in rests + [[product] for product in products]:
             found = _fit([square, *rest], values, sizes)
             if found is not None: return found
     return _floors(values, sizes, changing)

@@ -29,10 +29,9 @@ def known(name):
 
 def draw(a):
     r = random.Random(a.seed)
-    models = [m for m in MODELS if (ROOT / f"specs/models/{m}.json").exists()]
     drawn = []
     for i in range(a.n):
-        name = models[i % len(models)]
+        name = MODELS[i % len(MODELS)]
         run = dict(model=name, lora=r.choice([4, 8, 16, 32, 64]), image_size=r.choice([512, 640, 768, 1024, 1024]), batch_size=r.choice([1, 1, 2, 3]),
                    precision="amp-bf16", loop="bare", optimizer=r.choice(["adamw", "adamw", "adamw-fused"]))
         if name in ("sdxl", "sd3-medium") and r.random() < 0.3: run["precision"] = "amp-fp16"
@@ -119,7 +118,7 @@ def one(case):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     if run["checkpointing"] == "full": transformer.enable_gradient_checkpointing()
-    targets = run.get("lora_targets") or json.loads((ROOT / f"specs/models/{run['model']}.json").read_text())["config"]["lora_targets"]
+    targets = run.get("lora_targets") or entry["lora_targets"]
     transformer.add_adapter(LoraConfig(r=run["lora"], lora_alpha=run["lora"], init_lora_weights="gaussian", target_modules=targets))
     if run["precision"] == "amp-fp16": cast_training_params([transformer], dtype=torch.float32)
     params_to_optimize = [p for p in transformer.parameters() if p.requires_grad]
@@ -206,15 +205,10 @@ def one(case):
 
 
 def measure(a):
-    import accelerate  # noqa: F401  before the children are made
-    import diffusers
-    import peft  # noqa: F401
-    import torch  # noqa: F401
-    for name in ("FluxPipeline", "QwenImagePipeline", "StableDiffusionXLPipeline"): getattr(diffusers, name)
     end = time.time() + a.budget
     for case in lines_of(a.cases):
         if time.time() > end: break
-        child = os.fork()
+        child = os.fork()  # nothing is imported before: diffusers starts CUDA
         if child == 0:
             row = dict(id=case["id"], run=case["run"])
             try:
