@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "memcalc/models/attention.h"
@@ -180,6 +181,7 @@ class BareLoop {
   GradScaler scaler_;
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
+  BlockId first_block_ = 0;        // of the step
   std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
 };
 
@@ -213,11 +215,17 @@ Tensor BareLoop::forward() {
   if (!variables_.empty()) {
     variables_.front() = std::move(output.logits);
     for (std::size_t i = 0; i < output.others.size(); ++i) variables_[i + 1] = std::move(output.others[i]);
+    // A view of the batch, or of what another variable holds, keeps nothing alive by itself.
+    std::set<BlockId> held;
+    for (Tensor& each : variables_) {
+      if (each.defined() && (each.block() < first_block_ || !held.insert(each.block()).second)) each.reset();
+    }
   }
   return std::move(output.loss);  // the rest of the output dies here
 }
 
 void BareLoop::step() {
+  first_block_ = static_cast<BlockId>(tape_.memory.trace.blocks.size());
   tape_.moment.phase = Phase::kZero;
   if (wrapper_ != nullptr) {
     zero_grad(model_);
