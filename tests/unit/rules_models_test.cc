@@ -104,6 +104,8 @@ const test::RuleCase kCases[] = {
      },
      {.precision = Precision::kAmpFp16, .lora_rank = 8}},
     // a user's own layers
+    {"denoiser-samples", "sdxl", [](RunSpec& run) { run.purpose = Inference{}; }},
+    {"denoiser-compiled", "sdxl", [](RunSpec& run) { run.training().compile = true; }},
     {"program-in-trainer", "timm-resnet18", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},
     {"program-as-recorded", "timm-resnet18", [](RunSpec& run) { run.dropout = 0.5; }},
     {"program-as-recorded", "timm-resnet18", [](RunSpec& run) { run.attention = Attention::kEager; }},

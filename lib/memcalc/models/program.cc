@@ -86,11 +86,14 @@ std::string_view ProgramModel::recorded_precision() const {
   constexpr std::string_view kOn16Bits = "autocast_bfloat16";
   const bool on_16_bits = binding_.weights != DType::kFloat32;
   if (!autocasts_) return on_16_bits ? "bfloat16" : "float32";
-  const auto has_it = [&](const ProgramForward& each) {
-    return std::find(each.precisions.begin(), each.precisions.end(), kOn16Bits) != each.precisions.end();
+  const auto has_it = [&](std::string_view precision) {
+    return std::any_of(program_->forwards.begin(), program_->forwards.end(), [&](const ProgramForward& each) {
+      return std::find(each.precisions.begin(), each.precisions.end(), precision) != each.precisions.end();
+    });
   };
-  const bool differs = std::any_of(program_->forwards.begin(), program_->forwards.end(), has_it);
-  return on_16_bits && differs ? kOn16Bits : "autocast";
+  // A packed base was loaded in 16 bits; what prepare_model_for_kbit_training made float32 are norms and biases.
+  const bool was_16_bits = on_16_bits || (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
+  return was_16_bits && has_it(kOn16Bits) ? kOn16Bits : "autocast";
 }
 
 void ProgramModel::choose_forward() {
@@ -146,10 +149,14 @@ void ProgramModel::bind_functions() {
     relate_graphs(functions_[i]->body, program_->functions[i].results, program_->name);
     functions_[i]->is_graph = is_one_graph(functions_[i]->body);
   }
+  if (placed_->has_regions && forward_->checkpointing && run_.checkpointing() == Checkpointing::kFull &&
+      run_.training().checkpoint_every == 1) {
+    run_.training().checkpointing = Checkpointing::kNone;  // its regions are what is checkpointed
+  }
   if (placed_->has_regions && run_.trains() && run_.checkpointing() != Checkpointing::kNone) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none", program_->name));
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{}: the module checkpoints regions of its own; accepted: --checkpointing none{}",
+                            program_->name, forward_->checkpointing ? ", full" : ""));
   }
   layer_paths = placed_->layers;
 }
@@ -192,6 +199,7 @@ ProgramModel::ProgramModel(std::shared_ptr<const Program> program, const RunSpec
   }
   bind_functions();
   find_inputs();
+  if (run.trains()) make_residents(b.tape);
   accepts_loss_kwargs = takes_number_of_items(*program_);
   loss_shifts_labels = program_->loss_shifts_labels;
   look_at_calls();
@@ -217,6 +225,7 @@ void ProgramModel::look_at_calls() {
 
 ModelOutput ProgramModel::forward(const Batch& batch) {
   graphs_run_ = 0;
+  run_residents();
   const BoundFunction& main = bound(placed_->main);
   Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();

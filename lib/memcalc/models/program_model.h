@@ -53,6 +53,17 @@ class Variables {
 };
 
 struct CustomPass;
+class ProgramModel;
+
+/// A model of the pipeline that stays on the card, and what the batch has for it.
+struct ProgramResident {
+  std::unique_ptr<ProgramModel> model;
+  Batch batch;
+
+  ProgramResident();
+  ProgramResident(ProgramResident&&) noexcept;
+  ~ProgramResident();
+};
 
 class ProgramModel : public Model {
  public:
@@ -60,6 +71,11 @@ class ProgramModel : public Model {
   [[nodiscard]] ModelOutput forward(const Batch& batch) override;
   /// torch.compile of the whole module, whose graph breaks.
   [[nodiscard]] bool breaks_graph() const { return breaks_graph_; }
+  /// How many variables of a loop forward() returns beside the loss, which live until the next step assigns them. Of a
+  /// program that is no step none.
+  [[nodiscard]] std::size_t step_variables() const {
+    return program_->task == kDenoisingTask ? forward_->outputs.size() : 0;
+  }
 
  private:
   void bind_sizes();
@@ -79,6 +95,8 @@ class ProgramModel : public Model {
   [[nodiscard]] Storages make_storages(Tape& tape) const;
   void make_tied_heads();
   void find_inputs();
+  void make_residents(Tape& tape);
+  void run_residents();
   void look_at_calls();
   /// Throws Error(kUnsupported) where torch.compile is asked for and the program says that it would break the graph.
   void check_compiles() const;
@@ -158,7 +176,8 @@ class ProgramModel : public Model {
   mutable std::int64_t graphs_run_ = 0;  // of the pass under way
   /// enable_input_require_grads: an embedding that is no nn.Embedding itself; -1: none.
   std::int32_t requires_grad_of_ = -1;
-  std::vector<std::unique_ptr<BoundFunction>> functions_;        // of the program; null: it is not called
+  std::vector<std::unique_ptr<BoundFunction>> functions_;  // of the program; null: it is not called
+  std::vector<ProgramResident> residents_;
   std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
 };
 

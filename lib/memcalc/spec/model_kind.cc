@@ -42,6 +42,10 @@ bool is_custom(const ModelSpec& model) { return model.architecture.is<CustomSpec
 
 bool is_program(const ModelSpec& model) { return model.architecture.is<ProgramSpec>(); }
 
+bool is_denoiser(const ModelSpec& model) {
+  return is_program(model) && model.architecture.as<ProgramSpec>().program->task == kDenoisingTask;
+}
+
 bool is_eager_in(const ModelSpec& model, const Behaviors& behaviors) {
   const Family* const family = family_of(model);
   return family != nullptr && family->is_eager != nullptr && family->is_eager(behaviors);

@@ -232,6 +232,7 @@ struct ProgramForward {
 };
 
 class FlatJson;  // spec/flat_json.h
+struct ModelSpec;
 struct Program;
 struct PlacedForward;  // spec/program_places.h
 
@@ -251,6 +252,19 @@ class ProgramPlaces {
   mutable std::mutex mutex_;
   mutable std::map<std::int32_t, std::shared_ptr<const PlacedForward>> found_;
 };
+
+/// A model of a diffusion pipeline beside the network that is trained.
+struct PipelinePart {
+  enum class Role : std::uint8_t { kVae, kTextEncoder } role = Role::kVae;
+  bool in_float32 = false;   // whatever the network's type: the scripts keep some autoencoders so
+  bool is_resident = false;  // the loop keeps it on the card
+  std::shared_ptr<const Program> program;
+};
+
+/// "vae", "text-encoders"
+[[nodiscard]] constexpr std::string_view name_of(PipelinePart::Role role) {
+  return role == PipelinePart::Role::kVae ? "vae" : "text-encoders";
+}
 
 struct Program {
   std::string name;
@@ -272,6 +286,10 @@ struct Program {
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
   std::string not_compiled;  // why it was not recorded as torch.compile traces it; empty: nothing is known
+
+  // Of a denoising network.
+  std::vector<std::string> lora_targets;  // the default of its script; empty: every linear layer
+  std::vector<PipelinePart> parts;
 
   // As relate_parts() finds them.
   std::vector<std::string> other_modules;      // paths of modules that hold parameters and are none of `modules`
@@ -301,6 +319,13 @@ void relate_parts(Program& program);
 
 /// ModelSpec::model_type of a program that is no model of ours by name.
 inline constexpr const char* kProgramType = "program";
+
+/// Program::task of a denoising network whose forward pass is a training step of diffusers' LoRA scripts, from latents
+/// and encoded prompts to the loss.
+inline constexpr const char* kDenoisingTask = "denoising";
+
+/// Whether the model is such a program.
+[[nodiscard]] bool is_denoiser(const ModelSpec& model);
 
 /// `path` with `index` in place of "{}".
 [[nodiscard]] std::string path_of_layer(const std::string& path, std::int64_t index);

@@ -11,6 +11,7 @@
 
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -164,6 +165,17 @@ constexpr Rule kPrograms[] = {
          [](const RuleQuestion& q) {
            return trains(q) && q.run.compiles() && training_of(q).compiled_parts == CompiledParts::kLayersAndLoss;
          }},
+    {.id = "denoiser-samples",
+     .options = "--infer --model",
+     .message = "inference: {model} was recorded in a step of its training, and sampling is not modelled",
+     .accepted = "no --infer",
+     .broken = [](const RuleQuestion& q) { return is_denoiser(q.model) && !trains(q); }},
+    {.id = "denoiser-compiled",
+     .options = "--compile --model",
+     .message =
+         "compile: what was recorded of {model} is a step with a loop's own calls, of which the scripts compile none",
+     .accepted = "no --compile",
+     .broken = [](const RuleQuestion& q) { return is_denoiser(q.model) && trains(q) && q.run.compiles(); }},
     {.id = "program-generates",
      .options = "--new-tokens --model",
      .message = "new tokens: generate() of {model}, a recorded program, is not modelled",

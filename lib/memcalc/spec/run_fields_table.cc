@@ -47,6 +47,10 @@ bool takes_tokens(const RunRecord& r) {
   return !is_vision(r.model);
 }
 bool takes_images(const RunRecord& r) {
+  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) {
+    const std::vector<ProgramSymbol>& symbols = recorded->program->symbols;
+    return std::any_of(symbols.begin(), symbols.end(), [](const ProgramSymbol& each) { return each.name == "image"; });
+  }
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }

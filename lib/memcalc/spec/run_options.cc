@@ -9,7 +9,7 @@
 // MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include "memcalc/spec/run_options.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -163,6 +163,7 @@ Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, 
     return Loop::kBare;
   }
   if (task == Task::kCustom || !takes_labels(model)) {
+    if (is_denoiser(model)) return Loop::kBare;
     assumptions.emplace_back(is_program(model) ? "the loop is a plain one: model(**batch).loss.backward()"
                                                : "the loop is a plain one: a model of layers is a plain torch module");
     return Loop::kBare;
@@ -560,6 +561,60 @@ RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::ve
   return options;
 }
 
+std::int64_t elements_of(const Program& program) {
+  std::int64_t sum = 0;
+  for (const ProgramTensor& each : program.parameters) {
+    std::int64_t elements = 1;
+    for (const ProgramArgument& size : each.shape) elements *= size.integer;
+    sum += elements;
+  }
+  return sum;
+}
+
+/// diffusers 0.42, examples/dreambooth/train_dreambooth_lora_flux.py and the scripts like it: the frozen network is
+/// cast to the type of mixed precision, ModelMixin.add_adapter leaves adapters in it, and under fp16
+/// cast_training_params makes them float32; gradients are clipped at 1.
+// MIRRORS(diffusers, "loaders/peft.py", "0.42.1")
+RunOptions with_diffusers_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
+  if (!is_denoiser(model) || options.inference) return options;
+  const Program& program = *model.architecture.as<ProgramSpec>().program;
+  assumptions.emplace_back(
+      "the step is that of diffusers' LoRA scripts, from latents and encoded prompts to the loss (mean squared error "
+      "in "
+      "float32), in accelerate's autocast; its variables live until the next step");
+  for (const PipelinePart& part : program.parts) {
+    assumptions.push_back(fmt::format("{} ({:.2f} billion parameters) {}", part.program->name,
+                                      1e-9 * static_cast<double>(elements_of(*part.program)),
+                                      part.is_resident ? "is on the card, too, and encodes each batch"
+                                                       : "is not on the card: what it encodes was computed before"));
+  }
+  if (!options.precision && !options.mixed_precision) {
+    options.precision = Precision::kAmpBf16;
+    assumptions.emplace_back("mixed_precision=bf16, as the scripts are started: autocast to bfloat16 (--precision)");
+  }
+  const std::optional<DType> half = options.mixed_precision                    ? options.mixed_precision
+                                    : options.precision == Precision::kAmpBf16 ? std::optional(DType::kBFloat16)
+                                    : options.precision == Precision::kAmpFp16 ? std::optional(DType::kFloat16)
+                                                                               : std::nullopt;
+  options.max_grad_norm = options.max_grad_norm.value_or(1.0);
+  options.reentrant = false;  // ModelMixin.enable_gradient_checkpointing
+  if (!options.lora_rank) return options;
+  if (half && !options.weights_dtype) {
+    options.weights_dtype = half;
+    assumptions.push_back(
+        fmt::format("the frozen network is in {}, as the scripts cast it (--weights-dtype)", name_of(*half)));
+  }
+  assumptions.emplace_back(options.lora_in_base_dtype
+                               ? "adapters are in the network's type, as add_adapter makes them (--lora-dtype fp32)"
+                               : "adapters are in float32 (--lora-dtype)");
+  if (options.lora_targets.empty() && !program.lora_targets.empty()) {
+    options.lora_targets = program.lora_targets;
+    assumptions.push_back(
+        fmt::format("adapters on the script's layers: {} (--lora-targets)", fmt::join(options.lora_targets, ", ")));
+  }
+  return options;
+}
+
 /// sentence-transformers 6.0: AutoModel for a bi-encoder, AutoModelForSequenceClassification for a cross-encoder.
 RunOptions with_sentence_transformers_defaults(RunOptions options) {
   if (!options.loop || !is_sentence_transformers(*options.loop)) return options;
@@ -574,8 +629,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
-  const RunOptions options = with_sentence_transformers_defaults(
-      with_trl_defaults(model, with_litgpt_defaults(model, with_megatron_defaults(asked)), assumptions));
+  const RunOptions options = with_sentence_transformers_defaults(with_trl_defaults(
+      model, with_litgpt_defaults(model, with_megatron_defaults(with_diffusers_defaults(model, asked, assumptions))),
+      assumptions));
   run.profile = options.profile;
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);

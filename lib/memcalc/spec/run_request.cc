@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
@@ -62,6 +63,17 @@ ModelSpec with_images(ModelSpec model, const RunRequest& request) {
   return model;
 }
 
+/// ModelMixin.add_adapter of diffusers (loaders/peft.py, 0.42) leaves adapters in the type of the frozen network, where
+/// peft's get_peft_model makes them float32; under fp16 the scripts call cast_training_params, which does.
+// MIRRORS(diffusers, "loaders/peft.py", "0.42.1")
+RunOptions with_adapters_of_diffusers(const ModelSpec& model, const RunRequest& request) {
+  RunOptions options = request.run;
+  if (!is_denoiser(model) || !options.lora_rank || is_given(request, "lora_dtype")) return options;
+  const bool scales = options.mixed_precision == DType::kFloat16 || options.precision == Precision::kAmpFp16;
+  options.lora_in_base_dtype = !scales;
+  return options;
+}
+
 }  // namespace
 
 void take_versions(RunRequest& request, const SpecRegistry& registry) {
@@ -72,7 +84,7 @@ void take_versions(RunRequest& request, const SpecRegistry& registry) {
 
 ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   check_precision(request);
-  RunOptions options = request.run;
+  RunOptions options = with_adapters_of_diffusers(model, request);
   if (request.infer) options.inference = request.inference;
   ResolvedRun resolved = resolve(model, options);
   check_loop(request, resolved.run);

@@ -111,7 +111,30 @@ ModelSpec read_program_model(const std::string& path) {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kProgramConfigKeys = {"model_type", "program", "torch_dtype", "task"};
+constexpr std::array<std::string_view, 8> kProgramConfigKeys = {"model_type",   "program", "torch_dtype",   "task",
+                                                                "lora_targets", "vae",     "text_encoders", "resident"};
+
+/// {"vae": "part-vae.json.gz", "text_encoders": ["part-clip.json.gz", …], "resident": true}; "FILE in float32":
+/// whatever the network's type is.
+std::vector<PipelinePart> parts_of_pipeline(const JsonObject& config, const std::filesystem::path& folder) {
+  constexpr std::string_view kFloat32 = " in float32";
+  const bool is_resident = config.optional_bool("resident").value_or(false);
+  std::vector<PipelinePart> parts;
+  const auto add = [&](PipelinePart::Role role, std::string file) {
+    const bool in_float32 = file.ends_with(kFloat32);
+    if (in_float32) file.resize(file.size() - kFloat32.size());
+    const std::string path = (folder / file).string();
+    auto program =
+        std::make_shared<const Program>(read_program(JsonDocument::parse(read_program_text(path), path).root()));
+    parts.push_back(
+        {.role = role, .in_float32 = in_float32, .is_resident = is_resident, .program = std::move(program)});
+  };
+  if (const auto vae = config.optional_string("vae")) add(PipelinePart::Role::kVae, *vae);
+  for (std::string& file : config.optional_strings("text_encoders")) {
+    add(PipelinePart::Role::kTextEncoder, std::move(file));
+  }
+  return parts;
+}
 
 /// A config that names a program of specs/programs, which stands beside the folder of the file.
 ModelSpec model_of_program(const JsonObject& config, const std::string& name, Programs programs) {
@@ -122,6 +145,12 @@ ModelSpec model_of_program(const JsonObject& config, const std::string& name, Pr
   if (programs == Programs::kRead) {
     const std::filesystem::path folder = std::filesystem::path(config.file()).parent_path().parent_path() / "programs";
     model = read_program_model((folder / file).string());
+    if (config.has("lora_targets") || config.has("vae") || config.has("text_encoders")) {
+      auto with_parts = std::make_shared<Program>(*model.architecture.as<ProgramSpec>().program);
+      with_parts->lora_targets = config.optional_strings("lora_targets");
+      with_parts->parts = parts_of_pipeline(config, folder);
+      model.architecture = ProgramSpec{std::move(with_parts)};
+    }
   } else {
     auto named = std::make_shared<Program>();
     named->task = config.optional_string("task").value_or("");

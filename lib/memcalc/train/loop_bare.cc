@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "memcalc/models/attention.h"
 #include "memcalc/models/program_graphs.h"
+#include "memcalc/models/program_model.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
@@ -146,6 +148,7 @@ class BareLoop {
         batch_(batch),
         optimizer_(tape, run, {updated_parameters(model, wrapper)}),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
+    if (const auto* program = dynamic_cast<const ProgramModel*>(&model)) variables_.resize(program->step_variables());
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
@@ -164,6 +167,7 @@ class BareLoop {
       if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
     }
     optimizer_.visit_carried(visit);
+    for (Tensor& variable : variables_) visit(variable);
   }
 
  private:
@@ -180,6 +184,8 @@ class BareLoop {
   GradScaler scaler_;
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
+  BlockId first_block_ = 0;        // of the step
+  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
 };
 
 ModelOutput BareLoop::call_model() {
@@ -208,11 +214,21 @@ Tensor BareLoop::averaged_loss(const Tensor& loss) {
 
 Tensor BareLoop::forward() {
   if (compiled_) return compiled_->forward();
-  const ModelOutput output = call_model();
-  return output.loss;  // the rest of the output dies here
+  ModelOutput output = call_model();
+  if (!variables_.empty()) {
+    variables_.front() = std::move(output.logits);
+    for (std::size_t i = 0; i < output.others.size(); ++i) variables_[i + 1] = std::move(output.others[i]);
+    // A view of the batch, or of what another variable holds, keeps nothing alive by itself.
+    std::set<BlockId> held;
+    for (Tensor& each : variables_) {
+      if (each.defined() && (each.block() < first_block_ || !held.insert(each.block()).second)) each.reset();
+    }
+  }
+  return std::move(output.loss);  // the rest of the output dies here
 }
 
 void BareLoop::step() {
+  first_block_ = static_cast<BlockId>(tape_.memory.trace.blocks.size());
   tape_.moment.phase = Phase::kZero;
   if (wrapper_ != nullptr) {
     zero_grad(model_);

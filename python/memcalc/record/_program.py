@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping
 
 import torch
+import torch.utils.checkpoint
 
 from ._functions import Functions, build as build_function
 from ._loops import fold as fold_loops
@@ -34,6 +35,7 @@ class Variant:
     config: dict[str, Any] = field(default_factory=dict)   # set on module.config before, see _settings
     copies: bool = True                                    # and on the configurations of its parts
     checkpointing: bool = False                            # as under transformers' gradient checkpointing
+    regions: bool = False                                  # as under diffusers', whose regions are then the program's
     gradients: bool | None = None                          # None: in train mode
     compiling: bool = False                                # as torch.compile traces it
 
@@ -145,8 +147,8 @@ def _points(defaults: Sizes, free: list[str], others: dict[str, list[int]]) -> l
 class _Recordings:
     """Makes recordings of a module, which is built once for each type of weights."""
 
-    def __init__(self, make: Any, policies: dict[str, Any], loss: Any) -> None:
-        self.make, self.policies, self.loss = make, policies, loss
+    def __init__(self, make: Any, policies: dict[str, Any], loss: Any, step: Any = None) -> None:
+        self.make, self.policies, self.loss, self.step = make, policies, loss, step
         self._builds: dict[str, Build] = {}
         self.count = 0
 
@@ -165,7 +167,7 @@ class _Recordings:
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
                        gradients=variant.mode == "train" if variant.gradients is None else variant.gradients,
-                       compiling=variant.compiling)
+                       compiling=variant.compiling, step=self.step)
         finally:
             for owner, key, old in before:
                 if old is _NOTHING: delattr(owner, key)
@@ -181,6 +183,11 @@ def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
 
 
+def _in_region(module: Any, *args: Any) -> Any:
+    """ModelMixin.enable_gradient_checkpointing (diffusers 0.42)."""
+    return torch.utils.checkpoint.checkpoint(module.__call__, *args, use_reentrant=False)
+
+
 def _settings(module: Any, variant: Variant) -> list[tuple[Any, str, Any]]:
     """(object, attribute, value): what a variant sets. Parts have configurations of their own, copies (T5's decoder) or
     parts of it (a text_config). In these a choice is switched off only: T5's encoder must not have a cache."""
@@ -190,7 +197,7 @@ def _settings(module: Any, variant: Variant) -> list[tuple[Any, str, Any]]:
     if variant.checkpointing:
         for part in module.modules():
             if hasattr(part, "gradient_checkpointing"):
-                found += [(part, "gradient_checkpointing", True), (part, "_gradient_checkpointing_func", _called)]
+                found += [(part, "gradient_checkpointing", True), (part, "_gradient_checkpointing_func", _in_region if variant.regions else _called)]
     if not variant.copies: return found
     parts = {id(part.config): part.config for part in module.modules() if hasattr(part, "config") and part.config is not own}
     return found + [(config, key, value) for config in parts.values() for key, value in variant.config.items()
@@ -289,7 +296,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
            task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
            sizes: Mapping[str, list[Any]] | None = None, maxima: Mapping[str, int] | None = None,
            minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None,
-           multiples: Mapping[str, int] | None = None) -> Program:
+           multiples: Mapping[str, int] | None = None, step: Callable[[Any, dict[str, Any]], Any] | None = None) -> Program:
     """Records a module's forward passes as a program (docs/programs.md): those in train mode as torch.compile traces them, too.
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
@@ -301,7 +308,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     largest and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
     and why.
     """
-    recordings = _Recordings(module_or_factory, dict(policies or {}), loss)
+    recordings = _Recordings(module_or_factory, dict(policies or {}), loss, step)
     source = _Source(module_or_factory, example_inputs, symbols)
     variants = variants or [Variant("train"), Variant("eval", gradients=False)]
     first = recordings.built(precisions[0]).module
@@ -318,7 +325,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     constants: list[Json] = []
     base = source.at(source.defaults)
     precisions = _precisions(recordings, variants[0], precisions, source, base)
-    variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
+    if not any(v.checkpointing for v in variants): variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
     compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
     not_compiled = ""
     for variant in variants + compiled:
@@ -335,7 +342,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
         for group, parts, made in made_parts:
             for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
             entry = _forward(functions, parts, variant)
-            if len(group) < len(precisions): entry["precisions"] = list(group)
+            if set(group) < {*PRECISIONS, *precisions}: entry["precisions"] = list(group)
             if made.graphs is not None: entry["graphs"] = made.graphs
             if variant.compiling and entry in forwards: forwards[forwards.index(entry)]["runs"] = ["eager", "compiled"]
             elif variant.compiling: forwards.append({**entry, "runs": ["compiled"]})
@@ -627,12 +634,13 @@ def _forward(functions: Functions, parts: list[Json], variant: Variant) -> dict[
 
 
 def _without_root(events: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Without entering and leaving the module itself, which is the function."""
-    assert events[0][0] == "enter" and events[0][1] == ""
+    """Without entering and leaving the module itself, which is the function: a step has calls around it."""
+    first = next((i for i, event in enumerate(events) if event[0] == "enter" and event[1] == ""), None)
+    if first is None: return events  # a step may call the parts alone
     depth = 0
-    for i, event in enumerate(events):
-        depth += (event[0] == "enter") - (event[0] == "leave")
-        if depth == 0: return [*events[1:i], *events[i + 1:]]
+    for i in range(first, len(events)):
+        depth += (events[i][0] == "enter") - (events[i][0] == "leave")
+        if depth == 0: return [*events[:first], *events[first + 1:i], *events[i + 1:]]
     raise AssertionError("the module was entered and not left")
 
 

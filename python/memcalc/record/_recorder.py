@@ -137,6 +137,7 @@ class Recorder(TorchFunctionMode):
         self.compiling = False           # as torch.compile traces the module
         self.values: dict[int, _Info] = {}
         self.module_tensors: dict[int, str] = {}
+        self.attributes: set[int] = set()  # of module_tensors those that are neither parameters nor buffers
         self.held: list[torch.Tensor] = []  # tensors that are no parameter, buffer or result: constants of the module
         self.constants: list[dict[str, Json]] = []
         self.paths: dict[int, str] = {}
@@ -147,6 +148,7 @@ class Recorder(TorchFunctionMode):
         self.storages: list[tuple[str, int, Json, str]] = []  # ("made" or "freed", number, shape, dtype) of these
         self.living: dict[int, int] = {}                       # the address of one that lives to its number
         self.next = 0
+        self.recordings = 0
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
         self._copies: dict[Any, Any] = {}
@@ -163,10 +165,12 @@ class Recorder(TorchFunctionMode):
         """Gives the object a number; its death will be an event."""
         info = _Info(self.next if self.recording else -1, requires_grad)  # -1: made while the module was built
         self.next += self.recording
-        key, number = id(tensor), info.number
+        key, number, recording = id(tensor), info.number, self.recordings
 
         def died(_: Any, self: Recorder = self, key: int = key, number: int = number) -> None:
-            if self.values.pop(key, None) is not None and self.recording and number >= 0: self.events.append(("drop", number))
+            # What an earlier recording left in the module (a cache of an object that is none) has no number in this one.
+            seen = self.values.pop(key, None) is not None and self.recording and number >= 0
+            if seen and recording == self.recordings: self.events.append(("drop", number))
 
         info.death = weakref.ref(tensor, died)
         self.values[key] = info
@@ -218,8 +222,9 @@ class Recorder(TorchFunctionMode):
             name = self.module_tensors.get(id(thing))
             info = self.values.get(id(thing))
             if name is None and info is not None and info.number >= 0: return {"v": info.number}
-            if name is None:
-                name = f"constant.{len(self.constants)}"
+            if name is None or id(thing) in self.attributes:
+                if name is None: name = f"constant.{len(self.constants)}"
+                self.attributes.discard(id(thing))
                 self.held.append(thing)
                 self.module_tensors[id(thing)] = name
                 self.constants.append({"name": name, "shape": list(thing.shape), "dtype": {"d": _dtype(thing.dtype)},

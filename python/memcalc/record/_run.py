@@ -162,15 +162,18 @@ def tensor_names(module: torch.nn.Module) -> dict[int, str]:
 
 
 def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: bool,
-           loss: Callable[[Any], Any] | None, arguments: dict[str, Any], compiling: bool = False) -> Recording:
+           loss: Callable[[Any], Any] | None, arguments: dict[str, Any], compiling: bool = False,
+           step: Callable[..., Any] | None = None) -> Recording:
     """Runs the forward pass once, as eager mode does or as torch.compile traces it. `example`: real tensors by name of forward's parameter (or plain values)."""
     recorder, module = built.recorder, built.module
     module.train(train)
     recorder.compiling, recorder.next = compiling, 0
+    recorder.recordings += 1
     recorder.events = Events(record.__code__, _call_loss.__code__) if compiling else []
     recorder.assumptions.clear()
     recorder.constants, recorder.held = [], []
     recorder.module_tensors = tensor_names(module)
+    recorder.attributes = recorder.module_tensors.keys() - {id(t) for t in [*module.parameters(), *module.buffers()]}
     recorder.paths = {id(part): path for path, part in module.named_modules()}
     recorder.layers = _checkpointing_layers(module)
     _seed()
@@ -187,7 +190,8 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
             with torch.set_grad_enabled(gradients):
                 with autocast:
                     recorder.recording = True
-                    if loss is None: output = module(**batch, **arguments)
+                    if step is not None: output = step(module, batch)
+                    elif loss is None: output = module(**batch, **arguments)
                     else: output = {"loss": _call_loss(loss, module, batch, arguments)}
                     recorder.recording = False
                 recorder.recording = False

@@ -30,7 +30,8 @@ def solve_integer(values: list[int], sizes: list[Sizes]) -> str | int | None:
         if found is not None: return found
     squares = [(s, s) for s in changing] + [(*p, s) for p in products for s in changing if len(p) == 2 and s in p]
     for square in squares:
-        for rest in ([], [()], [square[:1]], [square[:1], ()]):
+        rests: list[list[tuple[str, ...]]] = [[], [()], [square[:1]], [square[:1], ()]]
+        for rest in rests + [[product] for product in products]:
             found = _fit([square, *rest], values, sizes)
             if found is not None: return found
     return _floors(values, sizes, changing)
@@ -68,7 +69,8 @@ def _fit(terms: list[tuple[str, ...]], values: list[int], sizes: list[Sizes]) ->
                 rows[r] = [x - rows[r][column] * y for x, y in zip(rows[r], rows[rank])]
         rank += 1
     if any(row[count] != 0 for row in rows[count:]): return None
-    if any(rows[i][count].denominator > 64 for i in range(count)): return None  # a fit by chance
+    # A larger denominator is a fit by chance; patches of 32 pixels are 1024 to a square.
+    if any(rows[i][count].denominator > (1024 if len(set(terms[i])) < len(terms[i]) else 64) for i in range(count)): return None
     return _text([(terms[i], rows[i][count]) for i in range(count)])
 
 

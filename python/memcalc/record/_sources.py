@@ -9,8 +9,10 @@ from typing import Any, Callable
 
 import torch
 
+from ._denoising import DENOISING, VAE_SCALE, encode_pixels
 from ._pictures import pictures
 from ._program import Program, Variant, record
+from ._solve import PRECISIONS
 
 # transformers' Auto class for a task, and what its labels are.
 TASKS = {
@@ -43,11 +45,13 @@ class Source:
     fixed: dict[str, str] = field(default_factory=dict)
     multiples: dict[str, int] = field(default_factory=dict)
     policies: dict[str, Any] = field(default_factory=dict)
+    step: Callable[..., Any] | None = None  # a loop's own calls around the module
+    precisions: tuple[str, ...] = PRECISIONS
 
     def record(self, name: str | None = None) -> Program:
         return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
                       name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed,
-                      multiples=self.multiples, policies=self.policies)
+                      policies=self.policies, multiples=self.multiples, step=self.step, precisions=self.precisions)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -222,6 +226,44 @@ def _squares(output: Any, given: dict[str, Any]) -> Any:
     """A loss in which nothing but the prediction takes part, in float32."""
     predicted = output.sample if hasattr(output, "sample") else output[0]
     return torch.nn.functional.mse_loss(predicted.float(), given["noise"].float())
+
+
+def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1, image: int | None = None) -> Source:
+    """A training step of diffusers' LoRA scripts around a network by its class. `image`: pixels of its side."""
+    import diffusers as library
+
+    kind, known = getattr(library, name), DENOISING[name]
+    values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"} | (config or {})
+
+    def example(batch: int, image: int, sequence: int) -> dict[str, Any]: return known.inputs(values, batch, image // VAE_SCALE, sequence)
+
+    variants = [Variant("train")]
+    if known.regions: variants.append(Variant("train", {"checkpointing": True}, checkpointing=True, regions=True))
+    tokens = known.tokens
+    lengths = ([32 * n for n in (7, 11, 19)] if known.token_multiple > 1 else
+               [_prime(tokens * 2 // 3), _prime(tokens * 2 // 5), _prime(tokens * 5 // 4)])
+    return Source(lambda: kind(**(config or {})), example, {"batch": batch, "image": image or known.image, "sequence": tokens}, variants,
+                  name, "denoising", sizes={"image": known.sizes, "sequence": lengths},
+                  multiples={"image": known.multiple, "sequence": known.token_multiple}, step=known.step, precisions=known.precisions,
+                  fixed=dict(known.fixed))
+
+
+def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, image: int | None = None,
+         sequence: int | None = None) -> Source:
+    """A model beside a denoising network, which encodes pixels or token ids without gradients."""
+    variants, precisions = [Variant("eval", gradients=False)], ("float32", "bfloat16")
+    if library == "diffusers":
+        import diffusers
+
+        return Source(lambda: getattr(diffusers, name)(**config), lambda batch, image: {"pixel_values": torch.empty(batch, 3, image, image)},
+                      {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": [512, 768, 1280]},
+                      multiples={"image": 64}, step=encode_pixels, precisions=precisions)
+    import transformers
+
+    kind = getattr(transformers, name)
+    made = kind.config_class(**config)
+    return Source(lambda dtype: kind._from_config(made, dtype=dtype), lambda batch: {"input_ids": torch.zeros(batch, sequence, dtype=torch.long)},
+                  {"batch": batch}, variants, name, "other", precisions=precisions)
 
 
 def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4,

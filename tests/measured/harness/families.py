@@ -115,7 +115,7 @@ def compare(a):
         errors.append(found)
         print(f"{row['id']:56} {p['allocated'] - row['peak_allocated']:+12d} {found[0]:+8.3f} % {found[1]:+8.3f} % " +
               (f"{found[2]:+.0f} %" if found[2] is not None else "-"))
-        kept = dict(id=row["id"], gpu=row["gpu"], config=cases[row["id"]]["config"], run=row["run"], params=row["params"])
+        kept = {key: value for key, value in {**cases[row["id"]], **row}.items() if key in ("id", "gpu", "config", "run", "params")}
         kept.update({k: row[k] for k in ("peak_allocated", "peak_reserved", "step_ms_median") if k in row})
         rows.append(dict(kept, predicted=dict(allocated=p["allocated"], reserved=p["reserved"], ms=round(p["ms"], 2))))
     for i, name in enumerate(("allocated", "reserved", "time")):

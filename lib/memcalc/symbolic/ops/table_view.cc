@@ -476,6 +476,33 @@ void stack_row(RecordedCall& call) {
   call.returns(parts.size() == 2 ? cat(parts[0], parts[1], dim) : concatenate(parts, dim));
 }
 
+/// aten/src/ATen/native/PackedSequence.cpp, pad_sequence: a filled tensor, into whose parts the sequences are copied.
+void pad_sequence_row(RecordedCall& call) {  // sequences batch_first padding_value padding_side
+  const std::vector<Tensor> sequences = call.tensors(0);
+  if (sequences.empty()) call.refuse("nothing");
+  std::int64_t longest = 0;
+  for (const Tensor& each : sequences) longest = std::max(longest, each.size(0));
+  const bool batch_first = call.boolean_or(1, false);
+  const auto count = static_cast<std::int64_t>(sequences.size());
+  Shape shape{batch_first ? count : longest, batch_first ? longest : count};
+  const Tensor& first = sequences.front();
+  for (int i = 1; i < first.rank(); ++i) shape.dims[static_cast<std::size_t>(shape.rank++)] = first.size(i);
+  Tensor made = call.tape.empty(shape, first.dtype(), aten::kZeros);
+  call.tape.kernels.add(aten::kFill, OperatorClass::kMovement, made.dtype(), 0, static_cast<double>(made.bytes()));
+  for (const Tensor& each : sequences) {
+    const Tensor view = [&] {
+      const NoGrad no_grad(call.tape.modes);  // the view is part of CopySlices
+      return slice(select(made, batch_first ? 0 : 1), 0, 0, each.size(0));
+    }();
+    if (call.tape.modes.grad_enabled && (made.requires_grad() || each.requires_grad())) {
+      made = copy_into_view(made, view, each);
+    } else {
+      call.tape.kernels.add(aten::kCopy, OperatorClass::kMovement, made.dtype(), 0, static_cast<double>(view.bytes()));
+    }
+  }
+  call.returns(std::move(made));
+}
+
 void roll_row(RecordedCall& call) {
   const std::size_t times = call.has(2) ? call.integers(2).size() : 1;
   if (times == 2) return call.returns(roll(call.tensor(0)));
@@ -579,6 +606,7 @@ constexpr OperatorRow kRows[] = {
     {"cat", "tensors dim", cat_row},
     {"concat", "tensors dim", cat_row},
     {"stack", "tensors dim", stack_row},
+    {"pad_sequence", "sequences batch_first padding_value padding_side", pad_sequence_row},
     {"roll", "input shifts dims", roll_row},
     {"view_as_real", "input", real_row},
     {"view_as_complex", "input", complex_row},

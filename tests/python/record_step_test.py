@@ -1,0 +1,79 @@
+"""memcalc.record: a step of a loop around the module, and what a diffusion model's class holds. Needs PyTorch."""
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+torch = pytest.importorskip("torch", reason="no PyTorch here: recording is not tested", exc_type=ImportError)
+try:
+    import memcalc.record as recording  # noqa: F401
+except ImportError:  # a checkout whose C++ part is not built: the recorder needs none of it
+    package = types.ModuleType("memcalc")
+    package.__path__ = [str(ROOT / "python/memcalc")]
+    sys.modules["memcalc"] = package
+
+from memcalc.record import Variant, _solve, record
+
+F = torch.nn.functional
+
+
+class Rotated(torch.nn.Module):
+    """Adds a tensor that it holds as a plain attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+        self.angles = torch.ones(16)
+
+    def forward(self, x):
+        return self.linear(x) + self.angles
+
+
+def test_a_plain_attribute_is_a_constant_by_its_name():
+    program = record(Rotated, {"x": torch.empty(4, 16)}, loss=lambda out: out.sum()).to_dict()
+    assert [(c["name"], c["shape"]) for c in program["constants"]] == [("angles", [16])]
+
+
+def test_a_step_has_the_calls_of_the_loop_around_the_module():
+    def step(module, batch):
+        noise = torch.randn_like(batch["x"])
+        predicted = module(batch["x"] + noise)
+        loss = F.mse_loss(predicted, noise)
+        return {"loss": loss, "locals": [noise, predicted]}
+
+    program = record(Rotated, lambda batch: {"x": torch.empty(batch, 16)}, symbols={"batch": 4}, step=step,
+                     variants=[Variant("train")]).to_dict()
+    forward = program["forwards"][0]
+    body = program["functions"][forward["function"]]["body"]
+    assert [call[1].rsplit(".", 1)[-1] for call in body if call[0] == "call"] == ["randn_like", "add", "linear", "add", "mse_loss"]
+    assert set(forward["outputs"]) == {"loss", "locals"} and len(forward["outputs"]["locals"]) == 2
+
+
+def test_a_square_of_a_size_has_larger_denominators():
+    sizes = [{"image": n, "tokens": t} for n, t in ((1024, 512), (512, 512), (1024, 211), (768, 512), (512, 211), (1280, 641))]
+    assert _solve.solve_integer([(s["image"] // 16) ** 2 + s["tokens"] for s in sizes], sizes) == "(image*image+256*tokens)//256"
+
+
+class Cache:
+    """No module: what it holds is not put back after a recording."""
+
+    tensor = None
+
+
+class Cached(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 16)
+        self.cache = Cache()
+
+    def forward(self, x):
+        self.cache.tensor = None
+        self.cache.tensor = torch.ones(16, device=x.device)
+        return self.linear(x) + self.cache.tensor
+
+
+def test_what_an_earlier_recording_left_behind_dies_unseen():
+    program = record(Cached, lambda batch: {"x": torch.empty(batch, 16)}, symbols={"batch": 4}, loss=lambda out: out.sum()).to_dict()
+    for forward in program["forwards"]: assert program["functions"][forward["function"]]["keywords"] == ["x"]

@@ -1,0 +1,99 @@
+// Denoising networks of diffusion pipelines: what diffusers' LoRA scripts make of a run, regions that are checkpointed,
+// models of the pipeline that stay on the card.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/program.h"
+#include "memcalc/spec/run_request.h"
+#include "memcalc/train/step.h"
+#include "support/error_text.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const SpecRegistry& registry() {
+  static const SpecRegistry found(test::specs_dir().string());
+  return found;
+}
+
+RunRequest lora(const std::string& model) {
+  RunRequest request;
+  request.model = model;
+  request.run.lora_rank = 16;
+  request.run.image_size = 512;
+  return request;
+}
+
+RunSpec resolved(const RunRequest& request) { return resolve_request(model_of(request, registry()), request).run; }
+
+Bytes weights(const Trace& trace) {
+  return std::accumulate(trace.blocks.begin(), trace.blocks.end(), Bytes{0}, [](Bytes sum, const Block& each) {
+    return each.category == Category::kWeights ? sum + each.requested : sum;
+  });
+}
+
+Trace traced(const ModelSpec& model, const RunRequest& request) {
+  return run_symbolically(model, resolve_request(model, request).run, registry().device("h100-sxm")).trace;
+}
+
+TEST(Denoiser, RunsAsTheScriptsDo) {
+  const RunSpec run = resolved(lora("sdxl"));
+  EXPECT_EQ(run.precision, Precision::kAmpBf16);
+  EXPECT_EQ(run.weights_dtype, DType::kBFloat16);
+  EXPECT_EQ(run.training().loop, Loop::kBare);
+  EXPECT_EQ(run.training().max_grad_norm, 1.0);
+  ASSERT_TRUE(run.fine_tuning.lora.has_value());
+  EXPECT_TRUE(run.fine_tuning.lora->in_base_dtype);
+  EXPECT_THAT(run.fine_tuning.lora->targets, ElementsAre("to_k", "to_q", "to_v", "to_out.0"));
+}
+
+TEST(Denoiser, CastsAdaptersToFloat32UnderTheLossScaler) {
+  RunRequest request = lora("sdxl");
+  request.run.precision = Precision::kAmpFp16;
+  const RunSpec run = resolved(request);
+  EXPECT_EQ(run.weights_dtype, DType::kFloat16);
+  EXPECT_FALSE(run.fine_tuning.lora->in_base_dtype);
+}
+
+TEST(Denoiser, IsFoundByItsPipelinesId) {
+  EXPECT_EQ(registry().model("black-forest-labs/FLUX.1-dev").name, "flux.1-dev");
+  EXPECT_EQ(registry().model("stabilityai/stable-diffusion-xl-base-1.0").name, "sdxl");
+}
+
+/// The regions of a UNet, which its class checkpoints, are no layers: every second one cannot be chosen.
+TEST(Denoiser, ChecksItsOwnRegions) {
+  RunRequest request = lora("sdxl");
+  const ModelSpec model = model_of(request, registry());
+  request.run.checkpointing = Checkpointing::kFull;
+  EXPECT_FALSE(traced(model, request).events.empty());
+  request.run.checkpoint_every = 2;
+  EXPECT_THAT(error_text([&] { (void)traced(model, request); }), HasSubstr("accepted: --checkpointing none, full"));
+}
+
+TEST(Denoiser, HoldsWhatStaysOnTheCardBesideIt) {
+  const RunRequest request = lora("sdxl");
+  const ModelSpec model = model_of(request, registry());
+  auto program = std::make_shared<Program>(*model.architecture.as<ProgramSpec>().program);
+  ASSERT_EQ(program->parts.size(), 3U);
+  for (PipelinePart& each : program->parts) each.is_resident = true;
+  ModelSpec with_all = model;
+  with_all.architecture = ProgramSpec{std::move(program)};
+  // AutoencoderKL in float32, two text models of CLIP in bfloat16.
+  const Bytes beside = 83'653'863 * 4 + (123'060'480 + 694'659'840) * 2;
+  EXPECT_NEAR(static_cast<double>(weights(traced(with_all, request)) - weights(traced(model, request))),
+              static_cast<double>(beside), 1e6);
+}
+
+}  // namespace
+}  // namespace memcalc
