@@ -253,18 +253,12 @@ class ProgramPlaces {
   mutable std::map<std::int32_t, std::shared_ptr<const PlacedForward>> found_;
 };
 
-/// A model of a diffusion pipeline beside the network that is trained.
+/// A model of a diffusion pipeline beside the network that is trained: its autoencoder, a text encoder.
 struct PipelinePart {
-  enum class Role : std::uint8_t { kVae, kTextEncoder } role = Role::kVae;
   bool in_float32 = false;   // whatever the network's type: the scripts keep some autoencoders so
   bool is_resident = false;  // the loop keeps it on the card
   std::shared_ptr<const Program> program;
 };
-
-/// "vae", "text-encoders"
-[[nodiscard]] constexpr std::string_view name_of(PipelinePart::Role role) {
-  return role == PipelinePart::Role::kVae ? "vae" : "text-encoders";
-}
 
 struct Program {
   std::string name;

@@ -572,16 +572,13 @@ std::int64_t elements_of(const Program& program) {
 }
 
 /// diffusers 0.42, examples/dreambooth/train_dreambooth_lora_flux.py and the scripts like it: the frozen network is
-/// cast to the type of mixed precision, ModelMixin.add_adapter leaves adapters in it, and under fp16
-/// cast_training_params makes them float32; gradients are clipped at 1.
-// MIRRORS(diffusers, "loaders/peft.py", "0.42.1")
+/// cast to the type of mixed precision, checkpoints are not reentrant, gradients are clipped at 1.
 RunOptions with_diffusers_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
   if (!is_denoiser(model) || options.inference) return options;
   const Program& program = *model.architecture.as<ProgramSpec>().program;
   assumptions.emplace_back(
       "the step is that of diffusers' LoRA scripts, from latents and encoded prompts to the loss (mean squared error "
-      "in "
-      "float32), in accelerate's autocast; its variables live until the next step");
+      "in float32), in accelerate's autocast; its variables live until the next step");
   for (const PipelinePart& part : program.parts) {
     assumptions.push_back(fmt::format("{} ({:.2f} billion parameters) {}", part.program->name,
                                       1e-9 * static_cast<double>(elements_of(*part.program)),
@@ -607,8 +604,7 @@ RunOptions with_diffusers_defaults(const ModelSpec& model, RunOptions options, s
   assumptions.emplace_back(options.lora_in_base_dtype
                                ? "adapters are in the network's type, as add_adapter makes them (--lora-dtype fp32)"
                                : "adapters are in float32 (--lora-dtype)");
-  if (options.lora_targets.empty() && !program.lora_targets.empty()) {
-    options.lora_targets = program.lora_targets;
+  if (!options.lora_targets.empty() && options.lora_targets == program.lora_targets) {
     assumptions.push_back(
         fmt::format("adapters on the script's layers: {} (--lora-targets)", fmt::join(options.lora_targets, ", ")));
   }

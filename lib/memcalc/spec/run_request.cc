@@ -64,13 +64,19 @@ ModelSpec with_images(ModelSpec model, const RunRequest& request) {
 }
 
 /// ModelMixin.add_adapter of diffusers (loaders/peft.py, 0.42) leaves adapters in the type of the frozen network, where
-/// peft's get_peft_model makes them float32; under fp16 the scripts call cast_training_params, which does.
+/// peft's get_peft_model makes them float32; under fp16 the scripts call cast_training_params, which does. Each script
+/// names the layers that it adapts.
 // MIRRORS(diffusers, "loaders/peft.py", "0.42.1")
 RunOptions with_adapters_of_diffusers(const ModelSpec& model, const RunRequest& request) {
   RunOptions options = request.run;
-  if (!is_denoiser(model) || !options.lora_rank || is_given(request, "lora_dtype")) return options;
-  const bool scales = options.mixed_precision == DType::kFloat16 || options.precision == Precision::kAmpFp16;
-  options.lora_in_base_dtype = !scales;
+  if (!is_denoiser(model) || !options.lora_rank) return options;
+  if (!is_given(request, "lora_dtype")) {
+    const bool scales = options.mixed_precision == DType::kFloat16 || options.precision == Precision::kAmpFp16;
+    options.lora_in_base_dtype = !scales;
+  }
+  if (!is_given(request, "lora_targets") && options.lora_targets.empty()) {
+    options.lora_targets = model.architecture.as<ProgramSpec>().program->lora_targets;
+  }
   return options;
 }
 

@@ -120,19 +120,16 @@ std::vector<PipelinePart> parts_of_pipeline(const JsonObject& config, const std:
   constexpr std::string_view kFloat32 = " in float32";
   const bool is_resident = config.optional_bool("resident").value_or(false);
   std::vector<PipelinePart> parts;
-  const auto add = [&](PipelinePart::Role role, std::string file) {
+  const auto add = [&](std::string file) {
     const bool in_float32 = file.ends_with(kFloat32);
     if (in_float32) file.resize(file.size() - kFloat32.size());
     const std::string path = (folder / file).string();
     auto program =
         std::make_shared<const Program>(read_program(JsonDocument::parse(read_program_text(path), path).root()));
-    parts.push_back(
-        {.role = role, .in_float32 = in_float32, .is_resident = is_resident, .program = std::move(program)});
+    parts.push_back({.in_float32 = in_float32, .is_resident = is_resident, .program = std::move(program)});
   };
-  if (const auto vae = config.optional_string("vae")) add(PipelinePart::Role::kVae, *vae);
-  for (std::string& file : config.optional_strings("text_encoders")) {
-    add(PipelinePart::Role::kTextEncoder, std::move(file));
-  }
+  if (const auto vae = config.optional_string("vae")) add(*vae);
+  for (std::string& file : config.optional_strings("text_encoders")) add(std::move(file));
   return parts;
 }
 

@@ -105,11 +105,13 @@ def one(case):
     gc.collect()
     torch.cuda.empty_cache()
     made = time.time()
-    torch.set_default_dtype(weight_dtype)
-    with torch.device("cuda"): transformer = getattr(diffusers, kind)(**entry["config"])
-    torch.set_default_dtype(torch.float32)
-    for parameter in transformer.parameters():
+    # As from_pretrained and .to(device, dtype) leave it: made elsewhere, one tensor after the other on the card.
+    with torch.device("meta"): transformer = getattr(diffusers, kind)(**entry["config"])
+    transformer = transformer.to(weight_dtype).to_empty(device="cuda")
+    for name, parameter in transformer.named_parameters():
         if parameter.dim() > 1: parameter.data.normal_(0, 0.02)
+        else: parameter.data.fill_(1.0 if name.endswith("weight") else 0.0)
+    for buffer in transformer.buffers(): buffer.zero_()
     transformer.requires_grad_(False)
     bsz, edge = run["batch_size"], run["image_size"] // 8
     latents = latents_of(kind, transformer.config, bsz, edge, weight_dtype)
