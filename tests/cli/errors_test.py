@@ -29,6 +29,11 @@ CASES = [
                          ("99999999999999999999", " and below 2^63"), ("9223372036854775808", " and below 2^63"))),
     *(((*BERT, "--accum", text), f"--accum: expected a whole number from 1 to 65536, found '{text}'")
       for text in ("-1", "0", "1.5", "1e3", "nan", "0x10", "+4", " 4", "99999999999999999999")),
+    # sizes that a recorded program leaves free
+    (("--model", "timm-vit-tiny-patch16-224", "--image", "384"), "no other: the module refuses another: AssertionError"),
+    (("--model", "timm-vgg16", "--image", "192"), "image must be at least 224"),
+    (("--model", "segformer-b0", "--image", "500"), "image must be a multiple of 32"),
+    (("--model", "gpt-j-6b", "--image", "224"), "it belongs to models that take images"),
     ((*BERT, "--bs", ""), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs="), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs"), "--bs: expected a value, found nothing"),
