@@ -1,4 +1,4 @@
-// memcalc's answers against measured runs of image models: parameters, FLOPs, peaks. The floors are what is reached
+// memcalc's answers against measured runs of image models and of models of images and text: parameters, FLOPs, peaks. The floors are what is reached
 // today; docs/validation.md lists the rows that are not exact, and why.
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/measured_row.h"
 
@@ -28,6 +29,7 @@ void PrintTo(const VisionFloors& floors, std::ostream* out) { *out << floors.fil
 constexpr VisionFloors kFiles[] = {
     {"single_gpu.jsonl", 10, 10, 10, 10},
     {"rows_vision_h100.jsonl", 53, 45, 48, 0},
+    {"rows_images_h100.jsonl", 29, 23, 26, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.003;
@@ -42,7 +44,8 @@ TEST_P(VisionRows, ParametersFlopsAndPeaks) {
   for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
     if (!is_modelled(row)) return;
     const MeasuredRow of = measured_row(row);
-    if (of.run.compiles() || !of.run.trains() || of.run.task != Task::kImageClassification) return;
+    if (of.run.compiles() || !of.run.trains()) return;
+    if (of.run.task != Task::kImageClassification && !shows_images(of.spec)) return;
     SCOPED_TRACE(of.id);
     const Report report = estimate(of.spec, of.run, *of.device);
     ++rows;
