@@ -138,7 +138,7 @@ class RunOptions(TypedDict, total=False):
     lora: int | None
     """`--lora`: peft adapters of this rank on a frozen base"""
     lora_targets: Sequence[str] | None
-    """`--lora-targets`: ends of layer names, by commas [all linear layers]"""
+    """`--lora-targets`: ends of names of layers, or of experts' parameters [all linear layers]"""
     lora_dropout: float | None
     """`--lora-dropout`: dropout in front of the adapters [0]"""
     lora_dtype: str | None

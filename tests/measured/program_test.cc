@@ -349,8 +349,8 @@ Bytes most_of(const Trace& trace) {
   return most;
 }
 
-/// Whisper draws a number for each layer and asks whether to skip it: Dynamo breaks the graph there. Its layers are graphs,
-/// and parts of what is around them.
+/// Whisper draws a number for each layer and asks whether to skip it: Dynamo breaks the graph there. Its layers are
+/// graphs, and parts of what is around them.
 TEST(Programs, ThatReadAValueAreGraphs) {
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
   options.batch_size = 3;
@@ -367,7 +367,8 @@ TEST(Programs, ThatReadAValueAreGraphs) {
   expect_same(recorded, events_of(trace_of("whisper.json", options)));
 }
 
-/// GPT-2's loss warns, which breaks the graph: its family has one graph whose parts hand a gradient over, its program two.
+/// GPT-2's loss warns, which breaks the graph: its family has one graph whose parts hand a gradient over, its program
+/// two.
 TEST(Programs, OfGpt2NeedAsMuchInTwoGraphsAsItsFamily) {
   for (const test::Way& way : test::kWays) {
     SCOPED_TRACE(way.name);

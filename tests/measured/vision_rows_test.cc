@@ -1,5 +1,5 @@
-// memcalc's answers against measured runs of image models and of models of images and text: parameters, FLOPs, peaks. The floors are what is reached
-// today; docs/validation.md lists the rows that are not exact, and why.
+// memcalc's answers against measured runs of image models and of models of images and text: parameters, FLOPs, peaks.
+// The floors are what is reached today; docs/validation.md lists the rows that are not exact, and why.
 #include <gtest/gtest.h>
 
 #include <cstddef>

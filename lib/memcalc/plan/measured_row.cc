@@ -43,9 +43,10 @@ RunRequest request_of_row(const JsonObject& row) {
 }
 
 Question question_of(const RunRequest& request, const SpecRegistry& registry, const NamedConfigs& configs) {
-  Question question{
-      .model = configs.has(request.model) ? configs.model(request.model, request.changes) : model_of(request, registry),
-      .time = request.time};
+  Question question{.model = configs.has(request.model)
+                                 ? with_images(configs.model(request.model, request.changes), request)
+                                 : model_of(request, registry),
+                    .time = request.time};
   if (!request.changes.tie) take_as_transformers(question.model);
   RunRequest asked = request;
   take_versions(asked, registry);

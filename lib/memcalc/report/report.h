@@ -172,8 +172,8 @@ struct FullCard {
   std::vector<StepMark> steps;  // of a run of --lengths
 };
 
-/// Calls of a recorded program that memcalc does not look into: of a function of torch that the operator table lacks, or
-/// with arguments that its row does not model.
+/// Calls of a recorded program that memcalc does not look into: of a function of torch that the operator table lacks,
+/// or with arguments that its row does not model.
 struct OpaqueCalls {
   std::string function;    // "my_function", the last part of its name
   std::int64_t calls = 0;  // in a step, without those that checkpointing makes again

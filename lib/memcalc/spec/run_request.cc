@@ -53,16 +53,6 @@ void check_loop(const RunRequest& request, const RunSpec& run) {
               "--loop", "megatron-loop");
 }
 
-/// What a sequence shows is kept with the model, whose inputs follow from it. Of a model without images the rows do not
-/// exist, and what was given is refused.
-ModelSpec with_images(ModelSpec model, const RunRequest& request) {
-  if (image_text_of(model) == nullptr || (!request.images && !request.image_width)) return model;
-  auto& spec = model.architecture.change<ImageTextSpec>();
-  if (request.images) spec.images = request.images;
-  spec.image_width = request.image_width;
-  return model;
-}
-
 /// ModelMixin.add_adapter of diffusers (loaders/peft.py, 0.42) leaves adapters in the type of the frozen network, where
 /// peft's get_peft_model makes them float32; under fp16 the scripts call cast_training_params, which does. Each script
 /// names the layers that it adapts.
@@ -81,6 +71,14 @@ RunOptions with_adapters_of_diffusers(const ModelSpec& model, const RunRequest& 
 }
 
 }  // namespace
+
+ModelSpec with_images(ModelSpec model, const RunRequest& request) {
+  if (image_text_of(model) == nullptr || (!request.images && !request.image_width)) return model;
+  auto& spec = model.architecture.change<ImageTextSpec>();
+  if (request.images) spec.images = request.images;
+  spec.image_width = request.image_width;
+  return model;
+}
 
 void take_versions(RunRequest& request, const SpecRegistry& registry) {
   if (request.versions.empty() && request.version_file.empty()) return;

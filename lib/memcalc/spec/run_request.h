@@ -74,4 +74,8 @@ inline constexpr const char* kAssumedDevice = "h100-sxm";
 /// The model alone.
 [[nodiscard]] ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry);
 
+/// A model that is there already with the images that the request shows it. They are kept with the model, whose inputs
+/// follow from them; to a model without images the rows do not exist, and what was given is refused by resolve_request.
+[[nodiscard]] ModelSpec with_images(ModelSpec model, const RunRequest& request);
+
 }  // namespace memcalc

@@ -219,7 +219,7 @@ DENOISING = {
     "Flux2Transformer2DModel": Denoising(_flux2, _flux2_inputs, tokens=512, precisions=_SCRIPTS),
     "QwenImageTransformer2DModel": Denoising(_qwen_image, _qwen_image_inputs, tokens=512, precisions=_SCRIPTS),
     "SD3Transformer2DModel": Denoising(_sd3, _sd3_inputs, tokens=154, precisions=_SCRIPTS),
-    "UNet2DConditionModel": Denoising(_unet, _unet_inputs, tokens=77, multiple=64, regions=True, precisions=_SCRIPTS,
+    "UNet2DConditionModel": Denoising(_unet, _unet_inputs, tokens=77, multiple=64, regions=True, precisions=(*_SCRIPTS, "autocast"),
                                       fixed={"sequence": _CLIP_TOKENS}),
     "ZImageTransformer2DModel": Denoising(_z_image, _z_image_inputs, tokens=512, precisions=_SCRIPTS, token_multiple=32,
                                           fixed={"batch": "the class takes images one by one"}),

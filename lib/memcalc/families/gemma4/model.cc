@@ -191,11 +191,13 @@ struct Gemma4Router {
       const Tensor sums = sum_over(chosen.values, -1, true);
       chosen.values = divide_in_place(chosen.values, sums);
     }
+    Tensor top_k_weights;  // the scales are gone before the weights that they multiply
     {
       const std::pair<int, Tensor> places[] = {{0, chosen.indices}};
       const Tensor scales = index(per_expert_scale, places);
-      chosen.values = chosen.values * scales;
+      top_k_weights = chosen.values * scales;
     }
+    chosen.values = std::move(top_k_weights);
     drop(hidden_states, expert_scores);
     return {std::move(router_probabilities), std::move(chosen.values), std::move(chosen.indices)};
   }
