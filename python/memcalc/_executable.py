@@ -1,6 +1,7 @@
 """The executable that the package carries, in a process of its own: other threads keep running meanwhile."""
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -21,13 +22,13 @@ def run(words: Sequence[str]) -> tuple[str, bool]:
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "MEMCALC_SPEC_PATH": spec_directory()}
     if _somebody_watches(): environment["MEMCALC_PROGRESS"] = "1"
     with subprocess.Popen([str(EXECUTABLE), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, encoding="utf-8", newline="", env=environment) as process:
+                          stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None and process.stderr is not None
         said: list[str] = []
-        reader = threading.Thread(target=_hand_on, args=(process.stderr, said), daemon=True)
+        reader = threading.Thread(target=_hand_on, args=(io.TextIOWrapper(process.stderr, "utf-8", newline=""), said), daemon=True)
         reader.start()
         try:
-            printed = process.stdout.read()
+            printed = process.stdout.read().decode("utf-8")
         except BaseException:
             process.kill()
             raise

@@ -64,7 +64,6 @@ REFUSED = [
     ("GRPO with vLLM", "--model llama-3.1-8b --grpo --bf16", ["--new-tokens"]),
     ("Qwen-VL", "--model Qwen/Qwen-VL-Plus", ["qwen2.5-vl-7b"]),
     ("pictures from SDXL", "--model sdxl --infer", ["sampling is not modelled"]),
-    ("Qwen2.5-Omni", "--model Qwen/Qwen2.5-Omni-7B", ["qwen2.5-vl-7b"]),
     ("a 70B at 128k served on four H100", "--model llama-3.1-70b --infer --gpus 4 --tp 4 --seq 131072 --gpu h100", ["--gpus 1"]),
     ("on a Mac", "--model llama-3.1-8b --infer --gpu m3-max", ["--memory"]),
     ("a GGUF in Q4_K_M", "--model llama-3.1-8b --infer --quantize Q4_K_M", ["--quantize nf4"]),

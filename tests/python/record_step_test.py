@@ -1,4 +1,5 @@
-"""memcalc.record: a step of a loop around the module, and what a diffusion model's class holds. Needs PyTorch."""
+"""memcalc.record: a step of a loop around the module, what a diffusion model's class holds, parameters and inputs that are
+not as they should be. Needs PyTorch."""
 import sys
 import types
 from pathlib import Path
@@ -77,3 +78,30 @@ class Cached(torch.nn.Module):
 def test_what_an_earlier_recording_left_behind_dies_unseen():
     program = record(Cached, lambda batch: {"x": torch.empty(batch, 16)}, symbols={"batch": 4}, loss=lambda out: out.sum()).to_dict()
     for forward in program["forwards"]: assert program["functions"][forward["function"]]["keywords"] == ["x"]
+
+
+def test_parameters_that_heed_no_device_are_moved():
+    class Stays(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.FloatTensor(16, 8))
+
+        def forward(self, x):
+            return (x @ self.weight).sum()
+
+    assert record(Stays, {"x": torch.zeros(4, 16)}).to_dict()["parameters"][0]["shape"] == [16, 8]
+
+
+def test_inputs_without_data_are_zeros():
+    class Classifies(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = torch.nn.Linear(16, 8)
+
+        def forward(self, x, y):
+            if y.max() >= 8: raise ValueError("labels beyond the classes")
+            return F.cross_entropy(self.scores(x), y)
+
+    inputs = {"x": torch.zeros(4, 16, device="meta"), "y": torch.zeros(4, dtype=torch.long, device="meta")}
+    content = record(Classifies(), inputs).to_dict()
+    assert {made["policy"] for made in content["assumptions"]} == {"zeros_without_data"}

@@ -780,30 +780,3 @@ def test_numbers_of_numpy_are_numbers_and_arrays_are_tensors_of_their_values():
     calls = [made for function in content["functions"] for made in function["body"] if made[0] == "call"]
     picked = next(made for made in calls if made[1] == "torch.Tensor.__getitem__")
     assert picked[5][0][0] == [2, 16]  # two are True
-
-
-def test_parameters_that_heed_no_device_are_moved():
-    class Stays(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.FloatTensor(16, 8))
-
-        def forward(self, x):
-            return (x @ self.weight).sum()
-
-    assert record(Stays, {"x": torch.zeros(4, 16)}).to_dict()["parameters"][0]["shape"] == [16, 8]
-
-
-def test_inputs_without_data_are_zeros():
-    class Classifies(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scores = torch.nn.Linear(16, 8)
-
-        def forward(self, x, y):
-            if y.max() >= 8: raise ValueError("labels beyond the classes")
-            return F.cross_entropy(self.scores(x), y)
-
-    inputs = {"x": torch.zeros(4, 16, device="meta"), "y": torch.zeros(4, dtype=torch.long, device="meta")}
-    content = record(Classifies(), inputs).to_dict()
-    assert {made["policy"] for made in content["assumptions"]} == {"zeros_without_data"}

@@ -380,7 +380,8 @@ std::vector<CostlyKernel> Timeline::costliest(std::size_t count) const {
   const std::size_t shown = std::min(count, found.size());
   // Times that differ by rounding alone, as between two compilers, stay in the order of the step.
   const auto slower = [](const Alike& a, const Alike& b) {
-    const auto first = static_cast<float>(a.seconds), second = static_cast<float>(b.seconds);
+    constexpr double kPicoseconds = 1e12;
+    const std::int64_t first = std::llround(a.seconds * kPicoseconds), second = std::llround(b.seconds * kPicoseconds);
     return first != second ? first > second : a.kernel < b.kernel;
   };
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), slower);

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "memcalc/models/program_model.h"
-#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/modes.h"
+#include "memcalc/symbolic/ops/host_values.h"
 
 namespace memcalc {
 
@@ -33,7 +33,7 @@ void ProgramModel::make_residents(Tape& tape) {
     for (const ModelInput& input : made.model->inputs) {
       // Pixels come from the data set in float32.
       const DType dtype = is_floating(input.dtype) ? DType::kFloat32 : input.dtype;
-      Tensor tensor = tape.empty(input.shape, dtype, aten::kToCopy, Category::kInputs);
+      Tensor tensor = moved_to_card(tape, input.shape, dtype);
       if (input.member != nullptr) {
         made.batch.*input.member = tensor;
         made.batch.others.emplace_back();

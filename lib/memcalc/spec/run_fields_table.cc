@@ -386,7 +386,7 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--lora-targets", "lora_targets", G::kFineTuning, K::kTexts, "LIST",
-        "ends of names of layers, or of experts' parameters [all linear layers]",
+        "layers or experts' parameters by name [all linear]",
         {.set = put_lora_targets, .get = take_lora_targets, .exists = adapts, .belongs_to = kLora}),
     row("--lora-dropout", "lora_dropout", G::kFineTuning, K::kNumber, "P", "dropout in front of the adapters [0]",
         {.least = 0,

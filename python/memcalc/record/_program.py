@@ -313,7 +313,8 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     variants = variants or [Variant("train"), Variant("eval", gradients=False)]
     first = recordings.built(precisions[0]).module
     description = _describe(recordings, precisions)
-    functions, forwards = Functions(), []
+    functions = Functions()
+    forwards: list[dict[str, Json]] = []
     assumptions: dict[tuple[str, str], int] = {}
     fixed, multiples, minima = dict(fixed or {}), dict(multiples or {}), dict(minima or {})
     choices = {symbol: [list(given)] if isinstance(given[0], int) else [list(each) for each in given]

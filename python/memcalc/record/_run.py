@@ -169,7 +169,8 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
     module.train(train)
     recorder.compiling, recorder.next = compiling, 0
     recorder.recordings += 1
-    recorder.events = Events(record.__code__, _call_loss.__code__) if compiling else []
+    graphs_of = Events(record.__code__, _call_loss.__code__) if compiling else None
+    recorder.events = [] if graphs_of is None else graphs_of
     recorder.assumptions.clear()
     recorder.constants, recorder.held = [], []
     recorder.module_tensors = tensor_names(module)
@@ -204,7 +205,7 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
                 if alive - given: gc.collect()
                 left = {info.number for info in recorder.values.values() if info.number >= 0}
                 recorder.recording = False
-        events, graphs = with_graphs(recorder.events, count) if compiling else (recorder.events[:count], None)
+        events, graphs = with_graphs(graphs_of, count) if graphs_of is not None else (recorder.events[:count], None)
         constants = copy.deepcopy(recorder.constants)
         return Recording(events, described, outputs, sorted(left - given), sorted(alive - left), constants,
                          dict(recorder.assumptions), graphs)

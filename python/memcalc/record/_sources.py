@@ -285,7 +285,7 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
         symbols["image"] = edge
         multiples["image"] = 2 ** max(len(values.get("block_out_channels") or ()) - 1, 0) * int(values.get("patch_size") or 1)
 
-    def example(batch: int, image: int = edge) -> dict[str, Any]:
+    def example(batch: int, image: Any = edge) -> dict[str, Any]:
         size = [image, image] if isinstance(image, int) else image
         main = "sample" if "sample" in forward else "hidden_states"
         made: dict[str, Any] = {main: torch.empty(batch, channels, *size)}

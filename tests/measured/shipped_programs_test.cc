@@ -1,0 +1,130 @@
+// The programs that are shipped (specs/programs): small, shared out by every wrapper, fine-tuned, run forward alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "memcalc/memcalc.h"
+#include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
+#include "memcalc/spec/program_places.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_options.h"
+#include "memcalc/train/step.h"
+#include "support/paths.h"
+
+namespace memcalc {
+namespace {
+
+const SpecRegistry& registry() {
+  static const SpecRegistry kRegistry(test::specs_dir().string());
+  return kRegistry;
+}
+
+std::vector<std::string> shipped_programs() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
+    const std::string name = file.path().filename().string();
+    if (name.ends_with(".json.gz")) names.push_back(name.substr(0, name.size() - std::string(".json.gz").size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Of these the models that run by themselves in any mode: not parts of a pipeline, which no name asks for, and not
+/// steps of a loop, which were recorded in mixed precision alone (tests/unit/denoiser_test.cc).
+std::vector<std::string> whole_models() {
+  std::vector<std::string> names = shipped_programs();
+  std::erase_if(
+      names, [](const std::string& name) { return name.starts_with("part-") || is_denoiser(registry().model(name)); });
+  return names;
+}
+
+TEST(ShippedPrograms, AreSmall) {
+  EXPECT_GE(shipped_programs().size(), 37U);
+  for (const std::string& name : shipped_programs()) {
+    EXPECT_LE(std::filesystem::file_size(test::specs_dir() / "programs" / (name + ".json.gz")), 60'000U) << name;
+  }
+}
+
+/// Also those whose module or layers hold parameters themselves (a token of classes, ConvNeXt's gamma), whose modules
+/// are given buffers alone (CLIP's positions), or use another's weight (Mamba's conv1d).
+TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
+  for (const std::string& name : whole_models()) {
+    const ModelSpec model = registry().model(name);
+    for (const DataParallel mode : {DataParallel::kFsdp1, DataParallel::kFsdp2, DataParallel::kDsZero3}) {
+      SCOPED_TRACE(name + " " + std::to_string(static_cast<int>(mode)));
+      RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 8};
+      options.parallel.data_parallel = mode;
+      options.data_parallel_given = true;
+      std::string refused;
+      try {
+        (void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
+      } catch (const Error& error) {
+        refused = error.what();
+      }
+      // LLaVA's tower is read before its last layer: some parameters of a unit have no gradient.
+      const bool leaves_some = mode == DataParallel::kFsdp1 && refused.find("get no gradient") != std::string::npos;
+      EXPECT_TRUE(refused.empty() || leaves_some) << refused;
+    }
+  }
+}
+
+/// What a layer holds itself is gathered before the layer, and what its calls use of others with it.
+TEST(ShippedPrograms, GatherWhatTheirCallsUse) {
+  const ModelSpec model = registry().model("mamba2-130m");
+  const auto& program = *model.architecture.as<ProgramSpec>().program;
+  const PlacedForward& placed = program.places.of(program, program.forwards.front().function);
+  std::vector<std::string> used;
+  for (const auto& layers : placed.main.layers) {
+    for (const PlacedModule& module : layers.front().modules) {
+      for (const std::int32_t parameter : module.used) {
+        used.push_back(program.parameters[static_cast<std::size_t>(parameter)].name);
+      }
+    }
+  }
+  EXPECT_THAT(used, testing::Each(testing::HasSubstr(".mixer.conv1d.")));
+  EXPECT_THAT(used,
+              testing::IsSupersetOf({"backbone.layers.0.mixer.conv1d.weight", "backbone.layers.0.mixer.conv1d.bias"}));
+}
+
+/// Falcon's linear layers are derived from nn.Linear and multiply by weight.T: an adapter stands beside that,
+/// bitsandbytes puts a layer of its own in their place.
+TEST(ShippedPrograms, AreFineTunedWhereTheirLinearLayersAreDerived) {
+  const ModelSpec model = registry().model("falcon-7b");
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 8};
+  options.sequence_length = 64;
+  const auto allocated = [&](Quantization quantization) {
+    options.quantization = quantization;
+    const Trace trace = run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm")).trace;
+    Bytes live = 0, most = 0;
+    for (const Event& event : trace.events) {
+      if (!event.moves_block()) continue;
+      const Bytes bytes = trace.blocks[static_cast<std::size_t>(event.block)].requested;
+      live += event.kind == EventKind::kAllocate ? bytes : -bytes;
+      if (event.phase == Phase::kForward) most = std::max(most, live);
+    }
+    return most;
+  };
+  const Bytes whole = allocated(Quantization::kNone);
+  EXPECT_GT(whole, 13'800'000'000);  // 6.9 billion of 2 bytes
+  EXPECT_LT(whole, 15'500'000'000);
+  EXPECT_LT(allocated(Quantization::kInt8), whole * 2 / 3);
+  EXPECT_LT(allocated(Quantization::kNf4), whole / 2);
+}
+
+/// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them.
+TEST(ShippedPrograms, RunForwardAlone) {
+  for (const std::string& name : whole_models()) {
+    const ModelSpec model = registry().model(name);
+    RunOptions options{.precision = Precision::kBf16};
+    options.inference.emplace();
+    EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;
+  }
+}
+
+}  // namespace
+}  // namespace memcalc
