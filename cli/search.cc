@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "arguments.h"
 
@@ -21,6 +22,11 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may set 
 extern "C" void ask_to_stop(int) {
   stop_asked.store(true, std::memory_order_relaxed);
   std::signal(SIGINT, SIG_DFL);
+}
+
+bool is_asked_for_progress() {
+  const char* const asked = std::getenv("MEMCALC_PROGRESS");
+  return asked != nullptr && std::string_view(asked) == "1";
 }
 
 }  // namespace
@@ -45,7 +51,7 @@ Search::Search(const SearchArguments& arguments) {
   }
   control_.stop = &stop_asked;
   // A notebook hands on what is written here: python/memcalc/_executable.py.
-  if (::isatty(STDERR_FILENO) == 1 || std::getenv("MEMCALC_PROGRESS") != nullptr) {
+  if (::isatty(STDERR_FILENO) == 1 || is_asked_for_progress()) {
     control_.progress = [this, begin = std::chrono::steady_clock::now()](std::size_t done, std::size_t total) {
       // What is over in a moment needs no bar.
       if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(300)) show(done, total);

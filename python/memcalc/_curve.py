@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import re
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,14 @@ def _page() -> tuple[str, str]:
 
 def curve_html(curve: str, limit: int | None, card: str, title: str) -> str:
     """An element that draws itself: it needs neither network nor extension. `curve`: JSON of report/step_curve.h."""
-    name = f"memcalc-{uuid.uuid4().hex[:12]}"
+    # Of two equal reports on a page each script draws both.
+    name = "memcalc-" + hashlib.sha256((curve + card + title).encode()).hexdigest()[:12]
     script, rules = _page()
     options: dict[str, Any] = {"limit": limit, "limit_label": card, "title": title}
 
     def safe(text: str) -> str:  # nothing in a script element may end it
         return text.replace("</", "<\\/")
 
-    return (f'<div id="{name}"></div><style>{(_STYLE + rules).replace("#ID", "#" + name)}</style>'
-            f'<script type="module">{script}\ndraw_curve(document.getElementById("{name}"), {safe(curve)}, '
-            f"{safe(json.dumps(options))});</script>")
+    return (f'<div class="{name}"></div><style>{(_STYLE + rules).replace("#ID", "." + name)}</style>'
+            f'<script type="module">{script}\nfor (const element of document.querySelectorAll(".{name}")) '
+            f"draw_curve(element, {safe(curve)}, {safe(json.dumps(options))});</script>")

@@ -1,7 +1,7 @@
 """The executable that the package carries, in a process of its own: other threads keep running meanwhile."""
 from __future__ import annotations
 
-import io
+import codecs
 import os
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def run(words: Sequence[str]) -> tuple[str, bool]:
                           stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None and process.stderr is not None
         said: list[str] = []
-        reader = threading.Thread(target=_hand_on, args=(io.TextIOWrapper(process.stderr, "utf-8", newline=""), said), daemon=True)
+        reader = threading.Thread(target=_hand_on, args=(process.stderr, said), daemon=True)
         reader.start()
         try:
             printed = process.stdout.read().decode("utf-8")
@@ -42,13 +42,15 @@ def run(words: Sequence[str]) -> tuple[str, bool]:
 
 
 def _somebody_watches() -> bool:
+    if os.environ.get("MEMCALC_PROGRESS") == "0": return False
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
-def _hand_on(stderr: IO[str], said: list[str]) -> None:
+def _hand_on(stderr: IO[bytes], said: list[str]) -> None:
     """Writes what belongs to the bar to this process's stderr; what else was said goes to `said`."""
     bar = ""
-    while character := stderr.read(1):
+    text = codecs.getreader("utf-8")(stderr)
+    while character := text.read(1, 1):
         if not bar and character != "\r":
             said.append(character)
             continue

@@ -1,14 +1,12 @@
 """explore(): a run's options as controls in a notebook; the answer follows them."""
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._estimate import ASSUMED_GPU, estimate
+from ._estimate import ASSUMED_GPU, estimate, gpus
 from ._model import Model
-from ._specs import registry
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -39,7 +37,7 @@ def explore(model: str | os.PathLike[str] | Model, *, gpu: str | None = None, **
     controls["precision"] = _menu("precision", options.pop("precision", None), _of_flags(options))
     for name in ("optimizer", "checkpointing", "quantize"): controls[name] = _menu(name, options.pop(name, None))
     controls["lora"] = _slider("LoRA rank", _RANKS, options.pop("lora", None) or 0)
-    cards = [device["name"] for device in json.loads(registry().devices())]
+    cards = [device["name"] for device in gpus()]
     controls["gpu"] = ipywidgets.Dropdown(description="card", options=cards, value=gpu if gpu in cards else ASSUMED_GPU)
     for name in controls: options.pop(name, None)
 

@@ -11,8 +11,8 @@ def test_a_report_carries_the_curve_of_the_page():
     report = memcalc.estimate("gpt2", **SMALL)
     drawn = report._repr_html_()
     assert "function draw_curve" in drawn and not re.search(r"^(import|export) ", drawn, re.MULTILINE)
-    name = re.search(r'<div id="(memcalc-\w+)"></div>', drawn)[1]
-    assert f'getElementById("{name}")' in drawn and f"#{name} .curve" in drawn
+    name = re.search(r'<div class="(memcalc-\w+)"></div>', drawn)[1]
+    assert f'querySelectorAll(".{name}")' in drawn and f".{name} .curve" in drawn
     assert drawn.count("</script>") == 1
 
 

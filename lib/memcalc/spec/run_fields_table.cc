@@ -405,7 +405,7 @@ const Field kFields[] = {
     row("--lora-head", "lora_head", G::kFineTuning, K::kFlag, "", "a classifier is trained in full (peft's task_type)",
         {.set = put<&R::lora_trains_head>, .get = take<&Lora::trains_head>, .exists = adapts, .belongs_to = kLora}),
     row("--quantize", "quantize", G::kFineTuning, K::kName, "Q",
-        "nf4, nf4-double, int8; to infer gptq4, gptq8, awq4, mxfp4, fp8",
+        "nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8",
         {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),
     row("--quantize-head", "quantize_head", G::kFineTuning, K::kFlag, "", "the output head is packed, too (LitGPT)",
         {.set = put<&R::packs_head>,

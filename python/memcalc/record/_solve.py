@@ -96,7 +96,8 @@ def _floors(values: list[int], sizes: list[Sizes], changing: list[str]) -> str |
     """m*((s + r) // c) + k, the rest (c - s % c) % c, and the smaller or larger of s + k and a constant."""
     for symbol in changing:
         given = [size[symbol] for size in sizes]
-        others: list[list[tuple[str, ...]]] = [[()], *([(other,)] for other in changing if other != symbol)]
+        others: list[list[tuple[str, ...]]] = [[()]]
+        others += [[(other,)] for other in changing if other != symbol]
         for c in (2, 4, 8, 14, 16, 32, 64, 128, 256, 320, 512):
             for r in {0, 1, c // 2, c - 1}:
                 parts = [(s + r) // c for s in given]
