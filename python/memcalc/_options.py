@@ -138,7 +138,7 @@ class RunOptions(TypedDict, total=False):
     lora: int | None
     """`--lora`: peft adapters of this rank on a frozen base"""
     lora_targets: Sequence[str] | None
-    """`--lora-targets`: ends of names of layers, or of experts' parameters [all linear layers]"""
+    """`--lora-targets`: layers or experts' parameters by name [all linear]"""
     lora_dropout: float | None
     """`--lora-dropout`: dropout in front of the adapters [0]"""
     lora_dtype: str | None
@@ -146,7 +146,7 @@ class RunOptions(TypedDict, total=False):
     lora_head: bool | None
     """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
-    """`--quantize`: nf4, nf4-double, int8; to infer gptq4, gptq8, awq4, mxfp4, fp8"""
+    """`--quantize`: nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
     quant_storage: str | None
