@@ -84,10 +84,9 @@ std::string ladder_answer(Answers& answers, const Json& asked) {
 std::string largest_answer(Answers& answers, const Json& asked) {
   const Question question = answers.question(request_of(asked));
   const Measure measure = text_of(asked, "measure") == "sequence" ? Measure::kSequence : Measure::kBatch;
-  const Largest largest =
-      find_largest(question.model, question.run, question.device,
-                   {.measure = measure, .multiple_of = measure == Measure::kSequence ? 64 : 1, .neighbours = 0},
-                   {.threads = 1});
+  const Largest largest = find_largest(
+      question.model, question.run, question.device,
+      {.measure = measure, .multiple_of = measure == Measure::kSequence ? 64 : 1, .neighbours = 0}, {.threads = 1});
   Json json = {{"largest", largest.unhurried}, {"at_limit", largest.at_limit}};
   if (const Probe* probe = largest.probe_of(largest.unhurried)) {
     json["needed_bytes"] = probe->needed;
@@ -112,12 +111,13 @@ std::string settings_answer(Answers& answers, const Json& asked) {
   }
   const std::optional<Emit> emit = enum_from<Emit>(kNames, name);
   if (!emit) {
-    throw Error(ErrorCode::kUsage, "as: expected axolotl, torchrun, deepspeed, megatron or trainer, found '" + one_line(name) + "'",
-                "as");
+    throw Error(ErrorCode::kUsage,
+                "as: expected axolotl, torchrun, deepspeed, megatron or trainer, found '" + one_line(name) + "'", "as");
   }
   const Framework framework = question.run.run.parallel.framework();
   if (*emit == Emit::kDeepSpeed && framework != Framework::kDeepSpeed) {
-    throw Error(ErrorCode::kUnsupported, "DeepSpeed's settings are of a run with DeepSpeed: --parallel ds-zero1 and others");
+    throw Error(ErrorCode::kUnsupported,
+                "DeepSpeed's settings are of a run with DeepSpeed: --parallel ds-zero1 and others");
   }
   if (*emit == Emit::kMegatron && framework != Framework::kMegatron) {
     throw Error(ErrorCode::kUnsupported, "Megatron's arguments are of a run with Megatron-LM: --framework megatron");
