@@ -51,11 +51,11 @@ struct LiveBlocks {
 
 struct HashOfLiveBlocks {
   std::size_t operator()(const LiveBlocks& blocks) const {
-    constexpr std::size_t kMix = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads what differs in few bits
-    std::size_t hash = std::hash<const Operator*>()(blocks.op);
+    constexpr std::uint64_t kMix = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads what differs in few bits
+    std::uint64_t hash = std::hash<const Operator*>()(blocks.op);
     hash = hash * kMix + std::hash<const Operator*>()(blocks.node);
-    hash = hash * kMix + static_cast<std::size_t>(blocks.bytes);
-    return (hash * kMix + static_cast<std::size_t>(blocks.category)) * kMix;
+    hash = hash * kMix + static_cast<std::uint64_t>(blocks.bytes);
+    return static_cast<std::size_t>((hash * kMix + static_cast<std::uint64_t>(blocks.category)) * kMix >> 32U);
   }
 };
 

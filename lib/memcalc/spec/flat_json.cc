@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "memcalc/base/number_text.h"
 #include "memcalc/spec/limits.h"
 
 namespace memcalc {
@@ -110,7 +111,7 @@ class PlainText {
       made.number = static_cast<double>(made.integer);
       return status == std::errc() && stop == at_;
     }
-    const auto [stop, status] = std::from_chars(start, at_, made.number);
+    const auto [stop, status] = parse_number(start, at_, made.number);
     return status == std::errc() && stop == at_ && std::isfinite(made.number);
   }
 
