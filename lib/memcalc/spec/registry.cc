@@ -140,8 +140,13 @@ std::optional<fs::path> find_entry_of_other_owner(const std::vector<std::string>
   return find_entry(directories, kModelFolder, name);
 }
 
-std::vector<std::string> known_names(const std::vector<std::string>& directories, std::string_view folder) {
-  std::vector<std::string> names;
+// For hints alone, so they are read once: twenty unknown names of one question read the files twenty times.
+const std::vector<std::string>& known_names(const std::vector<std::string>& directories, std::string_view folder) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<std::string>> read;
+  const std::scoped_lock lock(mutex);
+  std::vector<std::string>& names = read[join(directories) + "\n" + std::string(folder)];
+  if (!names.empty()) return names;
   for (const fs::path& path : files_of(directories, folder)) {
     names.push_back(path.stem().string());
     const JsonDocument document = JsonDocument::read_file(path.string());
@@ -220,7 +225,7 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
 
 Error unknown_error(const std::vector<std::string>& directories, std::string_view folder, std::string_view kind,
                     std::string_view command, const std::string& reference) {
-  const std::vector<std::string> names = known_names(directories, folder);
+  const std::vector<std::string>& names = known_names(directories, folder);
   const std::string start = "unknown " + std::string(kind) + " '" + one_line(reference) + "'";
   if (names.empty()) return {ErrorCode::kInput, start + ": no specs in " + join(directories)};
   if (folder == kDeviceFolder) {
