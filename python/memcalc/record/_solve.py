@@ -29,12 +29,18 @@ def solve_integer(values: list[int], sizes: list[Sizes]) -> str | int | None:
         found = _fit(candidate, values, sizes)
         if found is not None: return found
     squares = [(s, s) for s in changing] + [(*p, s) for p in products for s in changing if len(p) == 2 and s in p]
-    for square in squares:
-        rests: list[list[tuple[str, ...]]] = [[], [()], [square[:1]], [square[:1], ()]]
-        for rest in rests + [[product] for product in products]:
-            found = _fit([square, *rest], values, sizes)
-            if found is not None: return found
-    return _floors(values, sizes, changing)
+
+    def with_squares(most: int) -> str | int | None:
+        for square in squares:
+            rests: list[list[tuple[str, ...]]] = [[], [()], [square[:1]], [square[:1], ()]]
+            for rest in rests + [[product] for product in products]:
+                found = _fit([square, *rest], values, sizes, most)
+                if found is not None: return found
+        return None
+
+    found = with_squares(64)
+    if found is None: found = _floors(values, sizes, changing)
+    return with_squares(1024) if found is None else found  # patches of 32 pixels are 1024 to a square
 
 
 def _candidates(products: list[tuple[str, ...]]) -> Iterable[list[tuple[str, ...]]]:
@@ -53,7 +59,7 @@ def _value(product: tuple[str, ...], size: Sizes) -> int:
     return made
 
 
-def _fit(terms: list[tuple[str, ...]], values: list[int], sizes: list[Sizes]) -> str | None:
+def _fit(terms: list[tuple[str, ...]], values: list[int], sizes: list[Sizes], most: int = 64) -> str | None:
     """Solves by elimination; every recording must agree, and there must be more of them than unknowns."""
     if len(values) <= len(terms): return None
     rows = [[Fraction(_value(term, size)) for term in terms] + [Fraction(value)] for value, size in zip(values, sizes)]
@@ -69,8 +75,7 @@ def _fit(terms: list[tuple[str, ...]], values: list[int], sizes: list[Sizes]) ->
                 rows[r] = [x - rows[r][column] * y for x, y in zip(rows[r], rows[rank])]
         rank += 1
     if any(row[count] != 0 for row in rows[count:]): return None
-    # A larger denominator is a fit by chance; patches of 32 pixels are 1024 to a square.
-    if any(rows[i][count].denominator > (1024 if len(set(terms[i])) < len(terms[i]) else 64) for i in range(count)): return None
+    if any(rows[i][count].denominator > most for i in range(count)): return None  # a fit by chance
     return _text([(terms[i], rows[i][count]) for i in range(count)])
 
 
