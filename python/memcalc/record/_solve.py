@@ -38,9 +38,9 @@ def solve_integer(values: list[int], sizes: list[Sizes]) -> str | int | None:
                 if found is not None: return found
         return None
 
-    found = with_squares(64)
-    if found is None: found = _floors(values, sizes, changing)
-    return with_squares(1024) if found is None else found  # patches of 32 pixels are 1024 to a square
+    solved = with_squares(64)
+    if solved is None: solved = _floors(values, sizes, changing)
+    return with_squares(1024) if solved is None else solved  # patches of 32 pixels are 1024 to a square
 
 
 def _candidates(products: list[tuple[str, ...]]) -> Iterable[list[tuple[str, ...]]]:
