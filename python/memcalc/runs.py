@@ -67,7 +67,7 @@ def check(line: str) -> Outcome:
 
 def _outcome(line: str, record: dict[str, Any]) -> Outcome:
     remedies = record.get("remedies") or []
-    message = f"this does: {remedies[0]['command']}" if remedies and remedies[0].get("fits", True) else ""
+    message = f"this does: {remedies[0]['command']}" if remedies and remedies[0]["verdict"] == "fits" else ""
     device = record["device"]
     return Outcome(line, record["verdict"], record.get("needed_bytes"), device["name"], device.get("memory_bytes"), message)
 

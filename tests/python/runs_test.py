@@ -24,6 +24,11 @@ def test_check_says_what_would_fit():
     assert not outcome.fits and outcome.verdict == "does-not-fit" and outcome.message.startswith("this does: ")
 
 
+def test_check_promises_nothing_where_nothing_fits():
+    outcome = runs.check("--model llama-3.1-405b --gpu rtx-4090")
+    assert outcome.verdict == "does-not-fit" and outcome.message == ""
+
+
 @pytest.mark.parametrize("line, part", [("--model gpt3 --gpu rtx-4090", "gpt3"), ("--model gpt2", "--gpu"),
                                         ("--model 'gpt2 --gpu t4", "quotation")])
 def test_wrong_lines_are_outcomes(line, part):
