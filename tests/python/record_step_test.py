@@ -1,21 +1,9 @@
 """memcalc.record: a step of a loop around the module, what a diffusion model's class holds, parameters and inputs that are
 not as they should be. Needs PyTorch."""
-import sys
-import types
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
 torch = pytest.importorskip("torch", reason="no PyTorch here: recording is not tested", exc_type=ImportError)
-try:
-    import memcalc.record as recording  # noqa: F401
-except ImportError:  # a checkout whose C++ part is not built: the recorder needs none of it
-    package = types.ModuleType("memcalc")
-    package.__path__ = [str(ROOT / "python/memcalc")]
-    sys.modules["memcalc"] = package
-
-from memcalc.record import Variant, _solve, record
+from record_test import Variant, _solve, record  # noqa: E402, also where the extension is not built
 
 F = torch.nn.functional
 

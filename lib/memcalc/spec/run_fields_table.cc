@@ -54,10 +54,6 @@ bool takes_images(const RunRecord& r) {
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }
-  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) {
-    const std::vector<ProgramSymbol>& symbols = recorded->program->symbols;
-    return std::any_of(symbols.begin(), symbols.end(), [](const ProgramSymbol& each) { return each.name == "image"; });
-  }
   return is_vision(r.model) || is_contrastive(r.model) || shows_images(r.model);
 }
 bool sees_images(const RunRecord& r) { return image_text_of(r.model) != nullptr; }
