@@ -7,7 +7,6 @@ usage: diffusion.py draw SEED N OUT
        diffusion.py measure CASES OUT [--budget SECONDS]        on a card, with diffusers, peft and accelerate
        diffusion.py compare CASES PREDICTED MEASURED [--rows OUT]
 """
-import argparse
 import json
 import os
 import random
@@ -15,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from families import compare, lines_of, write_lines
+from families import compare, lines_of, main, write_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 MODELS = ("sdxl", "flux.1-dev", "sd3-medium", "sd3.5-medium")
@@ -224,18 +223,6 @@ def measure(a):
         os.waitpid(child, 0)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
-    for function, names in ((draw, ("seed", "n", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
-                            (compare, ("cases", "predicted", "measured"))):
-        command = commands.add_parser(function.__name__)
-        for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
-        if function is measure: command.add_argument("--budget", type=float, default=230)
-        if function is compare: command.add_argument("--rows")
-        command.set_defaults(call=function)
-    a = parser.parse_args()
-    a.call(a)
-
-
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+    main(__doc__, ((draw, ("seed", "n", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
+                   (compare, ("cases", "predicted", "measured"))), 230)

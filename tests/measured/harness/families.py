@@ -126,18 +126,20 @@ def compare(a):
     if a.rows: write_lines(a.rows, rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(usage, functions, budget):
+    """`functions`: each with the names of its arguments. `budget`: seconds that measure() has unless it is told."""
+    parser = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for function, names in ((draw, ("seed", "n", "cases", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
-                            (compare, ("cases", "predicted", "measured"))):
+    for function, names in functions:
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
-        if function is measure: command.add_argument("--budget", type=float, default=500)
+        if function.__name__ == "measure": command.add_argument("--budget", type=float, default=budget)
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()
     a.call(a)
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+    main(__doc__, ((draw, ("seed", "n", "cases", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
+                   (compare, ("cases", "predicted", "measured"))), 500)
