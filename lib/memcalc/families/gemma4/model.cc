@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
+#include "memcalc/families/gemma/scaled_embedding.h"
 #include "memcalc/families/gemma4/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/decoder_model.h"
@@ -56,31 +57,7 @@ struct Gemma4RmsNorm {
 };
 
 /// Gemma4TextScaledWordEmbedding: times a number, which is a buffer.
-struct Gemma4Embedding : Embedding {
-  Tensor embed_scale;
-  bool product_requires_grad = false;  // enable_input_require_grads hooks this module, not what it inherits
-  Gemma4Embedding() = default;
-  Gemma4Embedding(ModuleBuilder& b, std::string_view name, std::int64_t rows, std::int64_t width)
-      : Embedding(b, name, rows, width), embed_scale(b.buffer({}, b.dtype)) {
-    product_requires_grad = std::exchange(output_requires_grad, false);
-  }
-
-  [[nodiscard]] Tensor operator()(const Tensor& input_ids) const {
-    return hooked_module(*this, {&weight}, input_ids, [this](const Tensor& hooked_ids) { return scaled(hooked_ids); });
-  }
-
- private:
-  [[nodiscard]] Tensor scaled(const Tensor& input_ids) const {
-    Tape& tape = weight.tape();
-    const Scoped<ModuleHooks*> inherited(tape.modes.module_hooks, nullptr);  // super().forward: no module of its own
-    Tensor rows = Embedding::operator()(input_ids);                          // Python evaluates the left side first
-    Tensor product = std::move(rows) * to_dtype(embed_scale, weight.dtype());
-    if (product_requires_grad && tape.modes.grad_enabled && !product.requires_grad()) {
-      tape.autograd.require_gradient(product);
-    }
-    return product;
-  }
-};
+using Gemma4Embedding = ScaledWordEmbedding<false>;
 
 /// shared_kv_states[layer_type]: keys and values of the last layer of the kind that has its own.
 struct SharedStates {
