@@ -45,7 +45,7 @@ std::vector<FitRow> fits_on_common_cards(const SpecRegistry& registry, const Que
   std::vector<DeviceSpec> others;
   for (const char* name : kCommonCards) {
     if (name == report.device.name) continue;
-    others.push_back(registry.device(name));
+    others.push_back(registry.device(name, Rates::kLeave));
     others.back().margin_bytes = report.device.margin_bytes;
   }
   std::vector<FitRow> rows = fits_on(question.model, question.run.run, others);

@@ -11,6 +11,7 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "heap.h"
 #include "memcalc/planning.h"
 #include "output.h"
 #include "run_arguments.h"
@@ -271,6 +272,7 @@ ExitStatus failed(ExitStatus status, const std::string& message) {
 
 int main(int argc, char** argv) {
   using memcalc::cli::failed;
+  memcalc::cli::use_huge_pages();
   try {
     return memcalc::cli::run({argv + std::min(argc, 1), argv + argc});
   } catch (const memcalc::cli::UsageError& error) {

@@ -21,6 +21,12 @@ bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
 }
 
+/// Whether a run fits is asked of its memory alone.
+DeviceSpec without_rates(DeviceSpec device) {
+  device.rates = nullptr;
+  return device;
+}
+
 FitRow row_of(const Report& report) { return {.needed_bytes = report.needed(), .needed_error = report.needed_error}; }
 
 }  // namespace
@@ -35,7 +41,7 @@ std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::spa
     if (twin < i) {
       row = rows[twin];
     } else {
-      const Report report = estimate(model, run, devices[i]);
+      const Report report = estimate(model, run, without_rates(devices[i]));
       row = row_of(report);
       starts = report.starts();
     }

@@ -479,9 +479,9 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
 }
 
 /// The card of a file.
-DeviceSpec with_measured(const std::vector<std::string>& directories, const std::string& path) {
-  return with_rates(directories,
-                    with_memory(directories, read_device_file(JsonDocument::read_file(path).root()).device));
+DeviceSpec with_measured(const std::vector<std::string>& directories, const std::string& path, Rates rates) {
+  DeviceSpec device = with_memory(directories, read_device_file(JsonDocument::read_file(path).root()).device);
+  return rates == Rates::kRead ? with_rates(directories, std::move(device)) : device;
 }
 
 }  // namespace
@@ -530,30 +530,31 @@ Profiles SpecRegistry::profiles() const {
   return Profiles(path->substr(0, path->rfind('/')));
 }
 
-DeviceSpec SpecRegistry::device(const std::string& reference) const {
-  DeviceSpec device = with_assumptions(find_device(reference));
+DeviceSpec SpecRegistry::device(const std::string& reference, Rates rates) const {
+  DeviceSpec device = with_assumptions(find_device(reference, rates));
   device.reference = reference;
   return device;
 }
 
-DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
+DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) const {
   if (is_card_description(reference)) {
     std::vector<DeviceSpec> known;
     for (const fs::path& path : files_of(directories_, kDeviceFolder)) {
       known.push_back(read_device_file(JsonDocument::read_file(path.string()).root()).device);
     }
-    return with_rates(directories_, card_from_description(reference, known));
+    DeviceSpec described = card_from_description(reference, known);
+    return rates == Rates::kRead ? with_rates(directories_, std::move(described)) : described;
   }
   if (!is_plain_name(reference)) {
     if (is_file(reference)) {
-      return with_measured(directories_, reference);
+      return with_measured(directories_, reference, rates);
     }
     if (is_meant_as_path(reference)) {
       throw Error(ErrorCode::kInput, shown_path(reference) + ": no such file");
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {
-    return with_measured(directories_, path->string());
+    return with_measured(directories_, path->string(), rates);
   }
   throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
 }

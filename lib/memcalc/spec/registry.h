@@ -48,6 +48,9 @@ struct DeviceListing {
   bool recalled = false;
 };
 
+/// Whether a card's rates are read with it.
+enum class Rates { kRead, kLeave };
+
 /// Holds the paths: every call reads the files it needs, but for what holds of every card, which is read once. So a
 /// registry costs nothing to construct, and it may be shared between threads.
 class SpecRegistry {
@@ -67,7 +70,8 @@ class SpecRegistry {
   [[nodiscard]] ModelSpec model(const std::string& reference, const ArchitectureChanges& changes) const;
 
   /// `reference`: a registry name or alias ("h100-sxm"), or the path of a GPU file of ours.
-  [[nodiscard]] DeviceSpec device(const std::string& reference) const;
+  /// Without its rates the card tells no time; reading them takes most of the time of reading a card.
+  [[nodiscard]] DeviceSpec device(const std::string& reference, Rates rates = Rates::kRead) const;
 
   /// The rates of the card that was measured first: what others are predicted with, and what a fit begins with.
   [[nodiscard]] DeviceRates measured_rates() const;
@@ -83,7 +87,7 @@ class SpecRegistry {
   [[nodiscard]] ModelSpec find_model(const std::string& reference) const;
   [[nodiscard]] std::optional<ModelSpec> model_of_quantized_name(const std::string& reference) const;
   [[nodiscard]] std::optional<ModelSpec> model_of_other_owner(const std::string& reference) const;
-  [[nodiscard]] DeviceSpec find_device(const std::string& reference) const;
+  [[nodiscard]] DeviceSpec find_device(const std::string& reference, Rates rates) const;
   struct Shared;
   [[nodiscard]] const Shared& shared() const;
   [[nodiscard]] DeviceSpec with_assumptions(DeviceSpec device) const;
