@@ -10,7 +10,8 @@ function(memcalc_configure_target target)
     $<$<BOOL:${MEMCALC_WERROR}>:-Werror>)
   if(MEMCALC_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${MEMCALC_SANITIZE} -fno-sanitize-recover=all
-                                             -fno-omit-frame-pointer)
+                                             -fno-omit-frame-pointer
+                                             -Wno-maybe-uninitialized)  # GCC: false alarms with sanitizers
     target_link_options(${target} PUBLIC -fsanitize=${MEMCALC_SANITIZE})
   endif()
 endfunction()

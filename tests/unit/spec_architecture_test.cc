@@ -15,6 +15,7 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
+#include "memcalc/spec/run_request.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
@@ -205,6 +206,19 @@ TEST(NamedModels, GeneralNamesDoNotContradict) {
       model_from_hf_config(config.changed(changes.keys, "", "changed").root(), "gpt2").architecture.as<Gpt2Spec>();
   EXPECT_EQ(gpt2.n_embd, 96);
   EXPECT_EQ(gpt2.n_layer, 4);
+}
+
+// 16 x 16 pixels a patch: (512 / 16)^2 + 1 positions in the place of (224 / 16)^2 + 1.
+TEST(NamedModels, ImagesOfAnotherSizeHaveOtherPositions) {
+  RunRequest request;
+  request.model = "vit-base-patch16-224";
+  const ModelSpec recorded = model_of(request, registry());
+  request.run.image_size = 512;
+  const ModelSpec larger = model_of(request, registry());
+  EXPECT_EQ(parameters_of(larger) - parameters_of(recorded), (32 * 32 - 14 * 14) * 768);
+  EXPECT_THAT(larger.assumptions, Contains("image_size = 512 instead of 224 (--image)"));
+  request.run.image_size = 224;
+  EXPECT_EQ(model_of(request, registry()).name, "vit-base-patch16-224");
 }
 
 TEST(NamedModels, SomeHaveNoSizes) {

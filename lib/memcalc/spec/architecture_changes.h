@@ -20,6 +20,7 @@ struct ArchitectureChanges {
   std::optional<std::int64_t> vocabulary;     // --vocab
   std::optional<std::int64_t> max_positions;  // --max-positions
   std::optional<bool> tie;                    // --tie, --no-tie: the head's weight is the embedding's
+  std::optional<std::int64_t> image;          // --image, of a model with a position for each patch of its images
 
   [[nodiscard]] bool empty() const;
   /// "layers=8, tie=false"

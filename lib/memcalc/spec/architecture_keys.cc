@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kFlags = std::tuple_size_v<SizeKeysOfFamily>;
 // In the order of ArchitectureChanges.
 constexpr std::array<std::string_view, kFlags> kFlagNames = {
-    "layers", "hidden", "heads", "kv-heads", "head-dim", "ffn", "vocab", "max-positions", "tie"};
+    "layers", "hidden", "heads", "kv-heads", "head-dim", "ffn", "vocab", "max-positions", "tie", "image"};
 
 /// Keys that hold the hidden size once more where nothing is projected.
 constexpr std::array<std::string_view, 2> kFollowHidden = {"embedding_size", "word_embed_proj_dim"};
@@ -32,10 +32,10 @@ const Family* resizable(std::string_view model_type) {
 std::array<std::optional<std::int64_t>, kFlags> values_of(const ArchitectureChanges& c) {
   std::optional<std::int64_t> tie;
   if (c.tie) tie = *c.tie ? 1 : 0;
-  return {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocabulary, c.max_positions, tie};
+  return {c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocabulary, c.max_positions, tie, c.image};
 }
 
-constexpr std::size_t kTie = kFlags - 1;
+constexpr std::size_t kTie = 8, kImage = 9;
 
 std::string shown(std::size_t flag, std::int64_t value) {
   return flag == kTie ? (value != 0 ? "true" : "false") : std::to_string(value);
@@ -96,6 +96,11 @@ std::string ArchitectureChanges::text() const {
     if (values[i]) words.push_back(std::string(kFlagNames[i]) + "=" + shown(i, *values[i]));
   }
   return join(words);
+}
+
+bool has_image_key(std::string_view model_type) {
+  const Family* const family = resizable(model_type);
+  return family != nullptr && !family->size_keys[kImage].empty();
 }
 
 bool has_architecture_keys(std::string_view model_type) { return resizable(model_type) != nullptr; }

@@ -24,4 +24,7 @@ struct ConfigChanges {
 /// Whether the family can be built from sizes at all; torchvision's and those of layers cannot.
 [[nodiscard]] bool has_architecture_keys(std::string_view model_type);
 
+/// Whether it has a position for each patch of its images, so that another --image is another config.
+[[nodiscard]] bool has_image_key(std::string_view model_type);
+
 }  // namespace memcalc

@@ -44,8 +44,8 @@ struct SizeKeys {
 
   [[nodiscard]] constexpr bool empty() const { return first.empty(); }
 };
-/// In the order of ArchitectureChanges: layers, hidden, heads, kv-heads, head-dim, ffn, vocab, max-positions, tie.
-using SizeKeysOfFamily = std::array<SizeKeys, 9>;
+/// In the order of ArchitectureChanges: layers, hidden, heads, kv-heads, head-dim, ffn, vocab, max-positions, tie, image.
+using SizeKeysOfFamily = std::array<SizeKeys, 10>;
 
 [[nodiscard]] constexpr SizeKeysOfFamily with(SizeKeysOfFamily keys, std::size_t size, SizeKeys of) {
   keys[size] = of;
@@ -59,10 +59,12 @@ inline constexpr SizeKeysOfFamily kEncoderKeys = {{{"num_hidden_layers", ""},
                                                    {"intermediate_size", ""},
                                                    {"vocab_size", ""},
                                                    {"max_position_embeddings", ""},
-                                                   {"tie_word_embeddings", ""}}};
+                                                   {"tie_word_embeddings", ""},
+                                                   {}}};
 inline constexpr SizeKeysOfFamily kDecoderKeys =
     with(with(kEncoderKeys, 3, {"num_key_value_heads", ""}), 4, {"head_dim", ""});
-inline constexpr SizeKeysOfFamily kImageKeys = with(with(with(kEncoderKeys, 6, {}), 7, {}), 8, {});
+inline constexpr SizeKeysOfFamily kImageKeys =
+    with(with(with(with(kEncoderKeys, 6, {}), 7, {}), 8, {}), 9, {"image_size", ""});
 inline constexpr SizeKeysOfFamily kSeq2SeqKeys = {{{"encoder_layers", "decoder_layers"},
                                                    {"d_model", ""},
                                                    {"encoder_attention_heads", "decoder_attention_heads"},
@@ -71,7 +73,8 @@ inline constexpr SizeKeysOfFamily kSeq2SeqKeys = {{{"encoder_layers", "decoder_l
                                                    {"encoder_ffn_dim", "decoder_ffn_dim"},
                                                    {"vocab_size", ""},
                                                    {"max_position_embeddings", ""},
-                                                   {"tie_word_embeddings", ""}}};
+                                                   {"tie_word_embeddings", ""},
+                                                   {}}};
 
 /// The ids that generation_config holds as tensors on the card; the tokenizer's pad token always is one. What the
 /// configuration class of a model type gives where config.json says nothing (configuration_*.py).

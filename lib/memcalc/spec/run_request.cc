@@ -7,7 +7,9 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
+#include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/image_text_spec.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_fields.h"
@@ -70,6 +72,13 @@ RunOptions with_adapters_of_diffusers(const ModelSpec& model, const RunRequest& 
   return options;
 }
 
+/// ViT has a position for each patch: images of another size are another config, as in
+/// from_pretrained(…, image_size=512, ignore_mismatched_sizes=True).
+bool changes_positions(const ModelSpec& model, const RunRequest& request) {
+  return request.run.image_size && has_image_key(model.model_type) &&
+         *request.run.image_size != trained_image_size(model);
+}
+
 }  // namespace
 
 ModelSpec with_images(ModelSpec model, const RunRequest& request) {
@@ -105,6 +114,11 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
                   "--model");
     }
     ModelSpec model = registry.model(request.model, request.changes);
+    ArchitectureChanges changes = request.changes;
+    if (changes_positions(model, request)) {
+      changes.image = request.run.image_size;
+      model = registry.model(request.model, changes);
+    }
     model.reference = request.model;
     model.changes = request.changes;
     return with_images(std::move(model), request);
@@ -112,7 +126,9 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   if (!request.model.empty()) {
     throw Error(ErrorCode::kUsage, "--arch and --model contradict each other: give one", "--arch");
   }
-  ModelSpec model = model_of_family(request.family, request.changes);
+  ArchitectureChanges changes = request.changes;
+  if (request.run.image_size && has_image_key(request.family)) changes.image = request.run.image_size;
+  ModelSpec model = model_of_family(request.family, changes);
   model.family = request.family;
   model.changes = request.changes;
   return model;
