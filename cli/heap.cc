@@ -16,14 +16,17 @@ void use_huge_pages() {
 #ifdef __GLIBC__
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   constexpr int kReserve = 4 * static_cast<int>(kHugePage), kMostInHeap = 32 << 20;  // the most that glibc takes
-  const auto begin = reinterpret_cast<std::uintptr_t>(::sbrk(0));
   ::mallopt(M_MMAP_THRESHOLD, kMostInHeap);
   ::mallopt(M_TOP_PAD, kReserve);
-  void* volatile block = std::malloc(kHugePage / 2);  // more than is left: the heap grows by this and the reserve
-  std::free(block);                                   // volatile: without it the compiler leaves both calls out
-  const std::uintptr_t from = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  // What lies before the first whole huge page is taken and never touched: the heap grows by it and the reserve. It ends
+  // before that page, of which malloc would touch the first bytes, and Linux gives no huge page in the place of a small one.
+  constexpr std::size_t kSmallPage = std::size_t{4} << 10, kInitialHeap = std::size_t{256} << 10;
+  const auto begin = reinterpret_cast<std::uintptr_t>(::sbrk(0));
+  const std::uintptr_t from = (begin + kInitialHeap + kHugePage - 1) / kHugePage * kHugePage;
+  static void* volatile before = nullptr;
+  before = std::malloc(from - begin - kSmallPage);
   const std::uintptr_t to = reinterpret_cast<std::uintptr_t>(::sbrk(0)) / kHugePage * kHugePage;
-  if (from < to) (void)::madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+  if (before != nullptr && from < to) (void)::madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
 #endif
 }
 
