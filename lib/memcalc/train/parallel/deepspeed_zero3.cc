@@ -129,8 +129,8 @@ ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& ba
   if (output.fused.log_probs.defined()) {  // its loss is not what is trained on
     hook(output.fused.log_probs);
     hook(output.fused.entropy);
-  } else {
-    hook(output.loss);
+  } else {  // of what the module returns, each tensor; the loss is the first that backward meets
+    hook(output.loss.defined() ? output.loss : output.logits);
   }
   return output;
 }

@@ -10,6 +10,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/data/collator.h"
 
 namespace memcalc {
 
@@ -27,12 +28,14 @@ struct TrlModels {
 [[nodiscard]] Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
-[[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+[[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                              const TrlModels& models);
 
 /// ORPOTrainer.get_batch_loss_metrics (experimental/orpo/orpo_trainer.py).
 [[nodiscard]] Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
 
 /// KTOTrainer._compute_loss (trainer/kto_trainer.py).
-[[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+[[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                              const TrlModels& models);
 
 }  // namespace memcalc
