@@ -57,6 +57,14 @@ TEST(Answers, OfKtoEachPromptGetsTheAnswerBeforeIt) {
   EXPECT_EQ(batch.answers.first_labels, 2);
 }
 
+TEST(Answers, AnAnswerOfAnotherMayMakeTheLongestSequence) {
+  const RunSpec run = run_of(Loop::kTrlKto, "9/1\n1/8\n");
+  EXPECT_EQ(collated_answers(in_order(run), run, 2).front().answers.other_columns, 17);
+  EXPECT_EQ(run.sequence_length, 17);
+  const RunSpec cut = run_of(Loop::kTrlKto, "9/1\n1/8\n", {.sequence_length = 12});
+  EXPECT_EQ(collated_answers(in_order(cut), cut, 2).front().answers.other_columns, 12);
+}
+
 TEST(Answers, OfOrpoEachTensorIsPaddedByItself) {
   const RunSpec run = run_of(Loop::kTrlOrpo, "3/2/1\n2/1/9\n");
   const BatchShape batch = collated_answers(in_order(run), run, 2).front();

@@ -131,10 +131,10 @@ double total_flops(const Report& report) {
 
 /// What the host lacks, and what the card would say.
 std::string verdict_of_host(const HostFit& fit, const Report& report) {
-  const std::string ranks = fit.ranks > 1 ? " for its " + std::to_string(fit.ranks) + " ranks" : "";
-  std::string text = "Does NOT run on the host: to " + fit.stage + " takes " + format_bytes(fit.needed) + ranks +
-                     " of " + format_bytes(fit.available) + " of its memory, " +
-                     format_bytes(fit.needed - fit.available) + " short (" + fit.source + ").";
+  const std::string ranks = fit.ranks > 1 ? " for " + std::to_string(fit.ranks) + " ranks" : "";
+  const std::string text = "Does NOT run on its host: the stage " + fit.stage + " needs " + format_bytes(fit.needed) +
+                           ranks + " of " + format_bytes(fit.available) + ", " +
+                           format_bytes(fit.needed - fit.available) + " short (" + fit.source + ").";
   const Verdict card = verdict_of(report.needed(), report.needed_error, report.device.usable_bytes());
   return text + " The card: needs " + format_bytes(report.needed()) + " of " +
          format_bytes(report.device.memory_bytes) + (card == Verdict::kFits ? ", which fits." : ".");

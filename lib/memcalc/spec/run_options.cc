@@ -375,6 +375,12 @@ void cut_answers(SampleLengths& lengths, RunSpec& run, std::int64_t most, std::v
       longest = std::max<std::int64_t>(longest, (*each)[i]);
     }
   }
+  lengths.most = most;
+  // Another sample's answer may stand behind a longer prompt.
+  if (training.loop == Loop::kTrlKto) {
+    const std::int64_t prompt = *std::max_element(lengths.prompts.begin(), lengths.prompts.end());
+    longest = std::max(longest, std::min(prompt + longest_answer, most));
+  }
   run.sequence_length = longest;
   if (on_answers) training.completion_length = std::min(longest_answer, longest - 1);
   if (training.loop == Loop::kTrlKto) assumptions.emplace_back("every second sample of the data set is desirable");
@@ -407,9 +413,11 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
   std::string_view laid_out = "padded to the longest of their batch";
   if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
-  assumptions.push_back(fmt::format("{} are taken in the Trainer's order of seed {}{}, and {}",
-                                    data.packing ? "rows" : "samples", data.seed,
-                                    data.grouped ? ", grouped by length" : "", laid_out));
+  const std::string order =
+      run.training().loop == Loop::kTrlKto
+          ? "in the order of the data set, KTO's default"
+          : fmt::format("in the Trainer's order of seed {}{}", data.seed, data.grouped ? ", grouped by length" : "");
+  assumptions.push_back(fmt::format("{} are taken {}, and {}", data.packing ? "rows" : "samples", order, laid_out));
   if (data.packing) {
     assumptions.push_back(
         fmt::format("rows of {} tokens are packed by TRL's strategy {}", run.sequence_length, name_of(*data.packing)));

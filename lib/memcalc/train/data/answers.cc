@@ -39,10 +39,10 @@ class Samples {
   }
   /// kto_trainer.py, add_kl_completion_ids: in the order of the data set, --bs samples at a time, each gets the answer
   /// of the one before it, the first that of the last.
-  [[nodiscard]] std::int64_t with_other_answer(std::uint32_t sample, std::int64_t most) const {
+  [[nodiscard]] std::int64_t with_other_answer(std::uint32_t sample) const {
     const std::int64_t first = sample / batch_ * batch_, last = std::min(first + batch_, count_) - 1;
     const auto other = static_cast<std::uint32_t>(sample == first ? last : sample - 1);
-    return std::min(prompt(sample) + chosen(other) - prompt(other), most);
+    return std::min(prompt(sample) + chosen(other) - prompt(other), lengths_.most);
   }
 
  private:
@@ -80,7 +80,7 @@ std::vector<BatchShape> collated_answers(const Batches& batches, const RunSpec& 
         ++answers.first_samples;
         answers.first_labels += label_count;
       }
-      others.add(samples.with_other_answer(sample, run.sequence_length), prompt);
+      others.add(samples.with_other_answer(sample), prompt);
     }
     BatchShape shape{.rows = chosen.rows, .columns = columns_of(chosen.longest), .tokens = chosen.tokens};
     shape.valid_labels = chosen.labels;

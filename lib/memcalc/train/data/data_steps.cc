@@ -17,6 +17,12 @@ Labels labels_of(const RunSpec& run) {
   return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
 }
 
+/// kto_config.py: the answers that KTO takes of other samples are of the same batch in the order of the data set.
+SamplingStrategy strategy_of(const RunSpec& run) {
+  if (run.training().loop == Loop::kTrlKto) return SamplingStrategy::kSequential;
+  return run.training().lengths->grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom;
+}
+
 /// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
 class Epochs {
  public:
@@ -33,11 +39,9 @@ class Epochs {
       rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
       lengths_ = row_lengths(rows_);
     }
-    const bool grouped = lengths_of_run_.grouped;
-    sampler_.emplace(lengths_,
-                     SamplerOptions{.strategy = grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom,
-                                    .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
-                                    .group_size = run.batch_size * run.training().accumulation_steps});
+    sampler_.emplace(lengths_, SamplerOptions{.strategy = strategy_of(run),
+                                              .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
+                                              .group_size = run.batch_size * run.training().accumulation_steps});
   }
 
   [[nodiscard]] std::vector<BatchShape> next() {
