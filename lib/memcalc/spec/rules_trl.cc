@@ -22,7 +22,7 @@ bool generates_itself(const RuleQuestion& q) {
   const Loop loop = training_of(q).loop;
   return (loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo) && !q.run.uses_vllm();
 }
-/// Of what changes Trainer.model: under ZeRO-3 generation gathers all of it.
+/// Of what changes Trainer.model.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
   if (is_megatron(q)) return false;
   switch (q.parallel.data_parallel) {
@@ -30,7 +30,7 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
     case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
-    case DataParallel::kDsZero3: return trains_on_given_answers(q);
+    case DataParallel::kDsZero3: return trains_on_given_answers(q) || generates_itself(q);
     default: return false;
   }
 }
@@ -61,9 +61,8 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted =
-         "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto, trl-orpo fsdp2 and ds-zero3, too; of "
-         "trl-reward ds-zero3; of trl-grpo and trl-rloo without vLLM fsdp2",
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto, trl-orpo, and of trl-grpo and "
+                 "trl-rloo without vLLM, fsdp2 and ds-zero3, too; of trl-reward ds-zero3",
      .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {

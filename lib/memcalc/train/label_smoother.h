@@ -1,5 +1,5 @@
 // TrainingArguments.label_smoothing_factor (transformers 5.17): the loss of logits that the model gave without labels.
-// Covered by tests/unit/label_smoother_test.cc.
+// Covered by tests/measured/jobs_test.py.
 // MIRRORS(transformers, "trainer_pt_utils.py", "5.17.0")
 #pragma once
 

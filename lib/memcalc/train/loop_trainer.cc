@@ -248,6 +248,7 @@ ModelOutput TrainerLoop::call_without_labels(bool sync) {
 
 TrlModels TrainerLoop::trl_models(bool sync) {
   TrlModels models;
+  models.around = wrapper_;
   models.trainer_model = [this, sync](const Batch& batch) {
     return call_model(tape_, model_, run_, wrapper_of_model(), batch, sync);
   };

@@ -282,6 +282,30 @@ void DeepSpeedZero3::arrive(std::span<const int> parameters) {
   }
 }
 
+// deepspeed.zero.GatheredParameters(model.parameters()): what is not there is gathered, each in a buffer of its own;
+// the hooks are taken off, so that generation fetches nothing.
+bool DeepSpeedZero3::gather_for_generation() {
+  for (const int i : in_model_order_) {
+    if (coordinator_->is_available(i)) continue;
+    SharedParameter& each = param(i);
+    if (ranks == 1 && !offloads_parameters()) {
+      set_data(each.tensor, each.trains ? weights_ : each.own_part);
+      continue;
+    }
+    const Tensor whole = tape.empty({each.part * ranks}, each.dtype, kGather, Category::kGatheredWeights);
+    if (offloads_parameters()) tape.memory.scratch(bytes_of_part(each), aten::kToCopy);
+    tape.kernels.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
+    set_data(each.tensor, whole);
+  }
+  return true;
+}
+
+// All of it is parted, what persists, too, which comes back when it is fetched; add_hooks() invalidates the trace.
+void DeepSpeedZero3::part_after_generation() {
+  for (const SharedParameter& each : params_) drop_data(each.tensor);
+  coordinator_->begin_anew();
+}
+
 void DeepSpeedZero3::forget(std::span<const int> parameters) { flats_.erase(parameters.front()); }
 
 /// Where nothing is gathered a parameter lies on this rank's part, which stays.

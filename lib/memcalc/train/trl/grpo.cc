@@ -18,6 +18,7 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/generate.h"
+#include "memcalc/train/parallel/wrapper.h"
 #include "memcalc/train/trl/grpo_loss.h"
 #include "memcalc/train/trl/metrics.h"
 #include "memcalc/train/trl/vllm.h"
@@ -55,9 +56,11 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   inputs.attention_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
-  if (!run.fine_tuning.lora) call.forward = models.trainer_model;
+  const bool is_whole = models.around != nullptr && models.around->gather_for_generation();
+  if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
+  if (is_whole) models.around->part_after_generation();
   tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }

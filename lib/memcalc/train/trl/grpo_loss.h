@@ -1,5 +1,5 @@
 // The loss of GRPOTrainer (trl 1.16, trainer/grpo_trainer.py, _compute_loss), and what RLOOTrainer's shares with it.
-// Covered by tests/measured/jobs_test.py and tests/unit/grpo_test.cc.
+// Covered by tests/measured/jobs_test.py.
 // MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
 #pragma once

@@ -14,6 +14,8 @@
 
 namespace memcalc {
 
+class ParallelWrapper;
+
 /// Calls a model as compute_loss finds it: in its autocast wrapper and the parallel wrapper.
 using CallModel = std::function<ModelOutput(const Batch& batch)>;
 
@@ -22,6 +24,7 @@ struct TrlModels {
   CallModel policy;
   CallModel trainer_model;  // Trainer.model: the policy without DDP or DeepSpeed's engine around it
   CallModel reference;
+  ParallelWrapper* around = nullptr;  // what is around Trainer.model_wrapped; null: nothing
 };
 
 /// SFTTrainer.compute_loss (trainer/sft_trainer.py): the loss, and the metrics of the step.
