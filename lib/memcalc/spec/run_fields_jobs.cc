@@ -61,9 +61,9 @@ std::optional<FieldValue> take_of_vllm(const RunRecord& r) {
   return fields::read(r.run.training().vllm.*kMember);
 }
 
-template <auto kMember>
+template <auto kMember, std::int32_t kDefault>
 std::optional<FieldValue> take_of_completions(const RunRecord& r) {
-  if (!scores(r)) return std::nullopt;
+  if (!scores(r) || r.run.training().*kMember == kDefault) return std::nullopt;
   return FieldValue{std::int64_t{r.run.training().*kMember}};
 }
 
@@ -115,18 +115,18 @@ const Field kFields[] = {
          .exists = on_answers,
          .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
     row("--steps-per-generation", "steps_per_generation", G::kJob, K::kWhole, "N",
-        "micro-batches whose completions are generated at once [--accum]",
+        "micro-batches that are generated at once [--accum]",
         {.unit = "micro-batches",
          .most = 4096,
          .set = put<&R::steps_per_generation>,
-         .get = take_of_completions<&N::steps_per_generation>,
+         .get = take_of_completions<&N::steps_per_generation, 0>,
          .exists = scores,
          .belongs_to = kScores}),
     row("--iterations", "num_iterations", G::kJob, K::kWhole, "N", "how often a completion is trained on (mu) [1]",
         {.unit = "times",
          .most = 4096,
          .set = put<&R::iterations>,
-         .get = take_of_completions<&N::iterations>,
+         .get = take_of_completions<&N::iterations, 1>,
          .exists = scores,
          .belongs_to = kScores}),
     row("--grpo-loss", "grpo_loss", G::kJob, K::kName, "L", "GRPOConfig.loss_type [dapo]",

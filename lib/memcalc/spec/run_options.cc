@@ -456,7 +456,7 @@ Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<st
 /// grpo_config.py, rloo_config.py
 void resolve_completions(const RunOptions& options, Training& training, std::vector<std::string>& assumptions) {
   const std::int64_t accumulation_steps = training.accumulation_steps;
-  training.steps_per_generation = static_cast<std::int32_t>(options.steps_per_generation.value_or(accumulation_steps));
+  training.steps_per_generation = static_cast<std::int32_t>(options.steps_per_generation.value_or(0));
   training.iterations = static_cast<std::int32_t>(options.iterations.value_or(1));
   training.grpo_loss = options.grpo_loss.value_or(GrpoLoss::kDapo);
   training.importance_level = options.importance_level.value_or(ImportanceLevel::kToken);

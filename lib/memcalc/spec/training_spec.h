@@ -205,7 +205,7 @@ struct Training {
   std::int64_t checkpoint_every = 1;      // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
   std::optional<bool> reentrant;          // kFull: use_reentrant; absent: the version's default; --reentrant
   bool offload_activations = false;       // what autograd saves goes to pinned host memory; --activation-offload
-  std::int32_t steps_per_generation = 1;  // GRPO, RLOO: micro-batches whose completions are generated at once
+  std::int32_t steps_per_generation = 0;  // GRPO, RLOO: micro-batches that are generated at once; 0: --accum
   std::int64_t accumulation_steps = 1;    // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;    // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
   bool loss_in_loop = false;              // the model returns logits alone, as torchtitan's; --loss-in-loop
@@ -231,8 +231,11 @@ struct Training {
   std::optional<Evaluation> evaluation;                        // in the Trainer
   std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
 
-  /// GRPO, RLOO: micro-batches from one generation to the next.
-  [[nodiscard]] std::int64_t generate_every() const { return std::int64_t{steps_per_generation} * iterations; }
+  /// GRPO, RLOO: micro-batches whose completions are generated at once; from one generation to the next.
+  [[nodiscard]] std::int64_t generated_micro_batches() const {
+    return steps_per_generation > 0 ? steps_per_generation : accumulation_steps;
+  }
+  [[nodiscard]] std::int64_t generate_every() const { return generated_micro_batches() * iterations; }
 };
 
 }  // namespace memcalc

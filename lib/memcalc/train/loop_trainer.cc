@@ -355,7 +355,7 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
       for (ScoredCompletions& each : completions_) each.clear();
       completions_ = std::move(next);
     }
-    completion_ = &completions_[static_cast<std::size_t>(since_first % training.steps_per_generation)];
+    completion_ = &completions_[static_cast<std::size_t>(since_first % training.generated_micro_batches())];
   }
   Tensor loss = compute_loss(sync);
   tape_.moment.phase = Phase::kBackward;

@@ -152,7 +152,7 @@ struct SamplingCorrection {
 
 ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
   const NoGrad no_grad(tape.modes);
-  const std::int64_t rows = run.batch_size * run.training().steps_per_generation;
+  const std::int64_t rows = run.batch_size * run.training().generated_micro_batches();
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   const bool by_vllm = run.uses_vllm();
   if (by_vllm) {
@@ -228,7 +228,7 @@ std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, cons
     batch = shuffled;
     shuffled.clear();
   }
-  std::vector<ScoredCompletions> parts(static_cast<std::size_t>(run.training().steps_per_generation), batch);
+  std::vector<ScoredCompletions> parts(static_cast<std::size_t>(run.training().generated_micro_batches()), batch);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const auto member : kOfEachCompletion) {
       if (!(batch.*member).defined()) continue;
