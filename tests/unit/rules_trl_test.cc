@@ -68,7 +68,10 @@ const test::RuleCase kCases[] = {
        run.training().compile = true;
      },
      {.loop = Loop::kTrainer}},
-    {"trl-generate-every", "gpt2", [](RunSpec& run) { run.training().iterations = 5000; }, kGrpo},
+    {"trl-generate-every",
+     "gpt2",
+     [](RunSpec& run) { run.training().steps_per_generation = 99; },
+     {.loop = Loop::kTrlGrpo, .accumulation_steps = 2}},
     {"sft-loss-version", "gpt2",
      [](RunSpec& run) {
        run.training().sft_loss = SftLoss::kDft;

@@ -244,11 +244,16 @@ constexpr Rule kSmoothing[] = {
 
 constexpr Rule kCompletions[] = {
     {.id = "trl-generate-every",
-     .options = "--steps-per-generation --iterations",
-     .message = "completions: one generation for more than {} micro-batches is not simulated",
-     .accepted = "--steps-per-generation times --iterations of at most 4096",
-     .broken = [](const RuleQuestion& q) { return training_of(q).generate_every() > 4096; },
-     .detail = [](const RuleQuestion&) { return std::string("4096"); }},
+     .options = "--steps-per-generation --iterations --accum",
+     .message =
+         "completions: generations that do not begin with a step are simulated in steps of up to 64 micro-batches, "
+         "and where they last for no more than 8 steps",
+     .accepted = "--steps-per-generation times --iterations a multiple of --accum",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t every = training_of(q).generate_every(), step = training_of(q).accumulation_steps;
+           return every % step != 0 && (step > 64 || every > 8 * step);
+         }},
 };
 
 constexpr Rule kEvaluation[] = {

@@ -367,19 +367,21 @@ void cut_answers(SampleLengths& lengths, RunSpec& run, std::int64_t most, std::v
   for (auto* each : {&lengths.tokens, &lengths.rejected}) {
     for (std::size_t i = 0; i < each->size(); ++i) {
       const std::int64_t prompt = lengths.prompts.empty() ? 0 : lengths.prompts[i];
-      // ORPO leaves a prompt that is longer than all of it.
-      (*each)[i] = static_cast<std::int32_t>(std::max(prompt, std::min<std::int64_t>((*each)[i], most)));
-      if (training.loop != Loop::kTrlOrpo)
-        (*each)[i] = static_cast<std::int32_t>(std::min<std::int64_t>((*each)[i], most));
+      // ORPO cuts answers alone: a prompt that is longer than all of it stays.
+      const std::int64_t kept = training.loop == Loop::kTrlOrpo ? std::max(prompt, most) : most;
+      (*each)[i] = static_cast<std::int32_t>(std::min<std::int64_t>((*each)[i], kept));
       longest_answer = std::max(longest_answer, (*each)[i] - prompt);
       longest = std::max<std::int64_t>(longest, (*each)[i]);
     }
   }
   lengths.most = most;
-  // Another sample's answer may stand behind a longer prompt.
-  if (training.loop == Loop::kTrlKto) {
-    const std::int64_t prompt = *std::max_element(lengths.prompts.begin(), lengths.prompts.end());
-    longest = std::max(longest, std::min(prompt + longest_answer, most));
+  // Another sample's answer, of the same --bs, may stand behind a longer prompt.
+  const auto batch = static_cast<std::size_t>(run.batch_size);
+  for (std::size_t i = 0; training.loop == Loop::kTrlKto && i < lengths.tokens.size(); ++i) {
+    const std::size_t last = std::min(i + batch, lengths.tokens.size()) - 1;
+    const std::size_t other = i % batch == 0 ? last : i - 1;
+    const std::int64_t answer = lengths.tokens[other] - lengths.prompts[other];
+    longest = std::max(longest, std::min(lengths.prompts[i] + answer, most));
   }
   run.sequence_length = longest;
   if (on_answers) training.completion_length = std::min(longest_answer, longest - 1);
