@@ -39,7 +39,7 @@ struct PlanArguments {
   RunArguments run;
   AnswerArguments answer;
   SearchArguments search;
-  std::string global_batch, simulate, host_memory, tokens, price;
+  std::string global_batch, simulate, tokens, price;
   std::string emit = "nothing";
   bool all = false;
 };
@@ -128,16 +128,9 @@ double parse_tokens(const std::string& text) {
 }
 
 /// Of each GPU: its share of --host-memory, or of the card's usual host.
-HostLimit host_limit_of(const PlanArguments& arguments, const PlanQuestion& asked) {
+HostLimit host_limit_of(const PlanArguments& arguments, const HostSize& host, const PlanQuestion& asked) {
   const std::int64_t in_host = std::max<std::int64_t>(1, asked.gpus / std::max<std::int64_t>(1, asked.nodes));
-  if (!arguments.host_memory.empty()) {
-    constexpr double kMostGib = 1 << 20;  // 1 PiB
-    const double gib = parse_number("--host-memory", arguments.host_memory);
-    if (!(gib > 0 && gib <= kMostGib)) {
-      throw UsageError("--host-memory: expected GiB of each host, above 0 and up to 1048576");
-    }
-    return {std::max<Bytes>(1, bytes_of_gib(gib) / in_host), "--host-memory"};
-  }
+  if (host.source == kHostMemoryOption) return {std::max<Bytes>(1, host.bytes / in_host), host.source};
   const auto usual = usual_host_of(find_specs(arguments.run.specs), asked.device.name);
   if (!usual) return {};
   return {usual->memory_bytes / usual->gpus, usual->source};
@@ -181,7 +174,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   if (!arguments.simulate.empty()) {
     asked.surveyed = static_cast<std::size_t>(parse_whole("--simulate", arguments.simulate, 1));
   }
-  asked.host = host_limit_of(arguments, asked);
+  asked.host = host_limit_of(arguments, question.time.host_size, asked);
   asked.whole = whole_training_of(arguments, asked.device);
   const Search search(arguments.search);
   Plan plan = make_plan(asked, search.control());
@@ -223,7 +216,6 @@ Command add_plan(CLI::App& root) {
     app->add_option(name, value, description)->type_name(type)->group("Search");
   };
   option("--global-batch", arguments->global_batch, "N", "sequences per optimizer step, of all GPUs");
-  option("--host-memory", arguments->host_memory, "GIB", "memory of each host [the card's usual host]");
   option("--tokens", arguments->tokens, "T", "of the whole training, as 1e12 or 1T: days and dollars");
   option("--price", arguments->price, "USD", "dollars per GPU and hour [the card's]");
   option("--simulate", arguments->simulate, "N", "candidates of a framework to look at, at most [128]");

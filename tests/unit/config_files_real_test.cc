@@ -222,7 +222,8 @@ const std::vector<Case>& cases() {
        "",
        {},
        "--model Qwen/Qwen2.5-1.5B-Instruct --accum 4 --loop trl-grpo --bs 8 --precision amp-bf16 --checkpointing full "
-       "--completion 512 --seq 1024 --ref-model none --vllm colocate --vllm-utilization 0.3 --weights-dtype bf16",
+       "--completion 512 --seq 1024 --ref-model none --grpo-loss dapo --vllm colocate --vllm-utilization 0.3 "
+       "--weights-dtype bf16",
        {}},
       {"trl-dpo.yaml",
        "",

@@ -263,7 +263,14 @@ TEST(ConfigFiles, LossesOfTrlAreOptionsWhereTheyHoldOtherTensors) {
   EXPECT_THAT(text_of(Written("desirable_weight: 1.0\nloss_type: apo_zero_unpaired\n").read().options),
               HasSubstr("--kto-loss apo_zero_unpaired"));
   EXPECT_EQ(use_of(Written("beta: 0.1\nloss_type: ipo\n").read(), "loss_type"), "irrelevant");
-  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: grpo\n").read(), "loss_type"), "approximated");
+  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: grpo\n").read(), "loss_type"), "used");
+  EXPECT_EQ(use_of(Written("num_generations: 8\ntop_entropy_quantile: 0.2\n").read(), "top_entropy_quantile"),
+            "approximated");
+  EXPECT_THAT(text_of(Written("num_generations: 8\nnum_iterations: 2\ngeneration_batch_size: 32\n").read().options),
+              HasSubstr("--steps-per-generation 4 --iterations 2"));
+  EXPECT_THAT(Written("num_generations: 8\ngeneration_batch_size: 30\n").refusal(), HasSubstr("a multiple of"));
+  EXPECT_THAT(Written("num_generations: 8\ncache_implementation: static\n").refusal(),
+              HasSubstr("caches of this kind"));
   EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: dapo\n").read(), "loss_type"), "irrelevant");
   EXPECT_THAT(text_of(Written("packing: false\nrouter_aux_loss_coef: 0.0\n").read().options),
               HasSubstr("--no-router-loss"));

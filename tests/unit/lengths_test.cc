@@ -58,7 +58,25 @@ TEST(Lengths, AWrongLineIsNamedWithWhatIsAccepted) {
   EXPECT_EQ(
       parse_error("# nothing\n\n"),
       "lengths.txt: found no lengths; accepted: a text file with a length in tokens on each line, or a length and "
-      "how many samples have it");
+      "how many samples have it; a length is 257, or 200/57 (prompt/answer), or 200/57/80 (prompt/chosen/rejected)");
+}
+
+TEST(Lengths, PromptsAndAnswersAreToldApart) {
+  const SampleLengths answers = parse_lengths("200/57\n3/4\n", "lengths.txt");
+  EXPECT_THAT(answers.tokens, ElementsAre(257, 7));
+  EXPECT_THAT(answers.prompts, ElementsAre(200, 3));
+  EXPECT_TRUE(answers.rejected.empty());
+  const SampleLengths pairs = parse_lengths("200/57/80\n3/4/1\n", "lengths.txt");
+  EXPECT_THAT(pairs.tokens, ElementsAre(257, 7));
+  EXPECT_THAT(pairs.rejected, ElementsAre(280, 4));
+  const SampleLengths histogram = parse_lengths("1/1 2\n2/2 4\n4/4 1\n", "lengths.txt");
+  EXPECT_THAT(histogram.tokens, ElementsAre(4, 2, 4, 4, 4, 8, 2));
+  EXPECT_THAT(histogram.prompts, ElementsAre(2, 1, 2, 2, 2, 4, 1));
+  for (const char* text : {"1/", "/1", "1//2", "1/2/3/4", "0/3", "16777216/1", "1/x"}) {
+    EXPECT_THAT(parse_error(text), HasSubstr(std::string("lengths.txt:1: found '") + text + "'")) << text;
+  }
+  EXPECT_EQ(parse_error("12/4\n7"),
+            "lengths.txt:2: found '7'; accepted: a prompt's and an answer's length (200/57), as on line 1");
 }
 
 TEST(Lengths, SamplesBeyondTheMostAreRefused) {

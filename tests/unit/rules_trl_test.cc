@@ -1,5 +1,6 @@
 // spec/rules_trl: a run that breaks each rule.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "memcalc/spec/rule_tables.h"
@@ -24,6 +25,10 @@ const RunOptions kBiEncoder{.loop = Loop::kSentenceTransformer};
 const RunOptions kCrossEncoder{.loop = Loop::kCrossEncoder};
 const RunOptions kLengths{.loop = Loop::kTrainer, .lengths = "lognormal:20,0.5,64,100"};
 
+void set_samples(RunSpec& run, SampleLengths samples) {
+  run.training().lengths->samples = std::make_shared<const SampleLengths>(std::move(samples));
+}
+
 const test::RuleCase kCases[] = {
     {"trl-causal", "gpt2", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kSft},
     {"trl-reward-scores", "gpt2", [](RunSpec& run) { run.task = Task::kCausalLm; }, kReward},
@@ -37,11 +42,36 @@ const test::RuleCase kCases[] = {
        run.parallel.data_parallel = DataParallel::kFsdp2;
        run.parallel.gpus = 2;
      },
-     kOrpo},
+     kOnlineDpo},
     {"sft-completion-lengths",
      "gpt2",
      [](RunSpec& run) { run.training().completion_length = 8; },
      {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100"}},
+    {"lengths-of-answers", "gpt2", [](RunSpec& run) { set_samples(run, {.tokens = {3}, .prompts = {1}}); }, kLengths},
+    {"lengths-of-packed-answers",
+     "gpt2",
+     [](RunSpec& run) { set_samples(run, {.tokens = {3}, .prompts = {1}}); },
+     {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100", .padding_free = true}},
+    {"lengths-grouped-answers",
+     "gpt2",
+     [](RunSpec& run) { run.training().lengths->grouped = true; },
+     {.loop = Loop::kTrlDpo, .lengths = "lognormal:20,0.5,64,100", .lora_rank = 8}},
+    {"label-smoothing-loop", "gpt2", [](RunSpec& run) { run.training().smooths_labels = true; }, kDpo},
+    {"label-smoothing-task",
+     "t5-base",
+     [](RunSpec& run) { run.training().smooths_labels = true; },
+     {.loop = Loop::kTrainer}},
+    {"label-smoothing-alone",
+     "gpt2",
+     [](RunSpec& run) {
+       run.training().smooths_labels = true;
+       run.training().compile = true;
+     },
+     {.loop = Loop::kTrainer}},
+    {"trl-generate-every",
+     "gpt2",
+     [](RunSpec& run) { run.training().steps_per_generation = 99; },
+     {.loop = Loop::kTrlGrpo, .accumulation_steps = 2}},
     {"sft-loss-version", "gpt2",
      [](RunSpec& run) {
        run.training().sft_loss = SftLoss::kDft;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "memcalc/memcalc.h"
@@ -92,6 +94,67 @@ TEST(Trl, AllCompletionsOfAStepAreGeneratedAtOnce) {
     return asked_for(grpo.symbolic.trace, Category::kKeyValueCache);
   };
   EXPECT_EQ(cache(4), 4 * cache(1));
+}
+
+/// Steps in which tokens are generated.
+std::set<int> generating_steps(RunOptions options) {
+  options.batch_size = 2;
+  options.completion_length = 8;
+  const Trace trace = simulated(std::move(options)).symbolic.trace;
+  std::set<int> steps;
+  for (const Event& event : trace.events) {
+    if (event.phase == Phase::kDecode) steps.insert(event.step);
+  }
+  return steps;
+}
+
+TEST(Trl, AGenerationLastsForAsManyMicroBatchesAsItIsAskedFor) {
+  using Steps = std::set<int>;
+  EXPECT_EQ(generating_steps({.loop = Loop::kTrlGrpo}), (Steps{0, 1, 2}));
+  EXPECT_EQ(generating_steps({.loop = Loop::kTrlGrpo, .iterations = 2}), (Steps{0, 2}));
+  EXPECT_EQ(generating_steps({.loop = Loop::kTrlRloo, .steps_per_generation = 8}), (Steps{0, 2})) << "others left out";
+  EXPECT_EQ(generating_steps({.loop = Loop::kTrlGrpo, .accumulation_steps = 4, .steps_per_generation = 2}),
+            (Steps{0, 1, 2}));
+  EXPECT_EQ(generating_steps({.loop = Loop::kTrlGrpo, .accumulation_steps = 2, .steps_per_generation = 3}),
+            (Steps{0, 1, 3, 4}))
+      << "of every third micro-batch";
+}
+
+TEST(Trl, CompletionsOfAnEarlierModelAreScoredOnceMore) {
+  // Of the forward passes of the first step: of each micro-batch one with gradients, before it one without.
+  const auto requests = [](std::int64_t iterations) {
+    const Trace trace =
+        simulated({.loop = Loop::kTrlGrpo, .completion_length = 8, .iterations = iterations}).symbolic.trace;
+    return std::count_if(trace.events.begin(), trace.events.end(), [](const Event& event) {
+      return event.kind == EventKind::kAllocate && event.phase == Phase::kForward && event.step == 0;
+    });
+  };
+  EXPECT_GT(requests(2), requests(1) * 5 / 4);
+}
+
+TEST(Trl, UnderZero3GenerationHasTheWholeModelAndNothingElseDoes) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  RunOptions options{.batch_size = 2, .sequence_length = 64, .loop = Loop::kTrlGrpo, .completion_length = 8};
+  options.gpus = 4;
+  options.data_parallel_given = true;
+  options.parallel.data_parallel = DataParallel::kDsZero3;
+  const RunSpec run = resolve(model, options).run;
+  const SymbolicRun symbolic = run_symbolically(model, run, registry().device("h100-sxm"));
+  std::vector<bool> live(symbolic.trace.blocks.size());
+  Bytes gathered = 0, whole = 0, training = 0;
+  for (const Event& event : symbolic.trace.events) {
+    const auto block = static_cast<std::size_t>(event.block);
+    const bool takes = event.kind == EventKind::kAllocate, gives = event.kind == EventKind::kFree;
+    if ((takes || gives) && symbolic.trace.blocks[block].category == Category::kGatheredWeights &&
+        takes != live[block]) {
+      live[block] = takes;
+      gathered += (takes ? 1 : -1) * symbolic.trace.blocks[block].requested;
+    }
+    if (event.phase == Phase::kDecode) whole = std::max(whole, gathered);
+    if (event.phase == Phase::kBackward) training = std::max(training, gathered);
+  }
+  EXPECT_GE(whole, 494'032'768 * Bytes{2});
+  EXPECT_LT(training, whole / 2 + 151936 * Bytes{896} * 2) << "a few layers and the head";
 }
 
 TEST(Trl, RlooComparesWithAReferenceOfItsOwn) {

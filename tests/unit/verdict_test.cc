@@ -62,5 +62,32 @@ TEST(Verdict, OfAllViewsIsTheSame) {
   }
 }
 
+Report of_line(const std::string& line) { return estimate(test::question_of(test::words_in(line))); }
+
+TEST(Verdict, AHostThatHasTooLittleDoesNotRunItWhateverTheCardHas) {
+  const std::string offloads = "--model gpt2 --bs 8 --seq 1024 --bf16 --gpu h100-sxm --activation-offload";
+  const Report fits = of_line(offloads + " --host-memory 64"), lacks = of_line(offloads + " --host-memory 2");
+  EXPECT_TRUE(fits.fits());
+  ASSERT_TRUE(fits.host_fit && lacks.host_fit);
+  EXPECT_EQ(fits.host_fit->needed, lacks.host_memory.total);
+  EXPECT_FALSE(lacks.fits());
+  EXPECT_EQ(lacks.verdict, Verdict::kDoesNotFit);
+  EXPECT_NE(render(lacks, Format::kText, {}).find("the stage train needs"), std::string::npos);
+  EXPECT_EQ(of_line(offloads).host_fit->available, 2048 * kGiB) << "the usual host's";
+}
+
+TEST(Verdict, EachRankOfAHostLoadsTheModelButPagesOfFilesMayBeDropped) {
+  const std::string loads =
+      "--model llama-3.1-8b --bs 1 --seq 512 --precision amp-bf16 --gpus 8 --parallel ddp "
+      "--gpu h100-sxm --stages all --load host --host-memory 128 --weights-dtype ";
+  const Report converted = of_line(loads + "fp32"), as_stored = of_line(loads + "bf16");
+  ASSERT_TRUE(converted.host_fit && as_stored.host_fit);
+  EXPECT_EQ(converted.host_fit->stage, "load");
+  EXPECT_EQ(converted.host_fit->ranks, 8);
+  EXPECT_EQ(converted.host_fit->needed, 8 * 8'030'261'248 * Bytes{4});
+  EXPECT_FALSE(converted.fits_host());
+  EXPECT_TRUE(as_stored.fits_host());
+}
+
 }  // namespace
 }  // namespace memcalc

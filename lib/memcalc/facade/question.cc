@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "memcalc/report/stages.h"
 #include "memcalc/spec/device_rates.h"
 
 namespace memcalc {
@@ -41,6 +42,8 @@ Report estimate(const Question& question) {
   Report report = estimate(question.model, question.run, with_named_host(question));
   report.device_assumed = question.device_assumed;
   report.asked_time = question.time;
+  report.host_fit = host_fit_of(report.host_memory, report.stages, report.run, question.time.host_size);
+  if (!report.fits_host()) report.verdict = Verdict::kDoesNotFit;
   add_input(question.time, report);
   if (question.time.tokens) report.training = training_run_of(report, *question.time.tokens);
   return report;

@@ -129,7 +129,22 @@ double total_flops(const Report& report) {
   return total;
 }
 
+/// What the host lacks, and what the card would say.
+std::string verdict_of_host(const HostFit& fit, const Report& report) {
+  const std::string ranks = fit.ranks > 1 ? " for " + std::to_string(fit.ranks) + " ranks" : "";
+  const std::string text = "Does NOT run on its host: the stage " + fit.stage + " needs " + format_bytes(fit.needed) +
+                           ranks + " of " + format_bytes(fit.available) + ", " +
+                           format_bytes(fit.needed - fit.available) + " short (" + fit.source + ").";
+  const Verdict card = verdict_of(report.needed(), report.needed_error, report.device.usable_bytes());
+  return text + " The card: needs " + format_bytes(report.needed()) + " of " +
+         format_bytes(report.device.memory_bytes) + (card == Verdict::kFits ? ", which fits." : ".");
+}
+
 std::string verdict_text(const Report& report) {
+  // Where no card was named, the host that was is the same beside each.
+  if (report.device_assumed && report.asked_time.host_size.source == kHostMemoryOption && !report.fits_host()) {
+    return verdict_of_host(*report.host_fit, report);
+  }
   if (report.device_assumed && !report.other_gpus.empty()) return verdict_without_card(report);
   const Bytes needed = report.needed();
   const Bytes usable = report.device.usable_bytes(), margin = report.device.margin_bytes;
@@ -140,6 +155,7 @@ std::string verdict_text(const Report& report) {
     return "Too close to call on " + report.device.name + figures + "give or take " +
            format_bytes(report.needed_error) + ".";
   }
+  if (!report.fits_host()) return verdict_of_host(*report.host_fit, report);
   if (!report.starts()) return "Does NOT run on " + report.device.name + ": " + report.vllm->notes.front() + ".";
   const std::string verdict =
       "Does NOT fit on " + report.device.name + figures + format_bytes(needed - usable) + " short.";

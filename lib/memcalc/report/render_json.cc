@@ -346,6 +346,11 @@ Json host_memory_json(const HostMemory& host) {
   return {{"total_bytes", host.total}, {"pinned_bytes", host.pinned}, {"rows", std::move(rows)}};
 }
 
+Json host_fit_json(const HostFit& fit) {
+  return {{"stage", fit.stage}, {"needed_bytes", fit.needed}, {"available_bytes", fit.available},
+          {"ranks", fit.ranks}, {"source", fit.source},       {"fits", fit.suffices()}};
+}
+
 Json versions_json(const Report& report) {
   Json versions = Json::object();
   for (const auto& [software, version] : report.versions) versions[software] = version;
@@ -383,6 +388,7 @@ std::string render_json(const Report& report, const RenderOptions& options) {
   if (!report.stages.empty()) json["stages"] = stages_json(report.stages);
   if (report.epoch) json["epoch"] = epoch_json(*report.epoch);
   if (!report.host_memory.rows.empty()) json["host_memory"] = host_memory_json(report.host_memory);
+  if (report.host_fit) json["host_fit"] = host_fit_json(*report.host_fit);
   if (!report.ranks.empty()) json["ranks"] = ranks_json(report);
   if (!report.remedies.empty()) json["remedies"] = remedies_json<Json>(report.remedies);
   if (!report.other_gpus.empty()) json["other_gpus"] = fits_json(report.other_gpus);

@@ -74,12 +74,24 @@ struct HostMemory {
   Bytes pinned = 0;
 };
 
+/// What a host has to hold at once, in the stage that takes the most of it.
+struct HostFit {
+  std::string stage;       // "load", "train", "save"
+  Bytes needed = 0;        // of all ranks on one host
+  Bytes available = 0;     // the host's memory
+  std::string source;      // HostSize::source
+  std::int64_t ranks = 1;  // on one host
+
+  [[nodiscard]] bool suffices() const { return needed <= available; }
+};
+
 /// One stage of a job, as torch.cuda.reset_peak_memory_stats() at its beginning would let it be read at its end.
 struct StageRow {
   std::string name;  // "load", "prepare", "train", "evaluate", "merge", "save"
   Bytes peak_allocated = 0;
   Bytes peak_reserved = 0;
   Bytes host_bytes = 0;    // of the model, on the host; 0: nothing that is modelled
+  Bytes host_held = 0;     // of that what the system cannot drop, as it can pages of the files
   std::string host_rule;   // how that comes about; empty where it is 0
   std::string lowered_by;  // what makes the stage's peak smaller
   bool is_largest = false;
@@ -213,6 +225,7 @@ struct Report {
   std::optional<TrainingRun> training;  // where --tokens was given
   std::optional<Throughput> time;       // absent where the card's rates are not known
   HostMemory host_memory;
+  std::optional<HostFit> host_fit;   // where the run takes host memory and the host's is known
   std::vector<StageRow> stages;      // where all of a job count (--stages all)
   std::optional<EpochMemory> epoch;  // where batches differ in length
   std::vector<RankRow> ranks;        // several GPUs: every distinct rank; the rest of the report is of `largest_rank`
@@ -235,6 +248,8 @@ struct Report {
   }
   /// False: vLLM refuses its share of the card, whatever is needed.
   [[nodiscard]] bool starts() const { return !vllm || vllm->starts; }
+  /// False: the host has less memory than the job takes of it, whatever the card has.
+  [[nodiscard]] bool fits_host() const { return !host_fit || host_fit->suffices(); }
   [[nodiscard]] bool fits() const { return verdict == Verdict::kFits; }
 };
 

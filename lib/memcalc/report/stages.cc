@@ -36,9 +36,17 @@ Bytes sum_of(const SymbolicRun& symbolic, bool adapters) {
 struct HostUse {
   Bytes bytes = 0;
   std::string rule;
+  bool is_held = true;  // the system cannot drop it, as it can pages of the files
 };
 
-HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
+/// from_pretrained gives weights that the files hold in the type that is asked for as pages of these.
+bool has_type_of_files(const SymbolicRun& symbolic, std::optional<DType> checkpoint_dtype) {
+  return std::all_of(symbolic.parameters.begin(), symbolic.parameters.end(), [&](const ParameterInfo& each) {
+    return is_adapter(each) || !checkpoint_dtype || each.dtype == *checkpoint_dtype;
+  });
+}
+
+HostUse use_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
   if (run.training().loading == ModelLoading::kConfig) return {};
   if (run.training().loading == ModelLoading::kRank0) {
     return {sum_of(symbolic, false),
@@ -74,6 +82,12 @@ HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
   return {largest, at_a_time +
                        ", where the files hold another type than is asked for; the files' pages beside them are the "
                        "system's cache, which it may drop"};
+}
+
+HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run, std::optional<DType> checkpoint_dtype) {
+  HostUse use = use_of_loading(symbolic, run);
+  use.is_held = !has_type_of_files(symbolic, checkpoint_dtype);
+  return use;
 }
 
 HostUse host_of_saving(const SymbolicRun& symbolic, const RunSpec& run) {
@@ -116,7 +130,8 @@ std::string lowers_merging(const RunSpec& run) {
 
 }  // namespace
 
-std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run, const ReplayResult& memory) {
+std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run, const ReplayResult& memory,
+                                std::optional<DType> checkpoint_dtype) {
   std::vector<StageRow> rows;
   if (!run.trains() || !run.counts_construction()) return rows;
   const Training& training = run.training();
@@ -125,10 +140,11 @@ std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run,
                     .peak_allocated = peaks.allocated,
                     .peak_reserved = peaks.reserved,
                     .host_bytes = host.bytes,
+                    .host_held = host.is_held ? host.bytes : 0,
                     .host_rule = std::move(host.rule),
                     .lowered_by = std::move(lowered_by)});
   };
-  add("load", peaks_in(memory, {Phase::kBuild}), host_of_loading(symbolic, run), lowers_loading(run));
+  add("load", peaks_in(memory, {Phase::kBuild}), host_of_loading(symbolic, run, checkpoint_dtype), lowers_loading(run));
   const Peaks prepared = peaks_in(memory, {Phase::kPrepare});
   if (prepared.reserved > 0) {
     add("prepare", prepared, {}, run.fine_tuning.prepares_for_kbit ? "--no-prepare-kbit" : lowers_loading(run));
@@ -157,6 +173,24 @@ std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run,
   });
   largest->is_largest = true;
   return rows;
+}
+
+std::optional<HostFit> host_fit_of(const HostMemory& steps, const std::vector<StageRow>& stages, const RunSpec& run,
+                                   const HostSize& host) {
+  if (host.bytes == 0) return std::nullopt;
+  const std::int64_t ranks = run.parallel.is_parallel() ? ceil_div(run.parallel.gpus, run.parallel.nodes) : 1;
+  HostFit fit{.stage = run.trains() ? "train" : "run",
+              .needed = checked_multiply(ranks, steps.total),
+              .available = host.bytes,
+              .source = host.source,
+              .ranks = ranks};
+  for (const StageRow& row : stages) {
+    if (row.host_held <= fit.needed) continue;
+    fit.stage = row.name;
+    fit.needed = row.host_held;
+  }
+  if (fit.needed == 0) return std::nullopt;
+  return fit;
 }
 
 }  // namespace memcalc

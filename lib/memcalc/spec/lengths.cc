@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/base/number_text.h"
@@ -19,7 +20,8 @@ namespace memcalc {
 namespace {
 
 constexpr std::string_view kAcceptedFile =
-    "a text file with a length in tokens on each line, or a length and how many samples have it";
+    "a text file with a length in tokens on each line, or a length and how many samples have it; a length is 257, or "
+    "200/57 (prompt/answer), or 200/57/80 (prompt/chosen/rejected)";
 constexpr std::string_view kLognormal = "lognormal:";
 constexpr std::int64_t kMostLengthsBytes = std::int64_t{128} << 20U;  // ten million lines of up to 13 characters
 constexpr std::uint64_t kSeed = 0;
@@ -39,20 +41,42 @@ std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t mos
   return value;
 }
 
-/// A line of the file: a length, and of a histogram its count.
+/// A line of the file: a length as one, two or three numbers, and of a histogram its count.
 struct Row {
-  std::int64_t tokens = 0;
+  std::array<std::int64_t, 3> parts{};
+  std::size_t part_count = 0;
   std::optional<std::int64_t> count{};
+
+  bool is_like(const Row& other) const {
+    return part_count == other.part_count && count.has_value() == other.count.has_value();
+  }
 };
 
 std::optional<Row> row_of(std::string_view line) {
-  const auto gap = std::find_if(line.begin(), line.end(), is_space);
-  const auto tokens = whole_number(line.substr(0, static_cast<std::size_t>(gap - line.begin())), kMostSampleTokens);
-  if (!tokens) return std::nullopt;
-  if (gap == line.end()) return Row{*tokens};
-  const auto count = whole_number(trimmed(line.substr(static_cast<std::size_t>(gap - line.begin()))), kMostSamples);
-  if (!count) return std::nullopt;
-  return Row{*tokens, count};
+  const auto gap = static_cast<std::size_t>(std::find_if(line.begin(), line.end(), is_space) - line.begin());
+  const std::string_view length = line.substr(0, gap);
+  Row row;
+  for (std::size_t at = 0; at <= length.size();) {
+    const std::size_t end = std::min(length.find('/', at), length.size());
+    const auto tokens = whole_number(length.substr(at, end - at), kMostSampleTokens);
+    if (!tokens || row.part_count == row.parts.size()) return std::nullopt;
+    row.parts[row.part_count++] = *tokens;
+    at = end + 1;
+  }
+  // Prompt and answer are a sequence together.
+  if (row.parts[0] + std::max(row.parts[1], row.parts[2]) > kMostSampleTokens) return std::nullopt;
+  if (gap == line.size()) return row;
+  row.count = whole_number(trimmed(line.substr(gap)), kMostSamples);
+  if (!row.count) return std::nullopt;
+  return row;
+}
+
+std::string words_of(const Row& row) {
+  constexpr std::array<std::string_view, 3> kLengths = {"one length", "a prompt's and an answer's length (200/57)",
+                                                        "lengths of a prompt and two answers (200/57/80)"};
+  return std::string(row.count ? row.part_count == 1 ? "a length" : kLengths[row.part_count - 1]
+                               : kLengths[row.part_count - 1]) +
+         (row.count ? " and a count" : "");
 }
 
 Error line_error(std::string_view name, std::int64_t line, std::string_view found, const std::string& accepted) {
@@ -60,14 +84,15 @@ Error line_error(std::string_view name, std::int64_t line, std::string_view foun
           fmt::format("{}:{}: found '{}'; accepted: {}", shown_path(name), line, one_line(found), accepted)};
 }
 
-std::vector<std::int32_t> shuffled(const std::vector<std::int32_t>& tokens) {
+void shuffle(std::vector<std::int32_t>& tokens) {
+  if (tokens.empty()) return;
   std::vector<std::int32_t> result;
   result.reserve(tokens.size());
   TorchGenerator generator(kSeed);
   for (const std::uint32_t i : generator.randperm(static_cast<std::int64_t>(tokens.size()))) {
     result.push_back(tokens[i]);
   }
-  return result;
+  tokens = std::move(result);
 }
 
 /// numpy.random.RandomState(seed).standard_normal(): the polar method of Marsaglia (legacy_gauss in numpy's
@@ -150,7 +175,7 @@ SampleLengths drawn_lengths(std::string_view text) {
 
 SampleLengths parse_lengths(std::string_view text, std::string_view name) {
   SampleLengths result;
-  std::optional<bool> histogram;
+  std::optional<Row> first;
   std::int64_t line_number = 0, first_line = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -166,26 +191,29 @@ SampleLengths parse_lengths(std::string_view text, std::string_view name) {
                       "to {}",
                       kMostSampleTokens, kMostSamples));
     }
-    if (!histogram) {
-      histogram = row->count.has_value();
+    if (!first) {
+      first = row;
       first_line = line_number;
     }
-    if (*histogram != row->count.has_value()) {
-      throw line_error(
-          name, line_number, line,
-          fmt::format("{}, as on line {}", *histogram ? "a length and a count" : "one length", first_line));
+    if (!row->is_like(*first)) {
+      throw line_error(name, line_number, line, fmt::format("{}, as on line {}", words_of(*first), first_line));
     }
     const std::int64_t count = row->count.value_or(1);
     if (count > kMostSamples - static_cast<std::int64_t>(result.tokens.size())) {
       throw line_error(name, line_number, line, fmt::format("at most {} samples in all", kMostSamples));
     }
-    result.tokens.insert(result.tokens.end(), static_cast<std::size_t>(count), static_cast<std::int32_t>(row->tokens));
+    const auto add = [&](std::vector<std::int32_t>& lengths, std::int64_t tokens) {
+      lengths.insert(lengths.end(), static_cast<std::size_t>(count), static_cast<std::int32_t>(tokens));
+    };
+    add(result.tokens, row->parts[0] + row->parts[1]);
+    if (row->part_count > 1) add(result.prompts, row->parts[0]);
+    if (row->part_count > 2) add(result.rejected, row->parts[0] + row->parts[2]);
   }
   if (result.tokens.empty()) {
     throw Error(ErrorCode::kInput, fmt::format("{}: found no lengths; accepted: {}", shown_path(name), kAcceptedFile));
   }
-  if (*histogram) {
-    result.tokens = shuffled(result.tokens);
+  if (first->count) {
+    for (auto* lengths : {&result.tokens, &result.prompts, &result.rejected}) shuffle(*lengths);
     result.assumption = fmt::format(
         "the samples of a histogram of lengths have no order: they stand in the data set as torch.randperm of seed {} "
         "puts them",

@@ -17,6 +17,7 @@
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/hosts.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/measured_memory.h"
@@ -536,7 +537,18 @@ DeviceSpec SpecRegistry::device(const std::string& reference, Rates rates) const
   return device;
 }
 
+<<<<<<< HEAD
 DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) const {
+=======
+std::optional<UsualHost> SpecRegistry::usual_host(const std::string& card) const {
+  for (const std::string& directory : directories_) {
+    if (auto host = usual_host_of(directory, card)) return host;
+  }
+  return std::nullopt;
+}
+
+DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
+>>>>>>> jobs19/jobs19
   if (is_card_description(reference)) {
     std::vector<DeviceSpec> known;
     for (const fs::path& path : files_of(directories_, kDeviceFolder)) {

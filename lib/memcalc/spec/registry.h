@@ -11,6 +11,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/spec/architecture_changes.h"
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/spec/hosts.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/profiles.h"
 #include "memcalc/spec/run_spec.h"
@@ -72,6 +73,8 @@ class SpecRegistry {
   /// `reference`: a registry name or alias ("h100-sxm"), or the path of a GPU file of ours.
   /// Without its rates the card tells no time; reading them takes most of the time of reading a card.
   [[nodiscard]] DeviceSpec device(const std::string& reference, Rates rates = Rates::kRead) const;
+  /// The usual host of a card, by its name in the registry; nothing where no file has it.
+  [[nodiscard]] std::optional<UsualHost> usual_host(const std::string& card) const;
 
   /// The rates of the card that was measured first: what others are predicted with, and what a fit begins with.
   [[nodiscard]] DeviceRates measured_rates() const;

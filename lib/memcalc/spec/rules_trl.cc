@@ -15,13 +15,14 @@ bool is_recorded(const RuleQuestion& q) { return is_program(q.model); }
 bool is_one_process(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDp; }
 bool trains_on_given_answers(const RuleQuestion& q) {
   const Loop loop = training_of(q).loop;
-  return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlKto;
+  return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlOrpo ||
+         loop == Loop::kTrlReward;
 }
 bool generates_itself(const RuleQuestion& q) {
   const Loop loop = training_of(q).loop;
   return (loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo) && !q.run.uses_vllm();
 }
-/// Of what changes Trainer.model: under ZeRO-3 generation gathers all of it.
+/// Of what changes Trainer.model.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
   if (is_megatron(q)) return false;
   switch (q.parallel.data_parallel) {
@@ -29,7 +30,7 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
     case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
-    case DataParallel::kDsZero3: return trains_on_given_answers(q);
+    case DataParallel::kDsZero3: return trains_on_given_answers(q) || generates_itself(q);
     default: return false;
   }
 }
@@ -60,9 +61,8 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted =
-         "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto fsdp2 and ds-zero3, too; of trl-grpo "
-         "and trl-rloo without vLLM fsdp2",
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto, trl-orpo, and of trl-grpo and "
+                 "trl-rloo without vLLM, fsdp2 and ds-zero3, too; of trl-reward ds-zero3",
      .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
@@ -95,8 +95,8 @@ bool trains_by_sft(const RuleQuestion& q) { return trains(q) && training_of(q).l
 constexpr Rule kSft[] = {
     {.id = "sft-completion-lengths",
      .options = "--completion --lengths",
-     .message = "completion: of batches of different lengths it is not known how much of each sample is the answer",
-     .accepted = "one of --completion and --lengths",
+     .message = "completion: of batches of different lengths the file says how much of each sample is the answer",
+     .accepted = "--lengths with lines like 200/57 (prompt/answer), or one of --completion and --lengths",
      .broken =
          [](const RuleQuestion& q) {
            return training_of(q).completion_length > 0 && training_of(q).lengths.has_value();
@@ -205,6 +205,55 @@ constexpr Rule kVllm[] = {
      .message = "vllm: with expandable segments its sleep is not modelled",
      .accepted = "one of --vllm-sleep and --expandable",
      .broken = [](const RuleQuestion& q) { return training_of(q).vllm.sleeps && q.run.expandable_segments; }},
+};
+
+bool smooths_labels(const RuleQuestion& q) { return trains(q) && training_of(q).smooths_labels; }
+
+constexpr Rule kSmoothing[] = {
+    {.id = "label-smoothing-loop",
+     .options = "--label-smoothing --loop",
+     .message = "label smoothing: {--loop} has a loss of its own, which it does not change",
+     .accepted = "--loop trainer, trl-sft, or no --label-smoothing",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Loop loop = training_of(q).loop;
+           return loop != Loop::kTrainer && loop != Loop::kTrlSft;
+         }},
+    {.id = "label-smoothing-task",
+     .options = "--label-smoothing --task --model",
+     .message = "label smoothing: of {model}, task {--task}, it is not modelled",
+     .accepted = "--task causal, masked-lm, seqcls, image of a family, or no --label-smoothing",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool known = is_causal(q) || q.run.task == Task::kSequenceClassification ||
+                              q.run.task == Task::kMaskedLm || q.run.task == Task::kImageClassification;
+           return !known || is_recorded(q);
+         }},
+    {.id = "label-smoothing-alone",
+     .options = "--label-smoothing --compile --gpus --parallel --sft-loss --lengths --profile",
+     .message = "label smoothing: with torch.compile, sharded parameters, another loss type, rows without padding or a "
+                "TRL before 1.7 it is not modelled",
+     .accepted = "--label-smoothing with --parallel ddp or one GPU, --sft-loss nll",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
+           return q.run.compiles() || shards || training_of(q).sft_loss != SftLoss::kNll || q.run.is_padding_free() ||
+                  (trains_by_sft(q) && !q.run.profile.behaviors.sft_chunked_loss);
+         }},
+};
+
+constexpr Rule kCompletions[] = {
+    {.id = "trl-generate-every",
+     .options = "--steps-per-generation --iterations --accum",
+     .message =
+         "completions: generations that do not begin with a step are simulated in steps of up to 64 micro-batches, "
+         "and where they last for no more than 8 steps",
+     .accepted = "--steps-per-generation times --iterations a multiple of --accum",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t every = training_of(q).generate_every(), step = training_of(q).accumulation_steps;
+           return every % step != 0 && (step > 64 || every > 8 * step);
+         }},
 };
 
 constexpr Rule kEvaluation[] = {
@@ -328,14 +377,43 @@ std::span<const RuleGroup> rules_of_trl() {
       {.id = "lengths-of-tokens",
        .options = "--lengths --task --loop",
        .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
-                  "the Trainer and TRL's SFTTrainer",
-       .accepted = "--task seqcls, causal and --loop trainer, trl-sft",
+                  "the Trainer and in TRL's trainers on data that exist",
+       .accepted = "--task seqcls, causal and --loop trainer, trl-sft, trl-dpo, trl-kto, trl-orpo, trl-reward",
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             const bool others =
-                 q.run.trains_on_answers() || q.run.trains_on_pairs() || q.run.uses_sentence_transformers();
-             return !task || others || !q.run.uses_trainer();
+             return !task || q.run.generates() || q.run.uses_sentence_transformers() || !q.run.uses_trainer();
+           }},
+      {.id = "lengths-of-answers",
+       .options = "--lengths --loop",
+       .message = "lengths: {--loop} does not tell prompts from answers",
+       .accepted = "one length a line; 200/57 with --loop trl-sft, trl-kto; 200/57/80 with --loop trl-dpo, trl-orpo, "
+                   "trl-reward",
+       .broken =
+           [](const RuleQuestion& q) {
+             if (training_of(q).lengths->samples == nullptr) return false;
+             const SampleLengths& samples = *training_of(q).lengths->samples;
+             const bool tells = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q);
+             return (!samples.prompts.empty() && !tells) || (!samples.rejected.empty() && !q.run.trains_on_pairs());
+           }},
+      {.id = "lengths-of-packed-answers",
+       .options = "--lengths --packing --padding-free",
+       .message = "lengths: of packed rows, and of rows without padding, it is not modelled that the answers alone "
+                  "are trained on",
+       .accepted = "one length a line, or no --packing, --padding-free",
+       .broken =
+           [](const RuleQuestion& q) {
+             const DataLengths& lengths = *training_of(q).lengths;
+             const bool tells = lengths.samples != nullptr && !lengths.samples->prompts.empty();
+             return tells && (lengths.packing || lengths.padding_free);
+           }},
+      {.id = "lengths-grouped-answers",
+       .options = "--lengths --group-by-length --loop",
+       .message = "lengths: {--loop} has no input_ids by which the Trainer could group samples",
+       .accepted = "no --group-by-length",
+       .broken =
+           [](const RuleQuestion& q) {
+             return training_of(q).lengths->grouped && (q.run.trains_on_answers() || q.run.trains_on_pairs());
            }},
       {.id = "lengths-of-a-family",
        .options = "--lengths --model",
@@ -379,6 +457,11 @@ std::span<const RuleGroup> rules_of_trl() {
       {.title = "Trainers that generate",
        .concerns = [](const RuleQuestion& q) { return q.run.generates(); },
        .rules = kGenerates},
+      {.title = "Trainers that score completions",
+       .concerns =
+           [](const RuleQuestion& q) { return q.run.generates() && training_of(q).loop != Loop::kTrlOnlineDpo; },
+       .rules = kCompletions},
+      {.title = "Label smoothing", .concerns = smooths_labels, .rules = kSmoothing},
       {.title = "vLLM", .concerns = [](const RuleQuestion& q) { return q.run.uses_vllm(); }, .rules = kVllm},
       {.title = "Trainers on answers of the data set",
        .concerns = [](const RuleQuestion& q) { return q.run.trains_on_answers() && !q.run.generates(); },

@@ -27,6 +27,9 @@ constexpr Names names_of(std::type_identity<SftLoss> /*of*/) { return kSftLossNa
 constexpr Names names_of(std::type_identity<KtoLoss> /*of*/) { return kKtoLossNames; }
 constexpr Names names_of(std::type_identity<Reference> /*of*/) { return kReferenceNames; }
 constexpr Names names_of(std::type_identity<VllmMode> /*of*/) { return kVllmModeNames; }
+constexpr Names names_of(std::type_identity<GrpoLoss> /*of*/) { return kGrpoLossNames; }
+constexpr Names names_of(std::type_identity<ImportanceLevel> /*of*/) { return kImportanceLevelNames; }
+constexpr Names names_of(std::type_identity<VllmCorrection> /*of*/) { return kVllmCorrectionNames; }
 constexpr Names names_of(std::type_identity<Stages> /*of*/) { return kStagesNames; }
 constexpr Names names_of(std::type_identity<PackingStrategy> /*of*/) { return kPackingNames; }
 constexpr Names names_of(std::type_identity<ContrastiveLoss> /*of*/) { return kContrastiveLossNames; }

@@ -21,6 +21,9 @@ bool of_kto(const RunRecord& r) { return r.run.trains() && r.run.training().loop
 bool has_answers(const RunRecord& r) { return on_answers(r) || of_sft(r); }
 bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool generates(const RunRecord& r) { return r.run.generates(); }
+bool of_grpo(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlGrpo; }
+bool scores(const RunRecord& r) { return of_grpo(r) || (r.run.trains() && r.run.training().loop == Loop::kTrlRloo); }
+bool corrects_vllm(const RunRecord& r) { return of_grpo(r) && r.run.uses_vllm(); }
 bool has_vllm(const RunRecord& r) { return r.run.shares_card_with_vllm(); }
 bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
 bool embeds(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kSentenceTransformer; }
@@ -58,6 +61,14 @@ std::optional<FieldValue> take_of_vllm(const RunRecord& r) {
   return fields::read(r.run.training().vllm.*kMember);
 }
 
+template <auto kMember, std::int32_t kDefault>
+std::optional<FieldValue> take_of_completions(const RunRecord& r) {
+  if (!scores(r) || r.run.training().*kMember == kDefault) return std::nullopt;
+  return FieldValue{std::int64_t{r.run.training().*kMember}};
+}
+
+constexpr std::string_view kScores = "trainers that score completions (--loop trl-grpo, trl-rloo)";
+constexpr std::string_view kGrpo = "TRL's GRPOTrainer (--loop trl-grpo)";
 constexpr std::string_view kColocated = "vLLM on the same card (--vllm colocate)";
 constexpr std::string_view kTraining = "training, not to --infer";
 constexpr std::string_view kTrainerLoop = "the loops of the Trainer (every --loop but bare)";
@@ -103,6 +114,52 @@ const Field kFields[] = {
          .get = take<&N::reference>,
          .exists = on_answers,
          .belongs_to = "TRL's trainers on answers (--loop trl-dpo, trl-grpo)"}),
+    row("--steps-per-generation", "steps_per_generation", G::kJob, K::kWhole, "N",
+        "micro-batches that are generated at once [--accum]",
+        {.unit = "micro-batches",
+         .most = 4096,
+         .set = put<&R::steps_per_generation>,
+         .get = take_of_completions<&N::steps_per_generation, 0>,
+         .exists = scores,
+         .belongs_to = kScores}),
+    row("--iterations", "num_iterations", G::kJob, K::kWhole, "N", "how often a completion is trained on (mu) [1]",
+        {.unit = "times",
+         .most = 4096,
+         .set = put<&R::iterations>,
+         .get = take_of_completions<&N::iterations, 1>,
+         .exists = scores,
+         .belongs_to = kScores}),
+    row("--grpo-loss", "grpo_loss", G::kJob, K::kName, "L", "GRPOConfig.loss_type [dapo]",
+        {.names = kGrpoLossNames,
+         .set = put<&R::grpo_loss>,
+         .get = take_but<&N::grpo_loss, GrpoLoss::kDapo>,
+         .exists = of_grpo,
+         .belongs_to = kGrpo}),
+    row("--importance-level", "importance_level", G::kJob, K::kName, "L", "ratios of a token or a sequence [token]",
+        {.names = kImportanceLevelNames,
+         .set = put<&R::importance_level>,
+         .get = take_but<&N::importance_level, ImportanceLevel::kToken>,
+         .exists = of_grpo,
+         .belongs_to = kGrpo}),
+    row("--vllm-correction", "vllm_correction", G::kJob, K::kName, "M",
+        "vllm_importance_sampling_mode, or none [sequence_mask]",
+        {.names = kVllmCorrectionNames,
+         .set = put<&R::vllm_correction>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!corrects_vllm(r)) return std::nullopt;
+           return std::string(name_of(r.run.training().vllm.correction));
+         },
+         .exists = corrects_vllm,
+         .belongs_to = "GRPO with vLLM (--loop trl-grpo --vllm colocate, server)"}),
+    row("--label-smoothing", "label_smoothing", G::kJob, K::kFlag, "",
+        "label_smoothing_factor above 0: a loss of all logits",
+        {.set = put<&R::label_smoothing>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           if (!in_trainer(r) || !r.run.training().smooths_labels) return std::nullopt;
+           return true;
+         },
+         .exists = in_trainer,
+         .belongs_to = kTrainerLoop}),
     row("--vllm", "vllm", G::kJob, K::kName, "V", "vLLM generates: none, colocate, server [none]",
         {.names = kVllmModeNames,
          .set = put<&R::vllm>,
@@ -126,18 +183,21 @@ const Field kFields[] = {
         "longest sequence that vLLM takes [model's context]",
         {.unit = "tokens",
          .set = put<&R::vllm_max_length>,
-         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
-           if (!has_vllm(r) || r.run.training().vllm.max_length == 0) return std::nullopt;
-           return r.run.training().vllm.max_length;
-         },
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!has_vllm(r) || r.run.training().vllm.max_length == 0)
+                                               return std::nullopt;
+                                             return r.run.training().vllm.max_length;
+                                           },
          .exists = has_vllm,
          .belongs_to = kColocated}),
     row("--lengths", "lengths", G::kJob, K::kText, "FILE", "tokens of each sample, or lognormal:MEDIAN,SIGMA,MAX",
         {.set = put<&R::lengths>,
-         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
-           if (!has_lengths(r)) return std::nullopt;
-           return r.run.training().lengths->argument;
-         },
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!has_lengths(r)) return std::nullopt;
+                                             return r.run.training().lengths->argument;
+                                           },
          .exists = in_trainer,
          .belongs_to = kTrainerLoop}),
     row("--steps", "steps", G::kJob, K::kWhole, "N", "optimizer steps of --lengths [one epoch]",

@@ -33,6 +33,7 @@ constexpr std::string_view kCheckpointings[] = {"none", "full", "every-2", "ever
 
 constexpr double kMostRanks = kMostGpus;
 constexpr double kMostCardGib = 1 << 20;  // 1 PiB, as in a card's file
+constexpr double kMostHostGib = 1 << 20;
 
 // --- where a row exists ------------------------------------------------------------------------------------------
 
@@ -190,6 +191,10 @@ std::optional<FieldValue> take_family(const RunRecord& r) {
 std::optional<FieldValue> take_memory(const RunRecord& r) {
   if (r.device == nullptr || !r.device->memory_given) return std::nullopt;
   return in_gib(r.device->memory_bytes);
+}
+std::optional<FieldValue> take_host_memory(const RunRecord& r) {
+  if (r.time == nullptr || r.time->host_size.source != kHostMemoryOption) return std::nullopt;
+  return in_gib(r.time->host_size.bytes);
 }
 std::optional<FieldValue> take_margin(const RunRecord& r) {
   if (r.device == nullptr || r.device->margin_bytes == 0) return std::nullopt;
@@ -624,6 +629,12 @@ const Field kFields[] = {
          .most = kMostCardGib,
          .set = put<&CardOptions::memory_gib>,
          .get = take_memory}),
+    row("--host-memory", "host_memory_gib", G::kCard, K::kNumber, "GIB", "of each host [the card's usual host's]",
+        {.unit = "GiB",
+         .least = 1.0 / 16,
+         .most = kMostHostGib,
+         .set = put<&CardOptions::host_memory_gib>,
+         .get = take_host_memory}),
     row("--margin", "margin_gib", G::kCard, K::kNumber, "GIB", "of the card that is to stay free [0]",
         {.unit = "GiB", .least = 0, .most = kMostCardGib, .set = put<&CardOptions::margin_gib>, .get = take_margin}),
 

@@ -30,6 +30,11 @@ inline constexpr std::array<std::string_view, kLoopNames.size()> kLoopTitles = {
 inline constexpr std::array<std::string_view, 4> kReferenceNames = {"none", "own", "adapters", "precomputed"};
 inline constexpr std::array<std::string_view, 2> kSftLossNames = {"nll", "dft"};
 inline constexpr std::array<std::string_view, 2> kKtoLossNames = {"kto", "apo_zero_unpaired"};
+inline constexpr std::array<std::string_view, 8> kGrpoLossNames = {"grpo",  "bnpo", "dr_grpo", "dapo",
+                                                                   "cispo", "sapo", "luspo",   "vespo"};
+inline constexpr std::array<std::string_view, 2> kImportanceLevelNames = {"token", "sequence"};
+inline constexpr std::array<std::string_view, 5> kVllmCorrectionNames = {"none", "sequence_mask", "token_mask",
+                                                                         "sequence_truncate", "token_truncate"};
 inline constexpr std::array<std::string_view, 3> kVllmModeNames = {"none", "colocate", "server"};
 inline constexpr std::array<std::string_view, 3> kPackingNames = {"bfd", "bfd_split", "wrapped"};
 inline constexpr std::array<std::string_view, 2> kContrastiveLossNames = {"mnrl", "cached-mnrl"};
@@ -119,6 +124,13 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 [[nodiscard]] constexpr std::string_view name_of(SftLoss v) { return kSftLossNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(KtoLoss v) { return kKtoLossNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(Reference v) { return kReferenceNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(GrpoLoss v) { return kGrpoLossNames[static_cast<std::size_t>(v)]; }
+[[nodiscard]] constexpr std::string_view name_of(ImportanceLevel v) {
+  return kImportanceLevelNames[static_cast<std::size_t>(v)];
+}
+[[nodiscard]] constexpr std::string_view name_of(VllmCorrection v) {
+  return kVllmCorrectionNames[static_cast<std::size_t>(v)];
+}
 [[nodiscard]] constexpr std::string_view name_of(VllmMode v) { return kVllmModeNames[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(PackingStrategy v) {
   return kPackingNames[static_cast<std::size_t>(v)];

@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -305,6 +307,87 @@ std::int64_t resolve_row(const RunOptions& options, std::vector<std::string>& as
   return kMaxLength;
 }
 
+/// The places for which `keep` holds.
+template <typename Keep>
+void keep_samples(SampleLengths& lengths, const Keep& keep) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+    if (!keep(i)) continue;
+    for (auto* each : {&lengths.tokens, &lengths.prompts, &lengths.rejected}) {
+      if (!each->empty()) (*each)[kept] = (*each)[i];
+    }
+    ++kept;
+  }
+  for (auto* each : {&lengths.tokens, &lengths.prompts, &lengths.rejected}) {
+    if (!each->empty()) each->resize(kept);
+  }
+}
+
+/// Of a file that does not tell prompts from answers each sample's answer has the share of --completion in --seq.
+void split_by_share(SampleLengths& lengths, const RunSpec& run, std::vector<std::string>& assumptions) {
+  const double share = static_cast<double>(run.training().completion_length) / static_cast<double>(run.sequence_length);
+  for (std::int32_t& tokens : lengths.tokens) {
+    tokens = std::max(tokens, 2);
+    const auto answer = static_cast<std::int32_t>(std::lround(share * tokens));
+    lengths.prompts.push_back(tokens - std::clamp(answer, 1, tokens - 1));
+  }
+  assumptions.push_back(
+      fmt::format("of each sample {:.0f} % is the answer, as --completion says of --seq; a file may tell: 200/57, or "
+                  "200/57/80 with "
+                  "a rejected answer",
+                  100 * share));
+}
+
+/// dpo_trainer.py, kto_trainer.py, orpo_trainer.py, reward_trainer.py: what is dropped and what is cut at `most`.
+void cut_answers(SampleLengths& lengths, RunSpec& run, std::int64_t most, std::vector<std::string>& assumptions) {
+  Training& training = run.training();
+  const bool on_answers = run.trains_on_answers();
+  if (on_answers && lengths.prompts.empty()) split_by_share(lengths, run, assumptions);
+  if (run.trains_on_pairs() && lengths.rejected.empty()) {
+    assumptions.emplace_back("the rejected answer is as long as the chosen one (a file may tell: 200/57/80)");
+  }
+  const std::size_t all = lengths.tokens.size();
+  if (training.loop == Loop::kTrlReward) {
+    keep_samples(lengths, [&](std::size_t i) {
+      return lengths.tokens[i] <= most && (lengths.rejected.empty() || lengths.rejected[i] <= most);
+    });
+  } else if (on_answers && training.loop != Loop::kTrlOrpo) {
+    keep_samples(lengths, [&](std::size_t i) { return lengths.prompts[i] < most; });
+  }
+  if (lengths.tokens.empty()) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--seq: TRL drops all samples of --lengths, of which no prompt is below {} tokens", most),
+                "--seq");
+  }
+  if (lengths.tokens.size() < all) {
+    assumptions.push_back(fmt::format("{} of {} samples are dropped, as TRL does with those beyond --seq",
+                                      all - lengths.tokens.size(), all));
+  }
+  std::int64_t longest_answer = 0, longest = 0;
+  for (auto* each : {&lengths.tokens, &lengths.rejected}) {
+    for (std::size_t i = 0; i < each->size(); ++i) {
+      const std::int64_t prompt = lengths.prompts.empty() ? 0 : lengths.prompts[i];
+      // ORPO cuts answers alone: a prompt that is longer than all of it stays.
+      const std::int64_t kept = training.loop == Loop::kTrlOrpo ? std::max(prompt, most) : most;
+      (*each)[i] = static_cast<std::int32_t>(std::min<std::int64_t>((*each)[i], kept));
+      longest_answer = std::max(longest_answer, (*each)[i] - prompt);
+      longest = std::max<std::int64_t>(longest, (*each)[i]);
+    }
+  }
+  lengths.most = most;
+  // Another sample's answer, of the same --bs, may stand behind a longer prompt.
+  const auto batch = static_cast<std::size_t>(run.batch_size);
+  for (std::size_t i = 0; training.loop == Loop::kTrlKto && i < lengths.tokens.size(); ++i) {
+    const std::size_t last = std::min(i + batch, lengths.tokens.size()) - 1;
+    const std::size_t other = i % batch == 0 ? last : i - 1;
+    const std::int64_t answer = lengths.tokens[other] - lengths.prompts[other];
+    longest = std::max(longest, std::min(lengths.prompts[i] + answer, most));
+  }
+  run.sequence_length = longest;
+  if (on_answers) training.completion_length = std::min(longest_answer, longest - 1);
+  if (training.loop == Loop::kTrlKto) assumptions.emplace_back("every second sample of the data set is desirable");
+}
+
 /// trainer_utils and data collators: samples longer than --seq are cut, as a tokenizer with truncation does.
 void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
   SampleLengths lengths = read_lengths(*options.lengths);
@@ -318,10 +401,12 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   // sft_trainer.py: rows of several samples have no padding, but those whose samples are not told apart.
   const bool tells_samples = data.packing && *data.packing != PackingStrategy::kWrapped;
   data.padding_free = options.padding_free || tells_samples;
+  const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
   if (data.packing) {
     run.sequence_length = resolve_row(options, assumptions);
+  } else if (run.trains_on_answers() || run.trains_on_pairs()) {
+    cut_answers(lengths, run, most, assumptions);
   } else {
-    const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
     for (std::int32_t& tokens : lengths.tokens) {
       tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most));
     }
@@ -330,9 +415,11 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
   std::string_view laid_out = "padded to the longest of their batch";
   if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
-  assumptions.push_back(fmt::format("{} are taken in the Trainer's order of seed {}{}, and {}",
-                                    data.packing ? "rows" : "samples", data.seed,
-                                    data.grouped ? ", grouped by length" : "", laid_out));
+  const std::string order =
+      run.training().loop == Loop::kTrlKto
+          ? "in the order of the data set, KTO's default"
+          : fmt::format("in the Trainer's order of seed {}{}", data.seed, data.grouped ? ", grouped by length" : "");
+  assumptions.push_back(fmt::format("{} are taken {}, and {}", data.packing ? "rows" : "samples", order, laid_out));
   if (data.packing) {
     assumptions.push_back(
         fmt::format("rows of {} tokens are packed by TRL's strategy {}", run.sequence_length, name_of(*data.packing)));
@@ -368,9 +455,24 @@ Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<st
   return Reference::kModel;
 }
 
+/// grpo_config.py, rloo_config.py
+void resolve_completions(const RunOptions& options, Training& training, std::vector<std::string>& assumptions) {
+  const std::int64_t accumulation_steps = training.accumulation_steps;
+  training.steps_per_generation = static_cast<std::int32_t>(options.steps_per_generation.value_or(0));
+  training.iterations = static_cast<std::int32_t>(options.iterations.value_or(1));
+  training.grpo_loss = options.grpo_loss.value_or(GrpoLoss::kDapo);
+  training.importance_level = options.importance_level.value_or(ImportanceLevel::kToken);
+  if (training.generate_every() > accumulation_steps) {
+    assumptions.push_back(fmt::format(
+        "a generation lasts for {} micro-batches of {} in a step; the time of a step is that of one that generates",
+        training.generate_every(), accumulation_steps));
+  }
+}
+
 Vllm resolve_vllm(const RunOptions& options, std::vector<std::string>& assumptions) {
   Vllm vllm;
   vllm.mode = options.vllm.value_or(VllmMode::kNone);
+  vllm.correction = options.vllm_correction.value_or(vllm.correction);
   if (vllm.mode != VllmMode::kColocate) return vllm;
   vllm.utilization = options.vllm_utilization.value_or(vllm.utilization);
   if (!options.vllm_utilization) {
@@ -417,6 +519,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
   training.sft_loss = options.sft_loss.value_or(SftLoss::kNll);
   training.kto_loss = options.kto_loss.value_or(KtoLoss::kKto);
+  training.smooths_labels = options.label_smoothing;
   training.balances_experts = resolve_router_loss(model, options, training.loop, assumptions);
   if (training.loop == Loop::kTrlSft) training.completion_length = options.completion_length.value_or(0);
   if (run.trains_on_answers()) {
@@ -427,6 +530,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   }
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (run.generates()) {
+    resolve_completions(options, training, assumptions);
     training.vllm = resolve_vllm(options, assumptions);
     assumptions.emplace_back(
         "prompts are equally long and completions reach --completion; step times of such trainers were 20 to 45 % too "

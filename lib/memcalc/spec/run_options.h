@@ -44,16 +44,22 @@ struct RunOptions {
   bool loss_in_loop = false;
   bool use_cache = false;
   bool padding = false;
-  std::optional<double> dropout;                  // default: the model's own
-  std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
-  std::optional<SftLoss> sft_loss;                // default nll
-  std::optional<KtoLoss> kto_loss;                // default kto
-  bool no_router_loss = false;                    // default: mixtures of experts under TRL balance their experts
-  std::optional<Reference> reference;             // default: TRL's
-  std::optional<VllmMode> vllm;                   // of trainers that generate; default: transformers generates
-  std::optional<double> vllm_utilization;         // colocated; default 0.3
-  bool vllm_sleep = false;                        // colocated
-  std::optional<std::int64_t> vllm_max_length;    // colocated; default: the model's context
+  std::optional<double> dropout;                     // default: the model's own
+  std::optional<std::int64_t> completion_length;     // of trainers on answers; default: half of the sequence
+  std::optional<SftLoss> sft_loss;                   // default nll
+  std::optional<KtoLoss> kto_loss;                   // default kto
+  bool no_router_loss = false;                       // default: mixtures of experts under TRL balance their experts
+  std::optional<Reference> reference;                // default: TRL's
+  std::optional<VllmMode> vllm;                      // of trainers that generate; default: transformers generates
+  std::optional<double> vllm_utilization;            // colocated; default 0.3
+  bool vllm_sleep = false;                           // colocated
+  std::optional<std::int64_t> vllm_max_length;       // colocated; default: the model's context
+  std::optional<VllmCorrection> vllm_correction;     // of GRPO with vLLM; default sequence_mask
+  std::optional<std::int64_t> steps_per_generation;  // of GRPO and RLOO; default: the accumulation steps
+  std::optional<std::int64_t> iterations;            // of GRPO and RLOO; default 1
+  std::optional<GrpoLoss> grpo_loss;                 // default dapo
+  std::optional<ImportanceLevel> importance_level;   // of GRPO; default token
+  bool label_smoothing = false;
   Stages stages = Stages::kTrain;
   std::optional<ModelLoading> loading;  // default config; of a packed base device-map
   ModelSaving saving = ModelSaving::kNone;

@@ -160,8 +160,15 @@ DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry) {
   return device;
 }
 
+HostSize host_size_of(const CardOptions& options, const DeviceSpec& device, const SpecRegistry& registry) {
+  if (options.host_memory_gib) return {bytes_of_gib(*options.host_memory_gib), std::string(kHostMemoryOption)};
+  const auto usual = registry.usual_host(device.name);
+  return usual ? HostSize{usual->memory_bytes, usual->source} : HostSize{};
+}
+
 Question question_of(const RunRequest& request, const SpecRegistry& registry) {
   Question question{model_of(request, registry), {}, device_of(request, registry), false, request.time};
+  question.time.host_size = host_size_of(request.card, question.device, registry);
   question.device_assumed = question.device.reference.empty();
   RunRequest asked = request;
   take_versions(asked, registry);

@@ -19,9 +19,10 @@ namespace memcalc {
 
 /// What is said of a card beside its name.
 struct CardOptions {
-  std::string description;           // "mine,24GB,sm89,1008GB/s,165TFLOPS" in place of a name; --card
-  std::optional<double> memory_gib;  // in place of the specification's; --memory
-  double margin_gib = 0;             // of its memory, to stay free; --margin
+  std::string description;                // "mine,24GB,sm89,1008GB/s,165TFLOPS" in place of a name; --card
+  std::optional<double> memory_gib;       // in place of the specification's; --memory
+  double margin_gib = 0;                  // of its memory, to stay free; --margin
+  std::optional<double> host_memory_gib;  // of each host, in place of the card's usual host's; --host-memory
 };
 
 struct RunRequest {

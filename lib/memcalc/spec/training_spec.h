@@ -110,13 +110,24 @@ enum class Reference : std::uint8_t { kNone, kModel, kAdapters, kPrecomputed };
 /// and on the same card; vLLM as a server on other cards.
 enum class VllmMode : std::uint8_t { kNone, kColocate, kServer };
 
+/// --vllm-correction, GRPOConfig.vllm_importance_sampling_correction and its mode: nothing is corrected; a ratio of
+/// each completion or of each token, 0 where it is beyond the limits, or cut there.
+enum class VllmCorrection : std::uint8_t { kNone, kSequenceMask, kTokenMask, kSequenceTruncate, kTokenTruncate };
+
 /// What TRL's configurations say of vLLM (use_vllm, vllm_mode, vllm_*).
 struct Vllm {
   VllmMode mode = VllmMode::kNone;
+  VllmCorrection correction = VllmCorrection::kSequenceMask;  // of GRPO; --vllm-correction
   double utilization = 0.3;     // share of the card's whole memory, vllm_gpu_memory_utilization; --vllm-utilization
   bool sleeps = false;          // vllm_enable_sleep_mode: gives its memory back while the model trains; --vllm-sleep
   std::int64_t max_length = 0;  // vllm_max_model_length; 0: the model's whole context; --vllm-max-length
 };
+
+/// --grpo-loss, GRPOConfig.loss_type.
+enum class GrpoLoss : std::uint8_t { kGrpo, kBnpo, kDrGrpo, kDapo, kCispo, kSapo, kLuspo, kVespo };
+
+/// --importance-level, GRPOConfig.importance_sampling_level: a ratio for each token, or one for each completion.
+enum class ImportanceLevel : std::uint8_t { kToken, kSequence };
 
 /// --sft-loss, SFTConfig.loss_type: the mean of the tokens' negative log-probabilities, or DFT, which weighs each by
 /// its probability.
@@ -190,30 +201,41 @@ struct Training {
   Loop loop = Loop::kTrainer;
   Optimizer optimizer = Optimizer::kAdamWFused;
   Checkpointing checkpointing = Checkpointing::kNone;
-  std::int64_t checkpoint_every = 1;    // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
-  std::optional<bool> reentrant;        // kFull: use_reentrant; absent: the version's default; --reentrant
-  bool offload_activations = false;     // what autograd saves goes to pinned host memory; --activation-offload
-  std::int64_t accumulation_steps = 1;  // micro-batches per optimizer step; --accum
-  std::optional<double> max_grad_norm;  // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
-  bool loss_in_loop = false;            // the model returns logits alone, as torchtitan's; --loss-in-loop
-  bool compile = false;                 // torch.compile; --compile
+  std::int32_t iterations = 1;            // GRPO, RLOO: how often a completion is trained on; --iterations
+  std::int64_t checkpoint_every = 1;      // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
+  std::optional<bool> reentrant;          // kFull: use_reentrant; absent: the version's default; --reentrant
+  bool offload_activations = false;       // what autograd saves goes to pinned host memory; --activation-offload
+  std::int32_t steps_per_generation = 0;  // GRPO, RLOO: micro-batches that are generated at once; 0: --accum
+  std::int64_t accumulation_steps = 1;    // micro-batches per optimizer step; --accum
+  std::optional<double> max_grad_norm;    // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad
+  bool loss_in_loop = false;              // the model returns logits alone, as torchtitan's; --loss-in-loop
+  bool compile = false;                   // torch.compile; --compile
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
-  bool offload_optimizer = false;                // optimizer states and step on the host (torchao); --offload-optimizer
-  bool offload_gradients = false;                // gradients die once they are copied there; --offload-gradients
-  std::int64_t completion_length = 0;            // of a sequence's tokens those that answer; which --completion says
-  SftLoss sft_loss = SftLoss::kNll;              // of TRL's SFTTrainer; --sft-loss
-  KtoLoss kto_loss = KtoLoss::kKto;              // of TRL's KTOTrainer; --kto-loss
-  bool balances_experts = false;                 // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
-  Reference reference = Reference::kNone;        // of TRL's trainers on preferences and rewards; --ref-model
-  Vllm vllm;                                     // of trainers that generate
-  SentencePairs sentences;                       // of SentenceTransformerTrainer
-  std::optional<DataLengths> lengths;            // absent: every sequence has --seq tokens
-  Stages stages = Stages::kTrain;                // of one GPU
-  ModelLoading loading = ModelLoading::kConfig;  // with a packed base kDeviceMap
-  ModelSaving saving = ModelSaving::kNone;       // where all stages count
-  std::optional<Evaluation> evaluation;          // in the Trainer
-  std::int64_t skipped_steps = 0;                // first steps that the loss scaler skips; --skipped-steps
+  bool offload_optimizer = false;          // optimizer states and step on the host (torchao); --offload-optimizer
+  bool offload_gradients = false;          // gradients die once they are copied there; --offload-gradients
+  std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
+  SftLoss sft_loss = SftLoss::kNll;        // of TRL's SFTTrainer; --sft-loss
+  KtoLoss kto_loss = KtoLoss::kKto;        // of TRL's KTOTrainer; --kto-loss
+  bool balances_experts = false;           // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
+  Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
+  bool smooths_labels = false;             // TrainingArguments.label_smoothing_factor; --label-smoothing
+  GrpoLoss grpo_loss = GrpoLoss::kDapo;    // of GRPOTrainer; --grpo-loss
+  ImportanceLevel importance_level = ImportanceLevel::kToken;  // likewise; --importance-level
+  Vllm vllm;                                                   // of trainers that generate
+  SentencePairs sentences;                                     // of SentenceTransformerTrainer
+  std::optional<DataLengths> lengths;                          // absent: every sequence has --seq tokens
+  Stages stages = Stages::kTrain;                              // of one GPU
+  ModelLoading loading = ModelLoading::kConfig;                // with a packed base kDeviceMap
+  ModelSaving saving = ModelSaving::kNone;                     // where all stages count
+  std::optional<Evaluation> evaluation;                        // in the Trainer
+  std::int64_t skipped_steps = 0;  // first steps that the loss scaler skips; --skipped-steps
+
+  /// GRPO, RLOO: micro-batches whose completions are generated at once; from one generation to the next.
+  [[nodiscard]] std::int64_t generated_micro_batches() const {
+    return steps_per_generation > 0 ? steps_per_generation : accumulation_steps;
+  }
+  [[nodiscard]] std::int64_t generate_every() const { return generated_micro_batches() * iterations; }
 };
 
 }  // namespace memcalc

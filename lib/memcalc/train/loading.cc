@@ -140,9 +140,10 @@ void move_to_card(Tape& tape, const Model& model) {
 
 void prepare_model(Tape& tape, Model& model, const RunSpec& run) {
   apply_fine_tuning(tape, model, run);
-  // FSDP2 takes from the host what it shards (train/parallel/fsdp2_trainer.cc), as DeepSpeed does.
-  const bool shards =
-      run.parallel.data_parallel == DataParallel::kFsdp2 || run.parallel.framework() == Framework::kDeepSpeed;
+  // FSDP takes from the host what it shards (train/parallel/fsdp1.cc, fsdp2_trainer.cc), as DeepSpeed does.
+  const bool shards = run.parallel.data_parallel == DataParallel::kFsdp1 ||
+                      run.parallel.data_parallel == DataParallel::kFsdp2 ||
+                      run.parallel.framework() == Framework::kDeepSpeed;
   if (run.training().loading == ModelLoading::kHost && !shards) move_to_card(tape, model);
 }
 

@@ -50,7 +50,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
       tensors.push_back({input.member, input.shape, input.dtype, tensors.size()});
     return tensors;
   }
-  if (run.trains_on_answers()) return answer_tensors(run);
+  if (run.trains_on_answers()) return answer_tensors(run, answers_shape_of(run));
   if (run.uses_sentence_transformers()) return sentence_transformers_batch(model, run);
   const Parallel& p = run.parallel;
   const std::int64_t parts =

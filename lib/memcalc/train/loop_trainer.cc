@@ -25,6 +25,7 @@
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
+#include "memcalc/train/label_smoother.h"
 #include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizer.h"
@@ -32,6 +33,7 @@
 #include "memcalc/train/saving.h"
 #include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/step_patterns.h"
+#include "memcalc/train/trl/batch.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/online_dpo.h"
@@ -136,6 +138,11 @@ class TrainerLoop {
     }
   }
 
+  /// Of trainers that generate: as if the steps up to the next one that begins with a generation had been made.
+  void skip_to_generation() {
+    const std::int64_t every = run_.training().generate_every();
+    first_of_step_ = ceil_div(first_of_step_, every) * every;
+  }
   void step(bool padded) { step(padded, {}); }
   /// With micro-batches of these shapes.
   void step(bool padded, std::span<const BatchShape> shapes);
@@ -165,17 +172,21 @@ class TrainerLoop {
   struct Prediction {
     Tensor loss, logits, labels;
   };
-  [[nodiscard]] Prediction prediction_step(Batch& inputs);
+  [[nodiscard]] Prediction prediction_step(Batch& inputs, const BatchShape& shape);
   [[nodiscard]] Prediction generated_prediction(const Batch& inputs);
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
   void micro_batch(std::int64_t index, bool sync);
+  /// Where a step generates in its middle, none stands for another.
+  [[nodiscard]] std::vector<ExecutedMicroBatch> executed_in_step(std::int64_t count) const;
   void call_engine(const Tensor& loss, bool sync);
   [[nodiscard]] ModelOutput call_on_any_batch();
   [[nodiscard]] Tensor compute_loss(bool sync);
   /// Of TRL's trainers.
-  [[nodiscard]] Tensor trl_loss(const Batch& inputs, bool sync);
+  [[nodiscard]] Tensor trl_loss(const Batch& inputs, const BatchShape& shape, bool sync);
+  /// With label_smoothing_factor: the labels are taken away from the model.
+  [[nodiscard]] ModelOutput call_without_labels(bool sync);
   [[nodiscard]] TrlModels trl_models(bool sync);
   /// What is around Trainer.model, with which it evaluates and generates.
   [[nodiscard]] ParallelWrapper* wrapper_of_model() const {
@@ -195,8 +206,11 @@ class TrainerLoop {
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> graphs_;
   std::vector<Batch> batches_;
+  std::vector<BatchShape> shapes_;                 // likewise
+  std::size_t micro_batch_ = 0;                    // of these
   std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
   const ScoredCompletions* completion_ = nullptr;  // the micro-batch's
+  std::int64_t first_of_step_ = 0;                 // the step's first micro-batch, counted from the first of all
   OnlineDpoStep online_dpo_;
   Batch inputs_;
   Tensor items_, loss_of_step_, grad_norm_;
@@ -213,15 +227,28 @@ Tensor TrainerLoop::compute_loss(bool sync) {
   if (run_.uses_sentence_transformers()) {
     return sentence_loss_.compute(tape_, run_, inputs_, trl_models(sync).policy);
   }
-  if (run_.uses_trl()) return trl_loss(inputs_, sync);
+  if (run_.uses_trl()) return trl_loss(inputs_, shapes_[micro_batch_], sync);
   if (compiled_) return multiply_in_place(compiled_->forward());
+  if (run_.training().smooths_labels) {
+    const bool is_causal = run_.task == Task::kCausalLm;
+    const ModelOutput outputs = call_without_labels(sync);
+    const Tensor loss = smoothed_loss(outputs.logits, inputs_.labels, inputs_.number_of_items, is_causal);
+    return model_.accepts_loss_kwargs ? multiply_in_place(loss) : loss;
+  }
   ModelOutput outputs = call_model(tape_, model_, run_, wrapper_, inputs_, sync);
   if (!model_.accepts_loss_kwargs) return std::move(outputs.loss);
   return multiply_in_place(outputs.loss);  // loss *= num_processes
 }
 
+ModelOutput TrainerLoop::call_without_labels(bool sync) {
+  Batch unlabelled = inputs_;
+  unlabelled.labels.reset();
+  return call_model(tape_, model_, run_, wrapper_, unlabelled, sync);
+}
+
 TrlModels TrainerLoop::trl_models(bool sync) {
   TrlModels models;
+  models.around = wrapper_;
   models.trainer_model = [this, sync](const Batch& batch) {
     return call_model(tape_, model_, run_, wrapper_of_model(), batch, sync);
   };
@@ -235,14 +262,14 @@ TrlModels TrainerLoop::trl_models(bool sync) {
   return models;
 }
 
-Tensor TrainerLoop::trl_loss(const Batch& inputs, bool sync) {
+Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool sync) {
   const TrlModels models = trl_models(sync);
   if (run_.training().loop == Loop::kTrlReward) return reward_loss(tape_, inputs, models.policy);
   if (run_.training().loop == Loop::kTrlOnlineDpo) return online_dpo_.loss(tape_, model_, run_, models);
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
-  if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, models);
-  if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, models);
+  if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, shape, models);
+  if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, shape, models);
   return sft_loss(tape_, run_, inputs, models);
 }
 
@@ -262,8 +289,10 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   if (model_.accepts_loss_kwargs && has_labels) next_items = number_of_items(next, model_.loss_shifts_labels);
   batches_ = std::move(next);
   items_ = std::move(next_items);
+  shapes_.assign(shapes.begin(), shapes.end());
+  if (shapes.empty()) shapes_.assign(batches_.size(), answers_shape_of(run_));
   if (shapes.empty()) {
-    for (const ExecutedMicroBatch& executed : executed_micro_batches(count)) {
+    for (const ExecutedMicroBatch& executed : executed_in_step(count)) {
       tape_.kernels.repeats = executed.stands_for;
       micro_batch(executed.index, executed.index == count - 1);
     }
@@ -271,6 +300,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
     for (std::int64_t i = 0; i < count; ++i) micro_batch(i, i == count - 1);
   }
   tape_.kernels.repeats = 1;
+  first_of_step_ += count;
   if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
   tape_.moment.phase = Phase::kOptimizer;
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
@@ -284,6 +314,16 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   tape_.moment.phase = Phase::kZero;
   zero_grad(model_);
   record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
+}
+
+std::vector<ExecutedMicroBatch> TrainerLoop::executed_in_step(std::int64_t count) const {
+  const bool begins_with_generation = run_.training().generate_every() % count == 0;
+  if (!run_.generates() || run_.training().loop == Loop::kTrlOnlineDpo || begins_with_generation) {
+    return executed_micro_batches(count);
+  }
+  std::vector<ExecutedMicroBatch> executed;
+  for (std::int64_t i = 0; i < count; ++i) executed.push_back({i, 1});
+  return executed;
 }
 
 /// DeepSpeedEngineWrapper.backward (accelerate/utils/deepspeed.py): the engine's backward and, at a boundary of
@@ -300,19 +340,22 @@ void TrainerLoop::call_engine(const Tensor& loss, bool sync) {
 }
 
 void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
-  inputs_ = batches_[static_cast<std::size_t>(index)];
+  micro_batch_ = static_cast<std::size_t>(index);
+  inputs_ = batches_[micro_batch_];
   inputs_.number_of_items = items_;
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerBatch);
   record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   const bool is_online_dpo = run_.training().loop == Loop::kTrlOnlineDpo;
   if (run_.generates() && !is_online_dpo) {
-    if (index == 0) {  // the last step's are there until these are
+    const Training& training = run_.training();
+    const std::int64_t since_first = first_of_step_ + index;
+    if (since_first % training.generate_every() == 0) {  // the last ones are there until these are
       std::vector<ScoredCompletions> next = generate_and_score(tape_, model_, run_, trl_models(sync));
       for (ScoredCompletions& each : completions_) each.clear();
       completions_ = std::move(next);
     }
-    completion_ = &completions_[static_cast<std::size_t>(index)];
+    completion_ = &completions_[static_cast<std::size_t>(since_first % training.generated_micro_batches())];
   }
   Tensor loss = compute_loss(sync);
   tape_.moment.phase = Phase::kBackward;
@@ -339,11 +382,11 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   look_for_infinities(loss_of_step_);
 }
 
-TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
+TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchShape& shape) {
   const bool keeps_logits = run_.training().evaluation->keeps_logits;
   Prediction result;
   if (run_.uses_trl()) {
-    result.loss = tape_.detach(trl_loss(inputs, true));
+    result.loss = tape_.detach(trl_loss(inputs, shape, true));
     return result;
   }
   if (run_.uses_sentence_transformers()) {
@@ -355,7 +398,12 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs) {
   Tensor items;
   if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
   inputs.number_of_items = items;
-  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), inputs, true);
+  Batch passed = inputs;
+  if (run_.training().smooths_labels) passed.labels.reset();
+  ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), passed, true);
+  if (run_.training().smooths_labels) {
+    outputs.loss = smoothed_loss(outputs.logits, inputs.labels, items, run_.task == Task::kCausalLm);
+  }
   if (outputs.loss.defined()) {
     if (model_.accepts_loss_kwargs) outputs.loss = multiply_in_place(outputs.loss);
     result.loss = mean(outputs.loss, 0, false);  // loss.detach().mean()
@@ -409,7 +457,16 @@ Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
 }
 
 Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
-  Batch batch = make_batch_of(shape.rows, shape.columns);
+  Batch batch;
+  if (run_.trains_on_answers()) {
+    const std::vector<BatchTensor> tensors = answer_tensors(run_, shape);
+    make_room_for_others(tensors, batch);
+    for (const BatchTensor& each : tensors) {
+      each.in(batch) = tape_.empty(each.shape, each.dtype, aten::kToCopy, Category::kInputs);
+    }
+  } else {
+    batch = make_batch_of(shape.rows, shape.columns);
+  }
   batch.padded = shape.padded;
   batch.valid_labels = shape.valid_labels;
   if (!run_.is_padding_free()) return batch;
@@ -430,6 +487,7 @@ void TrainerLoop::evaluate() {
   const Scoped eval(tape_.modes.training, false);
   tape_.moment.phase = Phase::kEvaluation;
   Batch inputs;
+  BatchShape shape;
   Prediction prediction, all;
   Tensor losses;
   const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer: torch.cat((kept, more), dim=0)
@@ -455,12 +513,16 @@ void TrainerLoop::evaluate() {
     if (executed) {
       const bool is_filled = tape_.processes > 1;
       if (has_lengths) {
-        inputs = make_batch_of((next++)->micro_batches.front());
+        shape = (next++)->micro_batches.front();
+        inputs = make_batch_of(shape);
       } else {
-        inputs = make_batch_of(is_filled ? evaluation.batch_size : rows_of_all, run_.sequence_length);
+        RunSpec of_batch = run_;
+        of_batch.batch_size = is_filled ? evaluation.batch_size : rows_of_all;
+        shape = answers_shape_of(of_batch);
+        inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
         inputs.padded = run_.padding;
       }
-      prediction = prediction_step(inputs);
+      prediction = prediction_step(inputs, shape);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
       losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
       losses = for_metrics(losses);
@@ -568,6 +630,22 @@ class TellingLoop {
   std::optional<StepPatterns> patterns_;
 };
 
+/// GRPOTrainer and RLOOTrainer: a generation lasts for whole steps, more than one.
+bool generates_between(const RunSpec& run) {
+  if (!run.generates() || run.training().loop == Loop::kTrlOnlineDpo) return false;
+  const std::int64_t every = run.training().generate_every(), count = run.training().accumulation_steps;
+  return every > count && every % count == 0;
+}
+
+/// Steps that are made: where generations and steps come out of step, until the second generation beside the
+/// optimizer's states. Where a generation lasts for several steps, those between the second and the last are left out.
+int steps_of(const RunSpec& run) {
+  if (!run.generates() || run.training().loop == Loop::kTrlOnlineDpo || generates_between(run)) return kSteps;
+  const std::int64_t every = run.training().generate_every(), count = run.training().accumulation_steps;
+  if (every <= count) return kSteps;
+  return static_cast<int>(std::min<std::int64_t>(kSteps + ceil_div(every, count), 4 * kSteps));
+}
+
 }  // namespace
 
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
@@ -617,8 +695,10 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     carried.collect(variables);
     repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   } else {
-    for (; tape.moment.step < kSteps; ++tape.moment.step) {
-      const bool is_last = tape.moment.step == kSteps - 1;
+    const int steps = steps_of(run);
+    for (; tape.moment.step < steps; ++tape.moment.step) {
+      const bool is_last = tape.moment.step == steps - 1;
+      if (is_last && generates_between(run)) loop.skip_to_generation();
       tape.kernels.recording = false;
       if (evaluates && is_last) loop.evaluate();
       tape.kernels.recording = steps_are_alike ? tape.moment.step == 0 : is_last;

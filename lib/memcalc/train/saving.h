@@ -41,6 +41,8 @@ void save_trained(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper*
     merge_adapters(tape, model);
   }
   tape.moment.phase = Phase::kSave;
+  const bool gathers_units = run.parallel.data_parallel == DataParallel::kFsdp1 && wrapper->gather_state();
+  if (gathers_units) return;
   if (run.training().saving == ModelSaving::kFull) return gather_full_state(tape, model, run, wrapper->whole_shapes);
   if (run.training().saving == ModelSaving::kSharded) return;  // each rank writes its own parts from where they are
   if (wrapper != nullptr && wrapper->gather_state()) return;

@@ -79,6 +79,17 @@ def real_lengths(r, rows):
     return " ".join(str(max(4, min(top, int(r.lognormvariate(middle, spread))))) for _ in range(rows))
 
 
+ANSWERS = {"dpo-lengths": 2, "kto-lengths": 1, "orpo-lengths": 2, "reward-lengths": 2, "sft-answers": 1}
+OPTIONS = ("grpo-options", "rloo-options")
+
+
+def answers_of_lengths(r, rows, answers):
+    """Samples as prompt/answer, or prompt/chosen/rejected."""
+    top, prompt, answer = r.choice([128, 200, 300]), r.uniform(3.2, 5), r.uniform(3, 4.6)
+    draw = lambda middle: max(6, min(top, int(r.lognormvariate(middle, .6))))  # noqa: E731
+    return " ".join("/".join(map(str, [draw(prompt)] + [draw(answer) for _ in range(answers)])) for _ in range(rows))
+
+
 def draw_job(r, kind):
     """Its model's name, arguments, and lengths or None."""
     if kind in ("glue", "st", "cross"):
@@ -89,7 +100,10 @@ def draw_job(r, kind):
         model = r.choice(DECODERS)
     loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
             "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
-            "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo"}.get(kind, "trl-" + kind)
+            "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo", "grpo-options": "trl-grpo", "rloo-options": "trl-rloo",
+            "dpo-lengths": "trl-dpo", "kto-lengths": "trl-kto", "orpo-lengths": "trl-orpo", "sft-smooth": "trl-sft",
+            "orpo-fsdp2": "trl-orpo",
+            "reward-lengths": "trl-reward", "sft-answers": "trl-sft", "trainer-smooth": "trainer"}.get(kind, "trl-" + kind)
     job, lengths = ["--loop", loop], None
     if kind in ("glue", "sft-lengths", "packed"):
         bs, steps = r.choice([2, 3, 4, 8] + ([16, 32] if kind == "glue" else [])), r.choice([4, 6, 8])
@@ -100,6 +114,28 @@ def draw_job(r, kind):
             job += ["--seq", r.choice(["256", "384", "512", "1024"])]
         precisions = ("fp32", "amp-fp16", "amp-bf16") if kind == "glue" else ("amp-bf16",)
         common(r, job, precisions, ("fp32",) if kind == "glue" else ("fp32", "bf16"), 0 if kind == "glue" else .4)
+    elif kind in ANSWERS:
+        bs = r.choice([2, 3, 4, 8])
+        job += ["--bs", str(bs), "--steps", r.choice("468")]
+        lengths = answers_of_lengths(r, bs * r.choice([9, 11, 33]), ANSWERS[kind])
+        with_lora = common(r, job, adapters=.4)
+        if kind == "reward-lengths" and with_lora: job += ["--lora-head"]
+        if kind in ("dpo-lengths", "kto-lengths"):
+            job += ["--ref-model", r.choice(["adapters" if with_lora else "own", "precomputed"])]
+        if kind in ("dpo-lengths", "kto-lengths", "sft-answers") and r.random() < .3:
+            job += ["--pad-to-multiple", r.choice(["8", "64"])]
+        if kind != "orpo-lengths": evaluated(r, job, .25)
+    elif kind in OPTIONS:
+        job += ["--bs", r.choice("24")]
+        answers(r, job, 20)
+        with_lora = common(r, job)
+        accum = job[job.index("--accum") + 1]
+        job += ["--steps-per-generation", r.choice("1248"), "--iterations", r.choice("1123")]
+        if r.random() < .3: job[job.index("--steps-per-generation") + 1] = accum
+        job += ["--ref-model", r.choice(["none", "adapters" if with_lora else "own"])]
+        if kind == "grpo-options":
+            job += ["--grpo-loss", r.choice("grpo bnpo dr_grpo dapo cispo sapo luspo vespo".split()),
+                    "--importance-level", r.choice(["token", "sequence"])]
     elif kind in ("st", "cross"):
         job += ["--bs", r.choice(["16", "32", "64"]), "--seq", r.choice(["32", "64", "128"])]
         if kind == "st":
@@ -116,20 +152,22 @@ def draw_job(r, kind):
                 "--eval-generate", r.choice(["12", "20", "48", "80"])]
         if r.random() < .3: job += ["--eval-beams", r.choice("24")]
     else:
-        job += ["--task", "causal"] if kind in ("sft", "trainer") else []
+        job += ["--task", "causal"] if kind in ("sft", "trainer", "sft-smooth", "trainer-smooth") else []
         job += ["--bs", r.choice("2344")]
-        if kind in REFERENCED + ("orpo",):
+        if kind in REFERENCED + ("orpo", "orpo-fsdp2"):
             answers(r, job, 20)
         else:
             job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
         with_lora = common(r, job)
+        if kind.endswith("-fsdp2"): job += ["--gpus", r.choice("24"), "--parallel", "fsdp2"]
         if kind == "reward" and with_lora: job += ["--lora-head"]
         if kind in REFERENCED:
             choices = ["adapters"] if with_lora else ["own"]
             if kind in GENERATE: choices.append("none")
             if kind in ("dpo", "kto"): choices.append("precomputed")
             job += ["--ref-model", r.choice(choices)]
-        if kind not in GENERATE + ("online-dpo",): evaluated(r, job, .3)
+        if kind not in GENERATE + ("online-dpo", "orpo-fsdp2"): evaluated(r, job, .3)
+        if kind.endswith("-smooth"): job += ["--label-smoothing"]
         if kind.endswith("-vllm"):  # memcalc runs three steps, and a server's streams are new in each
             job += ["--vllm", r.choice(["colocate", "colocate", "server"])]
             job += ["--vllm-sleep"] if job[-1] == "colocate" and r.random() < .5 else []

@@ -21,7 +21,8 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
-FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss")
+FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
+         "--label-smoothing")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -46,6 +47,8 @@ def import_all():
     """Before any fork; nothing of it starts CUDA."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
     import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
+    # No cache is wanted, and what functions close over is more than dill can pickle.
+    datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
@@ -68,18 +71,24 @@ class Job:
         known = ("--loop --task --model --bs --seq --target-seq --precision --weights-dtype --checkpointing --accum "
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
-                 "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss").split()
+                 "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
+                 "--grpo-loss --importance-level --pad-to-multiple --stages --load").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
         if "--fp16" in self.options: self.options["--precision"] = "amp-fp16"
         self.config = dict(job.get("config") or NAMED[self.options["--model"]])
-        self.lengths = [int(n) for n in job["lengths"].split()] if "lengths" in job else None
+        # Of a sample "200/57/80": prompt, answer, and where there are two the rejected one.
+        self.samples = [[int(n) for n in one.split("/")] for one in job["lengths"].split()] if "lengths" in job else None
+        self.lengths = [sum(each[:2]) for each in self.samples] if self.samples else None
         self.loop = self.options.get("--loop", "trainer")
         self.seq, self.bs, self.accum = self.number("--seq", 0), self.number("--bs", 1), self.number("--accum", 1)
         # Of a server's: as many as memcalc runs, since each takes streams of its own.
         self.steps = self.number("--steps", 3 if self.options.get("--vllm") == "server" else STEPS)
         self.completion = self.number("--completion", 0)
+        self.per_generation = self.number("--steps-per-generation", self.accum)  # micro-batches
+        every = self.per_generation * self.number("--iterations", 1)
+        self.steps = max(self.steps, -(-every // self.accum) + 2) if every > self.accum else self.steps
         self.precision = self.options.get("--precision", "amp-bf16" if self.loop.startswith("trl-") else "fp32")
         self.gpus, self.parallel = self.number("--gpus", 1), self.options.get("--parallel", "ddp")
         if ON_CPU:
@@ -150,6 +159,7 @@ def arguments_of(job):
               gradient_accumulation_steps=job.accum, save_strategy="no", logging_strategy="no", disable_tqdm=True,
               bf16=job.precision == "amp-bf16", fp16=job.precision == "amp-fp16")
     if ON_CPU: kw["use_cpu"] = True
+    if "--label-smoothing" in o: kw["label_smoothing_factor"] = 0.1
     if "--checkpointing" in o or not job.loop.startswith("trl-"):
         kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
     if "--optimizer" in o: kw["optim"] = OPTIMIZERS.get(o["--optimizer"], o["--optimizer"])
@@ -243,7 +253,12 @@ def sft(job):
     if "--packing" in job.options: keywords.update(packing=True, packing_strategy=job.options["--packing"])
     if "--padding-free" in job.options: keywords["padding_free"] = True
     if "--sft-loss" in job.options: keywords["loss_type"] = job.options["--sft-loss"]
-    sample = lambda r, i: dict(input_ids=ids(r, lengths[i] if lengths else job.seq))  # noqa: E731
+    sample = lambda r, i: dict(input_ids=ids(r, lengths[i % len(lengths)] if lengths else job.seq))  # noqa: E731
+    if "--pad-to-multiple" in job.options: keywords["pad_to_multiple_of"] = job.number("--pad-to-multiple", 1)
+    if job.samples and len(job.samples[0]) > 1:
+        sample = lambda r, i: dict(  # noqa: E731
+            prompt=words(r, job.samples[i % len(job.samples)][0]),
+            completion=" " + words(r, job.samples[i % len(job.samples)][1] - 1))
     if job.completion:  # answers alone are trained on where the data has prompts and completions
         sample = lambda r, i: dict(prompt=words(r, job.seq - job.completion),  # noqa: E731
                                    completion=" " + words(r, job.completion - 1))
@@ -252,6 +267,10 @@ def sft(job):
 
 def pair(job, added=0):
     """`added`: tokens that the trainer puts before a prompt."""
+    if job.samples:
+        parts = lambda i: job.samples[i % len(job.samples)]  # noqa: E731
+        return lambda r, i: dict(prompt=words(r, parts(i)[0] - added), chosen=" " + words(r, parts(i)[1] - 1),
+                                 rejected=" " + words(r, parts(i)[-1] - 1))
     return lambda r, i: dict(prompt=words(r, job.seq - job.completion - added), chosen=" " + words(r, job.completion - 1),
                              rejected=" " + words(r, job.completion - 1))
 
@@ -259,7 +278,8 @@ def pair(job, added=0):
 def referenced(job):
     """Of DPO and KTO, whose default reference TRL would load from a checkpoint: keywords, and whether one is made."""
     reference = job.options.get("--ref-model", "adapters" if "--lora" in job.options else "own")
-    return dict(max_length=job.seq, precompute_ref_log_probs=reference == "precomputed"), reference == "own"
+    more = {"pad_to_multiple_of": job.number("--pad-to-multiple", 1)} if "--pad-to-multiple" in job.options else {}
+    return dict(max_length=job.seq or 4096, **more, precompute_ref_log_probs=reference == "precomputed"), reference == "own"
 
 
 def dpo(job):
@@ -272,20 +292,23 @@ def kto(job):
     import trl
     keywords, own = referenced(job)
     if "--kto-loss" in job.options: keywords["loss_type"] = job.options["--kto-loss"]
-    sample = lambda r, i: dict(prompt=words(r, job.seq - job.completion),  # noqa: E731
-                               completion=" " + words(r, job.completion - 1), label=i % 2 == 0)
+    parts = job.samples or [[job.seq - job.completion, job.completion]]
+    sample = lambda r, i: dict(prompt=words(r, parts[i % len(parts)][0]),  # noqa: E731
+                               completion=" " + words(r, parts[i % len(parts)][1] - 1), label=i % 2 == 0)
     return trl_trainer(job, trl.KTOConfig, trl.KTOTrainer, sample, keywords=keywords, own_reference=own)
 
 
 def orpo(job):
     from trl.experimental.orpo import ORPOConfig, ORPOTrainer
-    return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job, 1), keywords=dict(max_length=job.seq))
+    return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job, 1), keywords=dict(max_length=job.seq or 4096))
 
 
 def reward(job):
     import trl
-    sample = lambda r, i: dict(chosen_ids=ids(r, job.seq), rejected_ids=ids(r, job.seq))  # noqa: E731
-    return trl_trainer(job, trl.RewardConfig, trl.RewardTrainer, sample, "seqcls", dict(max_length=job.seq))
+    pairs = [(p + a, p + b) for p, a, b in job.samples] if job.samples else [(job.seq, job.seq)]
+    sample = lambda r, i: dict(chosen_ids=ids(r, pairs[i % len(pairs)][0]),  # noqa: E731
+                               rejected_ids=ids(r, pairs[i % len(pairs)][1]))
+    return trl_trainer(job, trl.RewardConfig, trl.RewardTrainer, sample, "seqcls", dict(max_length=job.seq or 4096))
 
 
 def constant_reward(prompts, completions, **unused): return [float(len(each) % 7) for each in completions]
@@ -322,11 +345,14 @@ def of_vllm(job):
 
 
 def generated(job, Config, Trainer):
-    rows = job.bs * job.accum * job.gpus
+    rows = job.bs * job.per_generation * job.gpus
     reference = job.options.get("--ref-model", "none")
     keywords = dict(max_completion_length=job.completion, beta=0.0 if reference == "none" else 0.04,
                     num_generations=next(n for n in range(2, rows + 1) if rows % n == 0), remove_unused_columns=False,
+                    steps_per_generation=job.per_generation, num_iterations=job.number("--iterations", 1),
                     **of_vllm(job))
+    if "--grpo-loss" in job.options: keywords["loss_type"] = job.options["--grpo-loss"]
+    if "--importance-level" in job.options: keywords["importance_sampling_level"] = job.options["--importance-level"]
 
     class WithReference(Trainer):  # TRL reads it from a checkpoint of the model
         def __init__(self, model, **more):

@@ -14,6 +14,7 @@
 
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc::config {
 namespace {
@@ -159,11 +160,10 @@ constexpr KeyRow kRows[] = {
     {"ebft diffusion", U::kRefused, "this trainer is not modelled"},
     // trl/ and vllm/: of rl: grpo
     {"trl/beta trl/max_completion_length trl/use_vllm trl/vllm_mode trl/vllm_enable_sleep_mode "
-     "vllm/gpu_memory_utilization",
+     "vllm/gpu_memory_utilization trl/num_iterations trl/loss_type trl/importance_sampling_level",
      U::kUsed},
-    {"trl/generation_batch_size", U::kRefused, "completions of more or less than a step at once are not modelled"},
+    {"trl/generation_batch_size", U::kRefused, "say how many micro-batches it is: --steps-per-generation"},
     {"trl/sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
-    {"trl/num_iterations", U::kRefused, "several passes over the same completions are not modelled", "", "1"},
     {"trl/use_liger_loss trl/use_data_producer trl/async_prefetch trl/streaming_partial_batch "
      "trl/off_policy_mask_threshold trl/vllm_lora_sync",
      U::kRefused, "this form of GRPO is not modelled"},
@@ -173,8 +173,8 @@ constexpr KeyRow kRows[] = {
     {"trl/num_generations trl/temperature trl/top_p trl/top_k trl/min_p trl/repetition_penalty trl/generation_kwargs "
      "trl/chat_template_kwargs trl/vllm_guided_decoding_regex trl/rollout_func",
      U::kIrrelevant, "which tokens are generated"},
-    {"trl/reward_funcs trl/reward_weights trl/importance_sampling_level trl/ref_model_mixup_alpha "
-     "trl/ref_model_sync_steps trl/scale_rewards trl/epsilon trl/epsilon_high trl/loss_type "
+    {"trl/reward_funcs trl/reward_weights trl/ref_model_mixup_alpha "
+     "trl/ref_model_sync_steps trl/scale_rewards trl/epsilon trl/epsilon_high "
      "trl/mask_truncated_completions trl/entropy_coef trl/use_adaptive_entropy trl/entropy_target "
      "trl/entropy_coef_delta trl/entropy_coef_min trl/entropy_coef_max trl/vllm_importance_sampling_clip_min "
      "trl/vllm_importance_sampling_clip_max trl/multi_objective_aggregation trl/vllm_importance_sampling_correction "
@@ -446,6 +446,15 @@ void read_generation(Section& section) {
   section.account().note("prompts are as long as sequence_len leaves room for beside max_completion_length (--seq)");
   const double beta = section.number("trl/beta").value_or(0);
   section.set("trl/beta", "--ref-model", beta == 0 ? "none" : section.has("adapter") ? "adapters" : "own");
+  if (const auto iterations = section.whole("trl/num_iterations")) {
+    section.set("trl/num_iterations", "--iterations", std::to_string(*iterations));
+  }
+  if (const auto loss = section.choice("trl/loss_type", kGrpoLossNames)) {
+    section.set("trl/loss_type", "--grpo-loss", *loss);
+  }
+  if (const auto level = section.choice("trl/importance_sampling_level", kImportanceLevelNames)) {
+    section.set("trl/importance_sampling_level", "--importance-level", *level);
+  }
   if (!section.on("trl/use_vllm")) return;
   const std::string mode = section.text("trl/vllm_mode").value_or("server");
   if (mode != "colocate" && mode != "server") section.wrong("trl/vllm_mode", "colocate or server");

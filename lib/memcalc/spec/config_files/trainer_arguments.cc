@@ -75,7 +75,7 @@ constexpr KeyRow kRows[] = {
     {"neftune_noise_alpha", U::kApproximated, "the noise on the embeddings is left out: one tensor of their size"},
     {"torch_empty_cache_steps", U::kApproximated, "the cache is not emptied: reserved memory is at most what is said"},
     {"auto_find_batch_size", U::kApproximated, "the batch size of the file is taken, not the one that it finds"},
-    {"label_smoothing_factor", U::kRefused, "label smoothing is another loss, which is not modelled"},
+    {"label_smoothing_factor", U::kUsed},
     {"liger_kernel_config", U::kRefused, "a choice among Liger's kernels is not modelled"},
     {"optim_target_modules", U::kRefused, "optimizers that project the gradients (GaLore, APOLLO) are not modelled"},
     {"ddp_bucket_cap_mb", U::kRefused, "other sizes of DDP's buckets than 25 MiB are not modelled", "", "25"},
@@ -268,6 +268,9 @@ void read_trainer(Section& section, const TrainerDefaults& defaults) {
   read_compile(section);
   if (section.on("use_liger_kernel") || section.on("use_liger")) section.set("use_liger_kernel", "--liger");
   if (section.on("use_cache")) section.set("use_cache", "--use-cache");
+  if (section.number("label_smoothing_factor").value_or(0) != 0) {
+    section.set("label_smoothing_factor", "--label-smoothing");
+  }
   if (section.on("ddp_static_graph")) section.set("ddp_static_graph", "--ddp-static-graph");
   if (const auto workers = section.whole("dataloader_num_workers")) {
     section.set("dataloader_num_workers", "--loader-workers", std::to_string(*workers));

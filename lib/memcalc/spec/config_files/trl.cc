@@ -15,11 +15,13 @@
 // MIRRORS(trl, "trainer/sft_config.py", "1.16.0")
 #include <fmt/core.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc::config {
 namespace {
@@ -38,13 +40,13 @@ constexpr KeyRow kShared[] = {
     {"router_aux_loss_coef", U::kUsed},
     {"padding_free", U::kUsed},
     {"model_revision trust_remote_code chat_template_path eos_token pad_token dataset_num_proc truncation_mode "
-     "pad_to_multiple_of dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
+     "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
      "ignore_bias_buffers datasets streaming test_split_size columns config env",
      U::kIrrelevant, "the data and the tokenizer"},
 };
 
 constexpr KeyRow kSft[] = {
-    {"packing packing_strategy loss_type", U::kUsed},
+    {"packing packing_strategy loss_type pad_to_multiple_of", U::kUsed},
     {"completion_only_loss assistant_only_loss", U::kApproximated,
      "every token is taken to be part of the answer: the head takes no others (--completion)"},
     {"dataset_text_field dataset_kwargs shuffle_dataset eval_packing", U::kIrrelevant, "which tokens the data has"},
@@ -52,7 +54,7 @@ constexpr KeyRow kSft[] = {
 
 // dpo_config.py, kto_config.py
 constexpr KeyRow kAnswers[] = {
-    {"disable_dropout precompute_ref_log_probs", U::kUsed},
+    {"disable_dropout precompute_ref_log_probs pad_to_multiple_of", U::kUsed},
     {"max_prompt_length max_completion_length", U::kIrrelevant, "every sequence has max_length tokens here"},
     {"beta loss_weights f_divergence_type f_alpha_divergence_coef label_smoothing discopop_tau "
      "precompute_ref_batch_size ref_model_mixup_alpha ref_model_sync_steps desirable_weight undesirable_weight",
@@ -64,7 +66,7 @@ constexpr KeyRow kAnswers[] = {
 
 // reward_config.py
 constexpr KeyRow kReward[] = {
-    {"disable_dropout", U::kUsed},
+    {"disable_dropout pad_to_multiple_of", U::kUsed},
     {"center_rewards_coefficient", U::kIrrelevant, "a number of the loss"},
 };
 
@@ -99,26 +101,28 @@ constexpr KeyRow kGenerating[] = {
      U::kUsed},
     {"use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode vllm_max_model_length", U::kUsed},
     {"vllm_tensor_parallel_size", U::kRefused, "vLLM over several cards is not modelled", "", "1"},
-    {"vllm_importance_sampling_correction", U::kRefused, "GRPO with vLLM and without the correction is not modelled",
-     "", "true"},
-    {"vllm_importance_sampling_mode", U::kRefused, "this importance sampling is not modelled", "", "sequence_mask"},
-    {"num_iterations", U::kRefused, "several passes over the same completions are not modelled", "", "1"},
-    {"cast_lm_head_to_fp32 use_transformers_paged use_transformers_continuous_batching "
-     "transformers_continuous_batching_config reward_model_name_or_path off_policy_mask_threshold",
-     U::kRefused, "this way to generate or to reward is not modelled"},
-    {"top_entropy_quantile", U::kRefused, "a mask by the entropy is not modelled", "", "1 1.0"},
+    {"vllm_importance_sampling_correction vllm_importance_sampling_mode num_iterations loss_type "
+     "importance_sampling_level",
+     U::kUsed},
+    {"cast_lm_head_to_fp32", U::kRefused, "a head that was cast to float32 is not modelled"},
+    {"use_transformers_paged use_transformers_continuous_batching transformers_continuous_batching_config", U::kRefused,
+     "continuous batching, whose cache takes a share of the card, is not modelled"},
+    {"cache_implementation", U::kRefused, "caches of this kind are not modelled in generation", "", "dynamic"},
+    {"reward_model_name_or_path", U::kRefused, "a reward model on the card is not modelled"},
     {"sync_ref_model", U::kRefused, "a reference that follows the model is not modelled"},
+    {"ds3_gather_for_generation", U::kApproximated, "generation gathers the whole model", "", "true"},
+    {"pad_to_multiple_of", U::kApproximated, "prompts and completions are taken as long as the file says"},
+    {"top_entropy_quantile", U::kApproximated, "a mask of each token is left out", "", "1 1.0"},
+    {"mask_truncated_completions", U::kApproximated,
+     "completions are taken to end: one that does not is trained on all the same"},
     {"num_generations num_generations_eval temperature top_p top_k min_p repetition_penalty generation_kwargs "
-     "chat_template_kwargs cache_implementation ds3_gather_for_generation max_tool_calling_iterations",
+     "chat_template_kwargs max_tool_calling_iterations",
      U::kIrrelevant, "which tokens are generated"},
-    {"loss_type", U::kApproximated, "predicted as dapo: other numbers of each token are held", "", "dapo"},
-    {"importance_sampling_level", U::kApproximated, "predicted as of tokens, which hold as many numbers or more", "",
-     "token"},
-    {"delta entropy_coef use_adaptive_entropy use_bias_correction_kl", U::kApproximated,
+    {"delta entropy_coef use_adaptive_entropy use_bias_correction_kl off_policy_mask_threshold", U::kApproximated,
      "a few numbers of each token are left out"},
     {"epsilon epsilon_high sapo_temperature_neg sapo_temperature_pos vespo_k_pos vespo_lambda_pos vespo_k_neg "
      "vespo_lambda_neg reward_weights multi_objective_aggregation scale_rewards "
-     "mask_truncated_completions ref_model_mixup_alpha ref_model_sync_steps "
+     "ref_model_mixup_alpha ref_model_sync_steps "
      "entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target "
      "normalize_advantages reward_clip_range reward_funcs",
      U::kIrrelevant, "numbers of the loss and the rewards"},
@@ -210,6 +214,41 @@ void read_vllm(Section& section) {
   }
 }
 
+/// grpo_config.py, rloo_config.py: how many completions are generated at once, and what the loss makes of them.
+void read_completions(Section& section, std::string_view trainer) {
+  if (section.has("steps_per_generation") && section.has("generation_batch_size")) {
+    section.wrong("generation_batch_size", "one of it and steps_per_generation, as TRL asks");
+  }
+  if (const auto steps = section.whole("steps_per_generation")) {
+    section.set("steps_per_generation", "--steps-per-generation", std::to_string(*steps));
+  }
+  if (const auto all = section.whole("generation_batch_size")) {
+    const std::int64_t batch = section.whole("per_device_train_batch_size").value_or(8);
+    std::int64_t processes = 1;  // as an accelerate file beside this one says
+    if (const auto gpus = section.account().text_of("--gpus")) processes = std::stoll(*gpus);
+    if (batch < 1 || *all % (batch * processes) != 0 || *all < batch) {
+      section.wrong("generation_batch_size", "a multiple of per_device_train_batch_size on all GPUs, as TRL asks");
+    }
+    section.set("generation_batch_size", "--steps-per-generation", std::to_string(*all / (batch * processes)));
+  }
+  if (const auto iterations = section.whole("num_iterations")) {
+    section.set("num_iterations", "--iterations", std::to_string(*iterations));
+  }
+  if (trainer != "grpo") return;
+  if (const auto loss = section.choice("loss_type", kGrpoLossNames)) section.set("loss_type", "--grpo-loss", *loss);
+  if (const auto level = section.choice("importance_sampling_level", kImportanceLevelNames)) {
+    section.set("importance_sampling_level", "--importance-level", *level);
+  }
+  if (!section.on("use_vllm")) return;
+  if (!section.flag("vllm_importance_sampling_correction").value_or(true)) {
+    return section.set("vllm_importance_sampling_correction", "--vllm-correction", "none");
+  }
+  const auto modes = std::span(kVllmCorrectionNames).subspan(1);
+  if (const auto mode = section.choice("vllm_importance_sampling_mode", modes)) {
+    section.set("vllm_importance_sampling_mode", "--vllm-correction", *mode);
+  }
+}
+
 /// grpo_trainer.py, rloo_trainer.py: a prompt and max_completion_length tokens; what is generated at once is a batch of
 /// every micro-batch of a step.
 void read_generation(Section& section, std::string_view trainer) {
@@ -228,14 +267,7 @@ void read_generation(Section& section, std::string_view trainer) {
   if (beta == 0) section.set("beta", "--ref-model", "none");
   if (beta > 0 && trainer == "grpo") section.set("beta", "--ref-model", section.on("use_peft") ? "adapters" : "own");
   if (section.on("disable_dropout")) section.set("disable_dropout", "--dropout", "0");
-  // As many micro-batches are generated at once as make a step.
-  const std::int64_t accumulated = section.whole("gradient_accumulation_steps").value_or(1);
-  if (section.whole("steps_per_generation").value_or(accumulated) != accumulated) {
-    section.refuse("steps_per_generation", "completions of more or less than a step at once are not modelled");
-  }
-  if (section.has("generation_batch_size")) {
-    section.refuse("generation_batch_size", "completions of more or less than a step at once are not modelled");
-  }
+  read_completions(section, trainer);
 }
 
 }  // namespace
@@ -262,6 +294,11 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   }
   read_adapter(section);
   read_quantization(section);
+  if (const auto multiple = section.has("pad_to_multiple_of") && trainer != "grpo" && trainer != "rloo"
+                                ? section.whole("pad_to_multiple_of")
+                                : std::nullopt) {
+    section.set("pad_to_multiple_of", "--pad-to-multiple", std::to_string(*multiple));  // beside --lengths alone
+  }
   if (section.on("activation_offloading")) section.set("activation_offloading", "--activation-offload");
   if (trainer == "sft" && section.on("packing")) {
     const std::string strategy = section.text("packing_strategy").value_or("bfd");

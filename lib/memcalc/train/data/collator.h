@@ -26,6 +26,18 @@ struct CollatorOptions {
   Labels labels = Labels::kEachToken;
 };
 
+/// What else TRL's trainers on answers make of a micro-batch: some sequences stand in tensors of their own.
+struct AnswersShape {
+  std::int64_t first_labels = 0;    // of valid_labels those of the chosen (KTO: the desirable) answers
+  std::int64_t first_samples = 0;   // KTO: desirable ones
+  std::int64_t prompt_columns = 0;  // ORPO: of the prompts
+  std::int64_t other_columns = 0;   // ORPO: of the rejected answers; KTO: of prompts with another sample's answer
+  std::int64_t other_labels = 0;    // KTO: of these
+  bool other_padded = false;        // KTO: there is padding among these
+
+  bool operator==(const AnswersShape&) const = default;
+};
+
 /// A micro-batch on the card.
 struct BatchShape {
   std::int64_t rows = 0, columns = 0;
@@ -34,6 +46,7 @@ struct BatchShape {
   std::int64_t sequences = 0;     // as attention sees them: rows; padding_free: of cu_seq_lens, each padding one more
   std::int64_t longest = 0;       // of these sequences, without padding; padding_free: max_length_q
   bool padded = false;            // there is padding, so that the attention mask is not all ones
+  AnswersShape answers{};         // of trainers on answers; rows are samples there, though each may be two sequences
 
   bool operator==(const BatchShape&) const = default;
 };

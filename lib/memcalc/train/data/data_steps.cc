@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "memcalc/base/error.h"
+#include "memcalc/train/data/answers.h"
 
 namespace memcalc {
 
@@ -16,11 +17,19 @@ Labels labels_of(const RunSpec& run) {
   return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
 }
 
+/// kto_config.py: the answers that KTO takes of other samples are of the same batch in the order of the data set.
+SamplingStrategy strategy_of(const RunSpec& run) {
+  if (run.training().loop == Loop::kTrlKto) return SamplingStrategy::kSequential;
+  return run.training().lengths->grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom;
+}
+
 /// The micro-batches of one epoch after the other, as the sampler draws them and the collator lays them out.
 class Epochs {
  public:
   Epochs(const RunSpec& run, std::int64_t processes, std::int64_t process)
-      : lengths_of_run_(*run.training().lengths),
+      : run_(run),
+        answers_(has_answers(run)),
+        lengths_of_run_(*run.training().lengths),
         loader_{.batch_size = run.batch_size, .processes = processes, .rank = process},
         collator_{.pad_to_multiple_of = lengths_of_run_.pad_to_multiple_of,
                   .padding_free = run.is_padding_free(),
@@ -30,19 +39,20 @@ class Epochs {
       rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
       lengths_ = row_lengths(rows_);
     }
-    const bool grouped = lengths_of_run_.grouped;
-    sampler_.emplace(lengths_,
-                     SamplerOptions{.strategy = grouped ? SamplingStrategy::kGroupByLength : SamplingStrategy::kRandom,
-                                    .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
-                                    .group_size = run.batch_size * run.training().accumulation_steps});
+    sampler_.emplace(lengths_, SamplerOptions{.strategy = strategy_of(run),
+                                              .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
+                                              .group_size = run.batch_size * run.training().accumulation_steps});
   }
 
   [[nodiscard]] std::vector<BatchShape> next() {
     const Batches batches = loaded_batches(sampler_->next_epoch(), loader_);
+    if (answers_) return collated_answers(batches, run_, static_cast<std::int64_t>(lengths_.size()));
     return lengths_of_run_.packing ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
   }
 
  private:
+  const RunSpec& run_;
+  bool answers_;
   const DataLengths& lengths_of_run_;
   LoaderOptions loader_;
   CollatorOptions collator_;
@@ -129,8 +139,9 @@ std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t proces
                              .group_size = evaluation.batch_size};
   const LoaderOptions loader{.batch_size = evaluation.batch_size, .processes = processes, .rank = process};
   const CollatorOptions collator{.pad_to_multiple_of = data.pad_to_multiple_of, .labels = labels_of(run)};
+  const Batches batches = loaded_batches(evaluation_order(lengths, order), loader);
   const std::vector<BatchShape> shapes =
-      collated(loaded_batches(evaluation_order(lengths, order), loader), lengths, collator);
+      has_answers(run) ? collated_answers(batches, run, evaluation.samples) : collated(batches, lengths, collator);
   std::vector<std::int64_t> tokens;
   for (const BatchShape& shape : shapes) tokens.push_back(padded_tokens(shape));
   std::vector<DataStep> executed;

@@ -129,8 +129,8 @@ ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& ba
   if (output.fused.log_probs.defined()) {  // its loss is not what is trained on
     hook(output.fused.log_probs);
     hook(output.fused.entropy);
-  } else {
-    hook(output.loss);
+  } else {  // of what the module returns, each tensor; the loss is the first that backward meets
+    hook(output.loss.defined() ? output.loss : output.logits);
   }
   return output;
 }
@@ -280,6 +280,30 @@ void DeepSpeedZero3::arrive(std::span<const int> parameters) {
       set_data(param(i).tensor, whole);
     }
   }
+}
+
+// deepspeed.zero.GatheredParameters(model.parameters()): what is not there is gathered, each in a buffer of its own;
+// the hooks are taken off, so that generation fetches nothing.
+bool DeepSpeedZero3::gather_for_generation() {
+  for (const int i : in_model_order_) {
+    if (coordinator_->is_available(i)) continue;
+    SharedParameter& each = param(i);
+    if (ranks == 1 && !offloads_parameters()) {
+      set_data(each.tensor, each.trains ? weights_ : each.own_part);
+      continue;
+    }
+    const Tensor whole = tape.empty({each.part * ranks}, each.dtype, kGather, Category::kGatheredWeights);
+    if (offloads_parameters()) tape.memory.scratch(bytes_of_part(each), aten::kToCopy);
+    tape.kernels.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
+    set_data(each.tensor, whole);
+  }
+  return true;
+}
+
+// All of it is parted, what persists, too, which comes back when it is fetched; add_hooks() invalidates the trace.
+void DeepSpeedZero3::part_after_generation() {
+  for (const SharedParameter& each : params_) drop_data(each.tensor);
+  coordinator_->begin_anew();
 }
 
 void DeepSpeedZero3::forget(std::span<const int> parameters) { flats_.erase(parameters.front()); }

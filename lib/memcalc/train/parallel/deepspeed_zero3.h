@@ -32,6 +32,8 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   [[nodiscard]] bool gather_state() override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   [[nodiscard]] bool changes_module() const override { return true; }
+  [[nodiscard]] bool gather_for_generation() override;
+  void part_after_generation() override;
   void after_backward(bool last) override;
   [[nodiscard]] bool step() override;
   [[nodiscard]] std::vector<HeldRow> held() const override;

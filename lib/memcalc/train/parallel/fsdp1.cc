@@ -94,9 +94,15 @@ void Fsdp1::wrap(Model& model) {
   }
   ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
-  assumptions.emplace_back(
-      "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not fit, "
-      "build it on the meta device)");
+  if (!comes_from_host()) {
+    assumptions.emplace_back(
+        "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not "
+        "fit, build it on the meta device)");
+  } else if (mixed_precision_of(run).param_dtype) {
+    assumptions.emplace_back(
+        "FSDP1 is taken to get float32 weights: of a model that was loaded in 16 bits accelerate turns the shards into "
+        "float32 once they are on the card, so that load and prepare take half of what is said");
+  }
   Units units = units_of(model);
   if (units.rest.empty() || (units.layers.empty() && !model.layer_paths)) throw refusal(rules::kFsdp1Layers);
   if (units.layers.empty()) assumptions.emplace_back(kOneUnit);
@@ -104,6 +110,46 @@ void Fsdp1::wrap(Model& model) {
   for (std::size_t i = 0; i < units.layers.size(); ++i) flatten(handles_[i], units.layers[i]);
   handles_.back().is_root = true;
   flatten(handles_.back(), units.rest);
+  for (const Tensor& buffer : model.buffers) {
+    if (!comes_from_host()) break;
+    Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), aten::kToCopy, Category::kWeights);
+    tape.take_storage(buffer, storage);
+  }
+}
+
+bool Fsdp1::comes_from_host() const { return run.uses_trainer() && reads_on_host(run.training().loading); }
+
+// _init_utils.py, _move_states_to_device, with accelerate's device_id: each tensor by itself;
+// _init_param_handle_from_params.
+Tensor Fsdp1::moved_shard(const std::vector<Parameter*>& parameters) const {
+  const DType dtype = parameters.front()->tensor.dtype();
+  std::vector<Tensor> moved;
+  for (const Parameter* each : parameters) {
+    moved.push_back(tape.empty(each->tensor.shape(), dtype, aten::kToCopy, Category::kWeights));
+  }
+  const std::int64_t elements = layout_of(parameters, run, ranks_).elements;
+  const Tensor flat = tape.empty({elements}, dtype, aten::kCat, Category::kWeights);
+  return tape.empty({elements / ranks_}, dtype, aten::kClone, Category::kWeights);
+}
+
+// accelerate's get_state_dict and save_fsdp_optimizer (full_state_dict, offload_to_cpu, rank0_only): unit by unit, in
+// the parameters' own type, whole on each rank; rank 0 copies it to its host, and back when the state dict is made.
+bool Fsdp1::gather_state() {
+  const auto unit = [this](const Handle& handle) {
+    const Bytes whole = checked_multiply(handle.elements, size_of(handle.local_shard.dtype()));
+    tape.memory.scratch(whole, kAllGather, Category::kGatheredWeights);
+  };
+  unit(handles_.back());
+  for (std::size_t i = 0; i + 1 < handles_.size(); ++i) {
+    unit(handles_[i]);
+    if (rank == 0) unit(handles_[i]);
+  }
+  if (rank == 0) unit(handles_.back());
+  for (const Handle& handle : handles_) {  // _optim_utils.py, _allgather_orig_param_states: of each state
+    const Tensor own = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kCat);
+    unit(handle);
+  }
+  return true;
 }
 
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
@@ -113,7 +159,9 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
   const FlatLayout layout = layout_of(parameters, run, ranks_);
   handle.elements = layout.elements;
   const std::int64_t shard = handle.elements / ranks_;
-  {
+  if (comes_from_host()) {
+    handle.local_shard = moved_shard(parameters);
+  } else {
     const Tensor flat = tape.empty({handle.elements}, dtype, aten::kCat, Category::kWeights);
     handle.local_shard = tape.empty({shard}, dtype, aten::kClone, Category::kWeights);
   }

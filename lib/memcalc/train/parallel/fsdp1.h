@@ -22,6 +22,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   using ParallelWrapper::ParallelWrapper;
 
   void wrap(Model& model) override;
+  [[nodiscard]] bool gather_state() override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   [[nodiscard]] bool changes_module() const override { return true; }
   void after_step() override { synchronize(); }
@@ -49,6 +50,10 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
     bool ran_pre_backward_hook = false;
   };
 
+  /// from_pretrained has left the model on the host.
+  [[nodiscard]] bool comes_from_host() const;
+  /// Of a unit that comes from there: this rank's shard.
+  [[nodiscard]] Tensor moved_shard(const std::vector<Parameter*>& parameters) const;
   void flatten(Handle& handle, std::vector<Parameter*>& parameters);
   void init_flat_param_attributes();
   void reset_gradients();

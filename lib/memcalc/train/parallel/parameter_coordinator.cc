@@ -61,6 +61,11 @@ void ParameterCoordinator::check_trace(int module) {
   forget_trace();
 }
 
+void ParameterCoordinator::begin_anew() {
+  forget_trace();
+  for (State& each : states_) each.status = Status::kPartitioned;
+}
+
 void ParameterCoordinator::forget_trace() {
   trace_ = Trace::kInvalid;
   module_order_.clear();

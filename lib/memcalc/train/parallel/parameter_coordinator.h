@@ -63,6 +63,8 @@ class ParameterCoordinator {
   void release_all();
   /// Parameters that were gathered beside these passes.
   void set_available(int parameter) { states_[static_cast<std::size_t>(parameter)].status = Status::kAvailable; }
+  /// All that was gathered is let go, and what the passes fetched is forgotten (_invalidate_trace).
+  void begin_anew();
   /// Whether some module of the last passes fetched it.
   [[nodiscard]] bool was_fetched(int parameter) const {
     return states_[static_cast<std::size_t>(parameter)].was_fetched;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/train/data/collator.h"
 #include "memcalc/train/loop.h"
 
 namespace memcalc {
@@ -29,7 +30,10 @@ enum AnswersPlace : std::size_t {
   kPromptMask
 };
 
+/// --bs samples of --seq tokens, of which --completion answer.
+[[nodiscard]] BatchShape answers_shape_of(const RunSpec& run);
+
 /// Of trainers that train on answers which the data set has.
-[[nodiscard]] std::vector<BatchTensor> answer_tensors(const RunSpec& run);
+[[nodiscard]] std::vector<BatchTensor> answer_tensors(const RunSpec& run, const BatchShape& shape);
 
 }  // namespace memcalc

@@ -20,9 +20,10 @@ namespace {
 
 /// What DPOTrainer logs of a step beside its loss: entropy, tokens, mean logits, accuracies, rewards, margins.
 void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std::array<Tensor, 4>& of_answers,
-                         std::int64_t samples, std::int64_t answer_tokens) {
+                         const BatchShape& shape) {
   Tape& tape = inputs.input_ids.tape();
   const NoGrad no_grad(tape.modes);
+  const std::int64_t samples = shape.rows, chosen_tokens = shape.answers.first_labels;
   const auto& [chosen_logps, rejected_logps, chosen_logratios, rejected_logratios] = of_answers;
   const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
   const Tensor chosen_mask = no_grad::slice(mask, 0, 0, samples),
@@ -36,7 +37,8 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
   if (tape.modes.training) look_at_sum(inputs.attention_mask);
   for (const auto& [part, start] : {std::pair(&chosen_mask, std::int64_t{0}), std::pair(&rejected_mask, samples)}) {
     const Tensor logits = no_grad::slice(fused.mean_logits, 0, start, samples);
-    gathered_sum(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), answer_tokens)).reset();
+    const std::int64_t tokens = start == 0 ? chosen_tokens : shape.valid_labels - chosen_tokens;
+    gathered_sum(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), tokens)).reset();
     look_at_sum(*part);
   }
   {
@@ -69,14 +71,12 @@ std::vector<Tensor> reference_log_probs(Tape& tape, const RunSpec& run, const Ba
 
 }  // namespace
 
-Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
-  const std::int64_t samples = inputs.input_ids.size(0) / 2;
+Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape, const TrlModels& models) {
   const FusedHeadCall reference_head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
-                                     .targets = 2 * samples * run.training().completion_length};
+                                     .targets = shape.valid_labels};
   FusedHeadCall head = reference_head;
   head.balances_experts = run.training().balances_experts;
   Batch batch = inputs;
-  batch.padded = run.padding;
   batch.fused_head = &head;
   // inputs["input_ids"].masked_fill(completion_mask == 0, -100)
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
@@ -94,8 +94,7 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
     loss = add(loss, multiply_scalar(outputs.fused.aux_loss));
     look_at(outputs.fused.aux_loss);
   }
-  look_at_preferences(outputs.fused, inputs, {logps[0], logps[1], chosen_logratios, rejected_logratios}, samples,
-                      head.targets / 2);
+  look_at_preferences(outputs.fused, inputs, {logps[0], logps[1], chosen_logratios, rejected_logratios}, shape);
   batch.labels.reset();
   outputs.clear();
   ref_outputs.clear();

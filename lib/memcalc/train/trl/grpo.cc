@@ -18,6 +18,8 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/generate.h"
+#include "memcalc/train/parallel/wrapper.h"
+#include "memcalc/train/trl/grpo_loss.h"
 #include "memcalc/train/trl/metrics.h"
 #include "memcalc/train/trl/vllm.h"
 
@@ -54,18 +56,14 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   inputs.attention_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
-  if (!run.fine_tuning.lora) call.forward = models.trainer_model;
+  const bool is_whole = models.around != nullptr && models.around->gather_for_generation();
+  if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
+  if (is_whole) models.around->part_after_generation();
   tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }
-
-/// What _get_per_token_logps_and_entropies returns of some completions: [rows, completion] each, and of mixtures of
-/// experts the auxiliary loss.
-struct PerToken {
-  Tensor log_probs, entropies, aux_loss;
-};
 
 /// `head_outputs`: the outputs with which the model was prepared. `of_policy`: entropies, and the auxiliary loss.
 PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask, std::int64_t batch_size,
@@ -111,38 +109,50 @@ Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_i
       .log_probs;
 }
 
-/// vllm_importance_sampling_correction, mode "sequence_mask": how much likelier a completion is for the model than it
-/// was for vLLM, 0 where that is beyond the limits. What lives until the completions are scored stays in it.
+/// vllm_importance_sampling_correction: how much likelier a completion, or each of its tokens, is for the model than it
+/// was for vLLM, 0 or cut where that is beyond the limits. What lives until the completions are scored stays in it.
 struct SamplingCorrection {
+  VllmCorrection mode;
   Tensor per_token_logps_diff, per_sequence_logps_diff, invalid_mis_mask;
 
   void compute(ScoredCompletions& result) {
     per_token_logps_diff = no_grad::multiply(
         no_grad::subtract(result.old_per_token_logps, result.sampling_per_token_logps), result.completion_mask);
     per_token_logps_diff = no_grad::nan_to_num(per_token_logps_diff);
-    per_sequence_logps_diff = sum(per_token_logps_diff, 0b10, true);
-    result.importance_sampling_ratio = no_grad::exponential(per_sequence_logps_diff);
+    if (of_sequences()) per_sequence_logps_diff = sum(per_token_logps_diff, 0b10, true);
+    result.importance_sampling_ratio =
+        no_grad::exponential(of_sequences() ? per_sequence_logps_diff : per_token_logps_diff);
     const Tensor& ratio = result.importance_sampling_ratio;
+    if (mode == VllmCorrection::kSequenceTruncate || mode == VllmCorrection::kTokenTruncate) {
+      result.importance_sampling_ratio = no_grad::clamp(ratio);
+      return;
+    }
     invalid_mis_mask = no_grad::bitwise_or(no_grad::less(ratio), no_grad::greater(ratio));
     result.importance_sampling_ratio = no_grad::masked_fill(ratio, invalid_mis_mask);
   }
 
+  [[nodiscard]] bool of_sequences() const {
+    return mode == VllmCorrection::kSequenceMask || mode == VllmCorrection::kSequenceTruncate;
+  }
+
   /// The metrics of it.
-  static void look(Tape& tape, const ScoredCompletions& result) {
+  void look(Tape& tape, const ScoredCompletions& result) const {
     Tensor delta = no_grad::absolute(no_grad::subtract(result.old_per_token_logps, result.sampling_per_token_logps));
     const Tensor mask = no_grad::to(result.completion_mask, DType::kBool);
     delta =
         masked_select(delta, no_grad::bitwise_and(mask, no_grad::bitwise_not(no_grad::isnan(delta))), delta.elements());
     look_at(delta);
     no_grad::max(delta).reset();
-    for (int i = 0; i < 3; ++i) look_at(result.importance_sampling_ratio);  // min, mean, max
+    const Tensor& ratio = result.importance_sampling_ratio;
+    const Tensor flat = of_sequences() ? ratio : masked_select(ratio, mask, ratio.elements());
+    for (int i = 0; i < 3; ++i) look_at(flat);  // min, mean, max
     read_on_host(tape);
   }
 };
 
 ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
   const NoGrad no_grad(tape.modes);
-  const std::int64_t rows = run.batch_size * run.accumulation_steps();
+  const std::int64_t rows = run.batch_size * run.training().generated_micro_batches();
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   const bool by_vllm = run.uses_vllm();
   if (by_vllm) {
@@ -156,18 +166,20 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   result.completion_ids = moved_to_card(tape, {rows, completion}, DType::kInt64);
   result.completion_mask = moved_to_card(tape, {rows, completion}, DType::kInt64);
   const bool is_grpo = run.training().loop == Loop::kTrlGrpo;
-  const bool corrects = is_grpo && by_vllm;
-  if (corrects) result.sampling_per_token_logps = moved_to_card(tape, {rows, completion}, DType::kFloat32);
+  const bool corrects = is_grpo && by_vllm && run.training().vllm.correction != VllmCorrection::kNone;
+  // A completion may be of an earlier version of the model.
+  const bool has_old = corrects || (is_grpo && run.accumulation_steps() % run.training().generate_every() != 0);
+  if (is_grpo && by_vllm) result.sampling_per_token_logps = moved_to_card(tape, {rows, completion}, DType::kFloat32);
   if (is_grpo) result.number_of_items = gathered_sum(result.completion_mask);
   const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
   const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
-  SamplingCorrection correction;
-  if (corrects) {
+  SamplingCorrection correction{.mode = run.training().vllm.correction};
+  if (has_old) {
     result.old_per_token_logps = per_token(run, prompt_completion_ids, attention_mask, run.batch_size,
                                            {.entropy = true}, false, models.trainer_model)
                                      .log_probs;
-    correction.compute(result);
   }
+  if (corrects) correction.compute(result);
   if (!is_grpo) {
     const Tensor old = per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false,
                                  models.trainer_model)
@@ -183,7 +195,7 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   // Of numbers that Python functions return, on all processes, this one's.
   result.advantages = slice(gathered(moved_to_card(tape, {rows}, DType::kFloat32)), 0, 0, rows);
   read_on_host(tape);
-  if (corrects) SamplingCorrection::look(tape, result);
+  if (corrects) correction.look(tape, result);
   return result;
 }
 
@@ -216,7 +228,7 @@ std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, cons
     batch = shuffled;
     shuffled.clear();
   }
-  std::vector<ScoredCompletions> parts(static_cast<std::size_t>(run.accumulation_steps()), batch);
+  std::vector<ScoredCompletions> parts(static_cast<std::size_t>(run.training().generated_micro_batches()), batch);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const auto member : kOfEachCompletion) {
       if (!(batch.*member).defined()) continue;
@@ -228,32 +240,6 @@ std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, cons
 }
 
 namespace {
-
-/// totals = reduce(stack([(x * mask).sum(), mask.sum().float()])); (totals[0] / totals[1].clamp(min=1)).item()
-void look_at_masked_mean(const Tensor& x, const Tensor& mask) {
-  Tape& tape = x.tape();
-  const Tensor sum = sum_all(no_grad::multiply(x, mask));
-  const Tensor count = no_grad::to(no_grad::sum(mask), DType::kFloat32);
-  no_grad::divide(sum, no_grad::clamp(count)).reset();
-  read_on_host(tape);
-}
-
-/// How many ratios are clipped, below and above.
-void look_at_clipping(const Tensor& ratio, const Tensor& advantages, const Tensor& mask) {
-  const Tensor is_low = no_grad::bitwise_and(no_grad::less(ratio), no_grad::less(advantages));
-  const Tensor is_high = no_grad::bitwise_and(no_grad::greater(ratio), no_grad::greater(advantages));
-  const Tensor is_clipped = no_grad::bitwise_or(is_low, is_high);
-  for (const Tensor* each : {&is_low, &is_high, &is_clipped}) {
-    look_at_masked_mean(no_grad::to(*each, DType::kFloat32), mask);
-  }
-}
-
-/// The clipped objective: -min(ratio * advantages, clamp(ratio) * advantages).
-Tensor clipped(const Tensor& ratio, const Tensor& advantages) {
-  const Tensor clamped = clamp(ratio);
-  const Tensor loss1 = multiply(ratio, advantages), loss2 = multiply(clamped, advantages);
-  return negate(extremum(aten::kMinimum, loss1, loss2));
-}
 
 Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
   const Tensor& mask = inputs.completion_mask;
@@ -272,37 +258,6 @@ Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
   return loss;
 }
 
-Tensor grpo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
-  const Tensor& mask = inputs.completion_mask;
-  const Tensor advantages = unsqueeze(inputs.advantages, 1);
-  const Tensor old_log_probs =
-      inputs.old_per_token_logps.defined() ? inputs.old_per_token_logps : tape.detach(policy.log_probs);
-  const Tensor log_ratio = subtract(policy.log_probs, old_log_probs);
-  const Tensor ratio = exponential(log_ratio);
-  Tensor per_token_kl;
-  if (inputs.ref_per_token_logps.defined()) {
-    const Tensor& reference = inputs.ref_per_token_logps;
-    per_token_kl =
-        add_scalar(subtract(exponential(subtract(reference, policy.log_probs)), subtract(reference, policy.log_probs)));
-  }
-  Tensor per_token_loss = clipped(ratio, advantages);
-  if (inputs.importance_sampling_ratio.defined()) {
-    per_token_loss = multiply(per_token_loss, inputs.importance_sampling_ratio);
-  }
-  if (per_token_kl.defined()) per_token_loss = add(per_token_loss, multiply_scalar(per_token_kl));
-  const Tensor normalizer = no_grad::multiply(no_grad::divide(no_grad::clamp(inputs.number_of_items)));
-  Tensor loss = divide(sum(multiply(per_token_loss, mask), 0b11, false), normalizer);
-  if (policy.aux_loss.defined()) {
-    loss = add(loss, divide_scalar(multiply_scalar(policy.aux_loss)));
-    look_at(policy.aux_loss);
-  }
-  const NoGrad no_grad(tape.modes);
-  if (per_token_kl.defined()) look_at_masked_mean(tape.detach(per_token_kl), mask);
-  look_at_masked_mean(policy.entropies, mask);
-  look_at_clipping(tape.detach(ratio), advantages, mask);
-  return loss;
-}
-
 }  // namespace
 
 Tensor completion_loss(Tape& tape, const RunSpec& run, const ScoredCompletions& inputs, const TrlModels& models) {
@@ -310,7 +265,8 @@ Tensor completion_loss(Tape& tape, const RunSpec& run, const ScoredCompletions& 
   const Tensor attention_mask = no_grad::cat(inputs.prompt_mask, inputs.completion_mask, 1);
   const PerToken policy =
       per_token(run, input_ids, attention_mask, input_ids.size(0), {.entropy = true}, true, models.policy);
-  return run.training().loop == Loop::kTrlRloo ? rloo_loss(tape, inputs, policy) : grpo_loss(tape, inputs, policy);
+  if (run.training().loop == Loop::kTrlRloo) return rloo_loss(tape, inputs, policy);
+  return grpo_loss(tape, run.training(), inputs, policy);
 }
 
 }  // namespace memcalc

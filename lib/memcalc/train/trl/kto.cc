@@ -16,12 +16,15 @@ namespace memcalc {
 
 namespace {
 
+constexpr LogProbOutputs kHeadOutputs{.entropy = true, .mean_logits = true};
+
 /// _compute_kl_logps: of the other samples' answers, [samples].
-Tensor kl_log_probs(Tape& tape, const Batch& inputs, const FusedHeadCall& head, const CallModel& model) {
+Tensor kl_log_probs(Tape& tape, const Batch& inputs, const BatchShape& shape, const CallModel& model) {
+  const FusedHeadCall head{.outputs = kHeadOutputs, .targets = shape.answers.other_labels};
   Batch batch;
   batch.input_ids = inputs.others[kKlInputIds];
   batch.attention_mask = inputs.others[kKlAttentionMask];
-  batch.padded = false;
+  batch.padded = shape.answers.other_padded;
   batch.fused_head = &head;
   batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(inputs.others[kKlCompletionMask]));
   const NoGrad no_grad(tape.modes);
@@ -37,7 +40,8 @@ struct ReferenceLogProbs {
   ModelOutput outputs;
 };
 
-ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batch& batch, const TrlModels& models) {
+ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batch& batch, const BatchShape& shape,
+                                      const TrlModels& models) {
   ReferenceLogProbs result;
   if (run.training().reference == Reference::kPrecomputed) {
     result.answers = batch.others[kRefLogps];
@@ -48,7 +52,7 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
   const CallModel& model = has_model ? models.reference : models.trainer_model;
-  if (run.training().kto_loss == KtoLoss::kKto) result.kl = kl_log_probs(tape, batch, *batch.fused_head, model);
+  if (run.training().kto_loss == KtoLoss::kKto) result.kl = kl_log_probs(tape, batch, shape, model);
   result.outputs = model(batch);
   result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
   return result;
@@ -68,20 +72,18 @@ std::pair<Tensor, Tensor> losses_of(Tape& tape, KtoLoss loss, const Tensor& log_
 
 }  // namespace
 
-Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
-  const std::int64_t samples = inputs.input_ids.size(0), answer = run.training().completion_length;
+Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape, const TrlModels& models) {
   const KtoLoss loss_type = run.training().kto_loss;
   const bool has_kl = loss_type == KtoLoss::kKto;
-  // Half of the samples are desirable.
-  const std::int64_t chosen = (samples + 1) / 2, rejected = samples - chosen;
-  const FusedHeadCall others_head{.outputs = {.entropy = true, .mean_logits = true}, .targets = samples * answer};
+  const AnswersShape& answers = shape.answers;
+  const std::int64_t chosen = answers.first_samples, rejected = shape.rows - chosen;
+  const FusedHeadCall others_head{.outputs = kHeadOutputs, .targets = shape.valid_labels};
   FusedHeadCall head = others_head;
   head.balances_experts = run.training().balances_experts;
   const Tensor& label = inputs.others[kLabel];
   const Tensor num_chosen = no_grad::sum(label), num_rejected = no_grad::subtract(num_chosen);
-  const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, others_head, models.policy) : Tensor();
+  const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, shape, models.policy) : Tensor();
   Batch batch = inputs;
-  batch.padded = false;
   batch.fused_head = &head;
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
   ModelOutput outputs = models.policy(batch);
@@ -89,7 +91,7 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   const Tensor logps = sum(outputs.fused.log_probs, 0b10, false);
   const Tensor chosen_idx = nonzero(label, chosen), rejected_idx = nonzero(no_grad::bitwise_not(label), rejected);
   const Tensor chosen_logps = index_select(logps, 0, chosen_idx), rejected_logps = index_select(logps, 0, rejected_idx);
-  const ReferenceLogProbs reference = reference_log_probs(tape, run, batch, models);
+  const ReferenceLogProbs reference = reference_log_probs(tape, run, batch, shape, models);
   const Tensor ref_chosen = index_select(reference.answers, 0, chosen_idx);
   const Tensor ref_rejected = index_select(reference.answers, 0, rejected_idx);
   Tensor kl;
@@ -109,10 +111,11 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
     const Tensor entropy_sum = gathered_sum(no_grad::multiply(outputs.fused.entropy, mask));
     look_at_mean(entropy_sum, gathered_sum(mask));
     if (tape.modes.training) look_at_sum(inputs.attention_mask);
-    for (const auto& [places, count] : {std::pair(&chosen_idx, chosen), std::pair(&rejected_idx, rejected)}) {
+    for (const auto& [places, labels] : {std::pair(&chosen_idx, answers.first_labels),
+                                         std::pair(&rejected_idx, shape.valid_labels - answers.first_labels)}) {
       const Tensor logits = index_select(outputs.fused.mean_logits, 0, *places);
       const Tensor part = index_select(mask, 0, *places);
-      look_at_sum(index_by_mask(logits, 0, no_grad::to(part, DType::kBool), count * answer));
+      look_at_sum(index_by_mask(logits, 0, no_grad::to(part, DType::kBool), labels));
       look_at_sum(part);
     }
     for (const Tensor* each : {&chosen_rewards, &chosen_logps, &rejected_rewards, &rejected_logps}) look_at_sum(*each);

@@ -10,8 +10,11 @@
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/data/collator.h"
 
 namespace memcalc {
+
+class ParallelWrapper;
 
 /// Calls a model as compute_loss finds it: in its autocast wrapper and the parallel wrapper.
 using CallModel = std::function<ModelOutput(const Batch& batch)>;
@@ -21,18 +24,21 @@ struct TrlModels {
   CallModel policy;
   CallModel trainer_model;  // Trainer.model: the policy without DDP or DeepSpeed's engine around it
   CallModel reference;
+  ParallelWrapper* around = nullptr;  // what is around Trainer.model_wrapped; null: nothing
 };
 
 /// SFTTrainer.compute_loss (trainer/sft_trainer.py): the loss, and the metrics of the step.
 [[nodiscard]] Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
-[[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+[[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                              const TrlModels& models);
 
 /// ORPOTrainer.get_batch_loss_metrics (experimental/orpo/orpo_trainer.py).
 [[nodiscard]] Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models);
 
 /// KTOTrainer._compute_loss (trainer/kto_trainer.py).
-[[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
+[[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                              const TrlModels& models);
 
 }  // namespace memcalc

@@ -1,7 +1,9 @@
 // trl 1.16, experimental/orpo/orpo_trainer.py: unlike TRL's other trainers this one holds the logits, of both answers
 // to every prompt and in float32.
 // MIRRORS(trl, "experimental/orpo/orpo_trainer.py", "1.16.0")
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
@@ -21,14 +23,28 @@ namespace memcalc {
 
 namespace {
 
-/// concatenated_inputs: the chosen answers, then the rejected ones. All are equally long, so that nothing is padded.
+/// concatenated_inputs: the chosen answers, then the rejected ones, which are padded to the longer of the two.
 struct BothAnswers {
   Tensor input_ids, attention_mask, labels;
 
   explicit BothAnswers(const Batch& batch)
-      : input_ids(no_grad::cat(batch.others[kChosenIds], batch.others[kRejectedIds], 0)),
-        attention_mask(no_grad::cat(batch.others[kChosenMask], batch.others[kRejectedMask], 0)),
-        labels(no_grad::cat(batch.others[kChosenLabels], batch.others[kRejectedLabels], 0)) {}
+      : input_ids(padded(batch.others[kChosenIds], batch)),
+        attention_mask(padded(batch.others[kChosenMask], batch)),
+        labels(padded(batch.others[kChosenLabels], batch)) {
+    for (const auto& [both, place] : {std::pair(&input_ids, kRejectedIds), std::pair(&attention_mask, kRejectedMask),
+                                      std::pair(&labels, kRejectedLabels)}) {
+      *both = no_grad::cat(*both, padded(batch.others[place], batch), 0);
+    }
+  }
+
+ private:
+  /// trainer/utils.py, pad_to_length: torch.cat([tensor, pad_value * torch.ones(…)], dim=-1)
+  static Tensor padded(const Tensor& x, const Batch& batch) {
+    const std::int64_t columns = std::max(batch.others[kChosenIds].size(1), batch.others[kRejectedIds].size(1));
+    if (x.size(1) == columns) return x;
+    const Tensor ones = no_grad::ones(x.tape(), {x.size(0), columns - x.size(1)}, x.dtype());
+    return no_grad::cat(x, no_grad::multiply(ones), 1);
+  }
 };
 
 /// cross_entropy_loss: of every token of the chosen answers and their prompts.
@@ -108,7 +124,7 @@ Tensor orpo_loss(Tape& tape, const Batch& inputs, const TrlModels& models) {
     Batch batch;
     batch.input_ids = both.input_ids;
     batch.attention_mask = both.attention_mask;
-    batch.padded = false;
+    batch.padded = inputs.padded;
     const ModelOutput outputs = models.policy(batch);
     all_logits = outputs.logits;
     Tensor labels = no_grad::clone(both.input_ids);

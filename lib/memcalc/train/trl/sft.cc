@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
+#include "memcalc/train/label_smoother.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
 
@@ -78,9 +79,51 @@ Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) 
 std::int64_t targets_of(const RunSpec& run, const Batch& inputs) {
   const std::int64_t rows = inputs.input_ids.size(0), columns = inputs.input_ids.size(1);
   if (const std::int64_t answer = run.training().completion_length; answer > 0) return rows * answer;
+  if (run.training().lengths && !run.training().lengths->samples->prompts.empty()) return inputs.valid_labels;
   // The first label of each row is nobody's next token. Where several sequences stand in it, it has none.
   const std::int64_t first_labels = inputs.sequences > 0 ? 0 : rows;
   return inputs.valid_labels > 0 ? inputs.valid_labels - first_labels : rows * (columns - 1);
+}
+
+/// Variables of compute_loss, which looks at entropy, accuracy and the number of tokens.
+struct TokenMetrics {
+  Tensor num_valid, entropy_sum, num_correct, local_num_tokens;
+
+  void look(Tape& tape, const Batch& inputs, const FusedHead& fused) {
+    num_valid = gathered_sum(fused.label_mask);
+    entropy_sum = gathered_sum(tape.detach(fused.entropy));
+    num_correct = gathered_sum(fused.is_top1);
+    look_at_mean(entropy_sum, num_valid);
+    look_at_mean(num_correct, num_valid);
+    if (!tape.modes.training) return;
+    // Without a mask: torch.tensor(position_ids.size(1), device=…)
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
+  void clear() { drop(num_valid, entropy_sum, num_correct, local_num_tokens); }
+};
+
+/// With label_smoothing_factor: of the model's own logits. A second forward pass, without gradients, is for the
+/// metrics.
+Tensor loss_of_smoothed_labels(Tape& tape, const Batch& fused_batch, const Batch& inputs, const TrlModels& models) {
+  Tensor loss;
+  {
+    Batch plain = inputs;
+    plain.labels.reset();
+    const ModelOutput outputs = models.policy(plain);
+    loss = smoothed_loss(outputs.logits, inputs.labels, inputs.number_of_items, true);
+  }
+  ModelOutput outputs;
+  {
+    const NoGrad no_grad(tape.modes);
+    outputs = models.policy(fused_batch);
+  }
+  if (inputs.number_of_items.defined()) loss = multiply_scalar(loss);
+  TokenMetrics metrics;
+  metrics.look(tape, inputs, outputs.fused);
+  outputs.clear();
+  metrics.clear();
+  return loss;
 }
 
 }  // namespace
@@ -92,6 +135,7 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
                            .targets = targets_of(run, inputs),
                            .balances_experts = run.training().balances_experts};
   batch.fused_head = &head;
+  if (run.training().smooths_labels) return loss_of_smoothed_labels(tape, batch, inputs, models);
   ModelOutput outputs = models.policy(batch);
   const FusedHead& fused = outputs.fused;
   Tensor per_token_loss = negate(fused.log_probs);
@@ -105,20 +149,12 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
   if (head.balances_experts) weighted_aux_loss = multiply_scalar(fused.aux_loss);
   if (counted) loss = multiply_scalar(loss);  // average_tokens_across_devices: by the number of processes
   if (head.balances_experts) loss = add(loss, divide_scalar(weighted_aux_loss));
-  Tensor num_valid = gathered_sum(fused.label_mask);
-  Tensor entropy_sum = gathered_sum(tape.detach(fused.entropy));
-  Tensor num_correct = gathered_sum(fused.is_top1);
-  look_at_mean(entropy_sum, num_valid);
-  look_at_mean(num_correct, num_valid);
-  Tensor local_num_tokens;
-  if (tape.modes.training) {
-    // Without a mask: torch.tensor(position_ids.size(1), device=…)
-    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
-    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
-  }
+  TokenMetrics metrics;
+  metrics.look(tape, inputs, fused);
   if (head.balances_experts) look_at(fused.aux_loss);
   outputs.clear();
-  drop(per_token_loss, num_tokens, weighted_aux_loss, num_valid, entropy_sum, num_correct, local_num_tokens);
+  drop(per_token_loss, num_tokens, weighted_aux_loss);
+  metrics.clear();
   return loss;
 }
 
