@@ -118,18 +118,29 @@ namespace {
 // Of an H100, 2026-11-26: tests/measured/operator_times_h100.jsonl.gz
 constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
 constexpr double kGatheredRowNs = 0.62;
+constexpr double kChannelSumUs = 5;
 constexpr double kRolledPerSecond = 1.1e11;  // elements: an index calculation of two divisions each
 constexpr double kGroupElementNs = 0.83, kHalfGroupElementNs = 0.55;  // of a group that one block goes over
 
-/// cuda/group_norm_kernel.cu: moments by a block a group (backward: sums by a block a channel), factors, and then the
-/// image.
+/// cuda/group_norm_kernel.cu: moments by a block a group, factors, the image; backward: sums by a block a channel,
+/// factors, the image, the gradients of weight and bias.
 double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                           const DeviceRates& rates) {
-  constexpr double kNanosecond = 1e-9, kMore = 2;  // kernels, beside the one of the image
+  constexpr double kNanosecond = 1e-9;
+  const double others = rows.backward ? 5 : 3;  // launches beside that of the image
   const double element_ns = is_half(kernel.dtype) ? kHalfGroupElementNs : kGroupElementNs;
   const double chain = rows.backward ? 0 : static_cast<double>(rows.width) * element_ns * kNanosecond;
-  return kMore * rates.rowwise.launch_us * kMicrosecond +
+  return others * rates.rowwise.launch_us * kMicrosecond +
          std::max(chain, memory_seconds(kernel, device, rates.vectorized));
+}
+
+/// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
+double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr double kShare = 0.75, kHalfShare = 0.45;  // of the rate of rows
+  MemoryRates of = rates.row_sum;
+  of.launch_us += kChannelSumUs;
+  of.bandwidth *= is_half(kernel.dtype) ? kHalfShare : kShare;
+  return memory_seconds(kernel, device, of);
 }
 
 }  // namespace
@@ -266,6 +277,10 @@ struct SecondsOf {
   }
   [[nodiscard]] double by_memory() const {
     const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+    if (kernel.kind == KernelKind::kRowSum && kernel.node != nullptr &&
+        std::string_view(kernel.node->name) == "ConvolutionBackward0") {
+      return channel_sum_seconds(kernel, device, rates);
+    }
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
     if (kernel.op != nullptr && std::string_view(kernel.op->name) == "aten::roll")
       return std::max(memory, kernel.elements / kRolledPerSecond);
