@@ -111,10 +111,6 @@ bool is_of_windows(const Kernel& kernel) {
   return name.find("pool") != std::string_view::npos || name.find("upsample") != std::string_view::npos;
 }
 
-}  // namespace
-
-namespace {
-
 // Of an H100, 2026-11-26: tests/measured/operator_times_h100.jsonl.gz
 constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
 constexpr double kGatheredRowNs = 0.62;
@@ -153,7 +149,7 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   constexpr std::int64_t kChainedRows = 65536;
   const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
   const BlockRates& blocks = rates.blocks;
-  const std::string_view name = kernel.op->name;
+  const std::string_view name = kernel.op != nullptr ? kernel.op->name : std::string_view();
   if (name.find("group_norm") != std::string_view::npos && kernel.kind == KernelKind::kRowwise) {
     return group_norm_seconds(kernel, rows, device, rates);
   }
@@ -276,18 +272,17 @@ struct SecondsOf {
     return by_memory();
   }
   [[nodiscard]] double by_memory() const {
-    const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
     if (kernel.kind == KernelKind::kRowSum && kernel.node != nullptr &&
         std::string_view(kernel.node->name) == "ConvolutionBackward0") {
       return channel_sum_seconds(kernel, device, rates);
     }
-    // native/cuda/TensorTransformations.cu, roll_cuda_kernel
-    if (kernel.op != nullptr && std::string_view(kernel.op->name) == "aten::roll")
-      return std::max(memory, kernel.elements / kRolledPerSecond);
     if (kernel.kind == KernelKind::kImage && is_of_windows(kernel) && !rates.blocks.source.empty()) {
       return pooling_seconds(kernel, device, rates);
     }
-    return memory;
+    const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+    // native/cuda/TensorTransformations.cu, roll_cuda_kernel
+    const bool rolls = kernel.op != nullptr && std::string_view(kernel.op->name) == "aten::roll";
+    return rolls ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }
 };
 

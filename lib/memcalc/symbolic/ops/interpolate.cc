@@ -65,7 +65,7 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
     // The kernels for any strides read views as they are; that for channels last wants no gaps.
     const Tensor operand = channels_last && !cubic ? in_layout(input, true, aten::kContiguous) : input;
     image_kernel(op, operand, result, cubic ? 40 : 10);
-    if (!cubic && input.rank() == 4) {
+    if (!cubic && !channels_last && input.rank() == 4) {
       const std::int64_t planes = input.size(0) * input.size(1);
       tape.kernels.describe(
           work::Rows{.count = planes, .width = result.elements() / std::max<std::int64_t>(planes, 1)});

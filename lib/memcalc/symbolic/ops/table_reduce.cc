@@ -210,9 +210,8 @@ void index_select_row(RecordedCall& call) {
   call.returns(index_select(x, call.dimension(1, x.rank(), 0), call.tensor(2)));
 }
 
-/// What the host waits for: .item(), bool(tensor).
-/// A fake tensor's tolist() reads its elements one by one (unbind, and item() of each), a real one's is one copy: what
-/// is read while the card has nothing else to do is that.
+/// What the host waits for: .item(), bool(tensor). A fake tensor's tolist() reads its elements one by one (unbind, and
+/// item() of each), a real one's is one copy: what is read while the card has nothing else to do is that.
 void synchronize_row(RecordedCall& call) {
   const Kernel* last = call.tape.kernels.last();
   if (last != nullptr && last->kind == KernelKind::kSynchronize) return;
