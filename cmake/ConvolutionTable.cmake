@@ -1,4 +1,4 @@
-# cmake -DTABLE=specs/measured/cudnn-9.19/FILE.txt -DOUTPUT=FILE.inc -P ConvolutionTable.cmake
+# cmake -DTABLE=specs/measured/DIRECTORY/FILE.txt -DOUTPUT=FILE.inc -P ConvolutionTable.cmake
 # The sections of such a table as arrays of C++.
 file(READ ${TABLE} text)
 string(REGEX REPLACE "^(#[^\n]*\n)+" "" text "${text}")
@@ -7,4 +7,5 @@ string(REPLACE "},\n[sequences]\n" "};\nconstexpr std::int64_t kSequences[][std:
 string(REPLACE "[rows]\n" "};\nconstexpr Row kRows[] = {\n" text "${text}")
 string(REPLACE "[trees]\n" "constexpr Tree kTrees[] = {\n" text "${text}")
 string(REPLACE "[nodes]\n" "};\nconstexpr Node kNodes[] = {\n" text "${text}")
+string(REPLACE "[times]\n" "constexpr Time kTimes[] = {\n" text "${text}")
 file(WRITE ${OUTPUT} "// Generated from ${TABLE}\n${text}};\n")

@@ -16,7 +16,8 @@ RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 
 # What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h"),
-    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h"),
+    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
+             "symbolic/within_call.h"),
 }
 # The probe puts the allocator itself on the driver: no façade shows its blocks.
 INNER = {"probe/replay.cc": ("memcalc/alloc/caching_allocator.h",)}

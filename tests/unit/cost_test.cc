@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "memcalc/cost/collective.h"
+#include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 namespace {
@@ -148,6 +150,85 @@ TEST(Cost, AConvolutionIsTimedByItsPassAndWindow) {
   forward.waves = 1;
   EXPECT_NEAR(convolution_by_table(each, *each.as<work::Convolution>(), device(), table),
               3e-6 + each.flops / (1e15 * 0.5 * 16 / 116), 1e-9);
+}
+
+DeviceSpec h100() {
+  DeviceSpec card = device();
+  card.multiprocessors = 132;
+  card.memory_bandwidth_bytes_per_second = 3.35e12;
+  card.fp32_flops_per_second = 67e12;
+  card.bf16_flops_per_second = 989.4e12;
+  return card;
+}
+
+/// Of images of `side` x `side` pixels, a window of 3 x 3 and a stride of 1.
+Kernel grouped_convolution(std::int64_t batch, std::int64_t channels, std::int64_t groups, std::int64_t side) {
+  const std::int64_t of_group = channels / groups;
+  Kernel each =
+      kernel(2.0 * static_cast<double>(channels) * static_cast<double>(2 * batch * side * side + 9 * of_group));
+  each.dtype = DType::kBFloat16;
+  each.kind = of_group == 1 ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution;
+  each.work = work::Convolution{.groups = groups,
+                                .pixels = batch * side * side,
+                                .channels = of_group,
+                                .depth = 9 * of_group,
+                                .group_channels = static_cast<double>(of_group)};
+  return each;
+}
+
+// Two rows of specs/measured/h100-sxm/convolution_times.txt.
+TEST(Cost, AConvolutionThatWasMeasuredTakesWhatItTook) {
+  const Kernel groups = grouped_convolution(32, 576, 24, 14);
+  EXPECT_NEAR(measured_convolution_seconds(groups, *groups.as<work::Convolution>(), h100(), rates()), 59e-6,
+              0.03 * 59e-6);
+  const Kernel depthwise = grouped_convolution(2, 384, 384, 14);
+  EXPECT_NEAR(measured_convolution_seconds(depthwise, *depthwise.as<work::Convolution>(), h100(), rates()), 3.52e-6,
+              0.03 * 3.52e-6);
+}
+
+TEST(Cost, AGroupOfMuchIsABlocksAlone) {
+  DeviceRates of_blocks = rates();
+  of_blocks.blocks.source = "here";
+  of_blocks.rowwise.launch_us = 1;
+  constexpr Operator kGroupNorm{"aten::native_group_norm"};
+  Kernel each = kernel(1e6);
+  each.op = &kGroupNorm;
+  each.kind = KernelKind::kRowwise;
+  each.work = work::Rows{.count = 8, .width = 1'000'000};
+  EXPECT_NEAR(kernel_seconds(each, device(), of_blocks), 833e-6, 1e-9);  // 0.83 ns an element, three launches
+  each.work = work::Rows{.count = 8000, .width = 10};
+  EXPECT_NEAR(kernel_seconds(each, device(), of_blocks), 4e-6, 1e-9);
+}
+
+TEST(Cost, TheGradientOfAConvolutionsBiasIsSlowerThanRows) {
+  constexpr Operator kNode{"ConvolutionBackward0"};
+  DeviceRates rates_of_rows = rates();
+  rates_of_rows.row_sum = {.launch_us = 0, .bandwidth = 1, .elements = 1};
+  Kernel each = kernel(3e6, Phase::kBackward);
+  each.kind = KernelKind::kRowSum;
+  EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 3e-6, 1e-12);
+  each.node = &kNode;
+  EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 9e-6, 1e-12);  // 5 us, and three quarters of the rate
+}
+
+TEST(Cost, ManySmallProductsShareMultiprocessors) {
+  Kernel each = kernel(0);
+  each.kind = KernelKind::kMatrixProduct;
+  each.work = work::Product{.batch = 80'000, .m = 9, .n = 9, .k = 100};
+  ProductRates products;
+  products.launch_us = 0;
+  products.tile_us = 10;  // of the larger tiles
+  // A hundred waves of 800 blocks, each 2 us and 0.07 us a step.
+  EXPECT_NEAR(product_seconds(each, *each.as<work::Product>(), device(), products), 100 * 9e-6, 1e-9);
+}
+
+TEST(Cost, WhatAutocastConvertsHasNoPython) {
+  HostRates host = rates().host;
+  host.python_us = 15;
+  Kernel each = kernel(1e6);
+  EXPECT_NEAR(host_seconds(each, host), 25e-6, 1e-12);
+  each.node = &kAutocast;
+  EXPECT_NEAR(host_seconds(each, host), 14e-6, 1e-12);
 }
 
 TEST(Cost, TheHostRunsAhead) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <variant>
 
+#include "memcalc/cost/convolution_times.h"
+
 namespace memcalc {
 
 namespace {
@@ -109,6 +111,34 @@ bool is_of_windows(const Kernel& kernel) {
   return name.find("pool") != std::string_view::npos || name.find("upsample") != std::string_view::npos;
 }
 
+// Of an H100, 2026-11-26: tests/measured/operator_times_h100.jsonl.gz
+constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
+constexpr double kGatheredRowNs = 0.62;
+constexpr double kChannelSumUs = 5;
+constexpr double kRolledPerSecond = 1.1e11;  // elements: an index calculation of two divisions each
+constexpr double kGroupElementNs = 0.83, kHalfGroupElementNs = 0.55;  // of a group that one block goes over
+
+/// cuda/group_norm_kernel.cu: moments by a block a group, factors, the image; backward: sums by a block a channel,
+/// factors, the image, the gradients of weight and bias.
+double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                          const DeviceRates& rates) {
+  constexpr double kNanosecond = 1e-9;
+  const double others = rows.backward ? 5 : 3;  // launches beside that of the image
+  const double element_ns = is_half(kernel.dtype) ? kHalfGroupElementNs : kGroupElementNs;
+  const double chain = rows.backward ? 0 : static_cast<double>(rows.width) * element_ns * kNanosecond;
+  return others * rates.rowwise.launch_us * kMicrosecond +
+         std::max(chain, memory_seconds(kernel, device, rates.vectorized));
+}
+
+/// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
+double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr double kShare = 0.75, kHalfShare = 0.45;  // of the rate of rows
+  MemoryRates of = rates.row_sum;
+  of.launch_us += kChannelSumUs;
+  of.bandwidth *= is_half(kernel.dtype) ? kHalfShare : kShare;
+  return memory_seconds(kernel, device, of);
+}
+
 }  // namespace
 
 // cuda/layer_norm_kernel.cu: a block goes over a row; the gradients of weight and bias over all rows of some columns,
@@ -119,8 +149,20 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   constexpr std::int64_t kChainedRows = 65536;
   const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
   const BlockRates& blocks = rates.blocks;
+  const std::string_view name = kernel.op != nullptr ? kernel.op->name : std::string_view();
+  if (name.find("group_norm") != std::string_view::npos && kernel.kind == KernelKind::kRowwise) {
+    return group_norm_seconds(kernel, rows, device, rates);
+  }
+  if (name.find("upsample") != std::string_view::npos) {
+    // cuda/UpSampleBilinear2d.cu, upsample_bilinear2d_out_frame: a thread for each pixel goes over all planes.
+    return std::max(memory_seconds(kernel, device, rates.pooling), count * kPlaneNs * kNanosecond);
+  }
+  if (kernel.kind == KernelKind::kStrided) {
+    // cuda/IndexKernelUtils.cu, vectorized_gather_kernel: a block a row; cuda/Indexing.cu, indexing_backward_kernel: a
+    // warp.
+    return std::max(memory_seconds(kernel, device, rates.strided), count * kGatheredRowNs * kNanosecond);
+  }
   if (kernel.kind == KernelKind::kImage) {
-    const std::string_view name = kernel.op->name;
     const bool cudnn = name.find("cudnn") != std::string_view::npos;
     const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
                                    : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
@@ -184,6 +226,13 @@ const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec
 
 namespace {
 
+/// Of images; else of sequences and volumes.
+bool has_square_window(const work::Convolution& convolution) {
+  const double window = static_cast<double>(convolution.depth) / std::max(convolution.group_channels, 1.0);
+  const double side = std::round(std::sqrt(window));
+  return side * side == window;
+}
+
 /// Its seconds by the model of what it works on; where that has none, by what it reads and writes.
 struct SecondsOf {
   const Kernel& kernel;
@@ -197,11 +246,18 @@ struct SecondsOf {
     return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
-    if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
-    if (!rates.convolutions.source.empty()) {
+    if (rates.convolutions.source.empty()) {
+      return is_depthwise(convolution)
+                 ? depthwise_seconds(kernel, convolution, device, rates)
+                 : convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
+    }
+    const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
+    if (is_depthwise(convolution) && !own_kernels) return depthwise_seconds(kernel, convolution, device, rates);
+    // The table's numbers are of images without groups.
+    if (convolution.groups == 1 && has_square_window(convolution)) {
       return convolution_by_table(kernel, convolution, device, rates.convolutions);
     }
-    return convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
+    return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
     return embedding_seconds(kernel, gradient, device, rates);
@@ -216,10 +272,17 @@ struct SecondsOf {
     return by_memory();
   }
   [[nodiscard]] double by_memory() const {
+    if (kernel.kind == KernelKind::kRowSum && kernel.node != nullptr &&
+        std::string_view(kernel.node->name) == "ConvolutionBackward0") {
+      return channel_sum_seconds(kernel, device, rates);
+    }
     if (kernel.kind == KernelKind::kImage && is_of_windows(kernel) && !rates.blocks.source.empty()) {
       return pooling_seconds(kernel, device, rates);
     }
-    return memory_seconds(kernel, device, memory_rates(kernel, rates));
+    const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+    // native/cuda/TensorTransformations.cu, roll_cuda_kernel
+    const bool rolls = kernel.op != nullptr && std::string_view(kernel.op->name) == "aten::roll";
+    return rolls ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }
 };
 

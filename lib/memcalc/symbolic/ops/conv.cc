@@ -202,7 +202,7 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
     const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
     tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32),
                         aten::kCudnnConvolution, Category::kWorkspaces);
-    count_kernel(tape, aten::kCudnnConvolution, image.dtype(), shape, false, ConvolutionPass::kForward);
+    count_kernel(tape, aten::kCudnnConvolution, image.dtype(), shape, false, pass);
   }
   tape.autograd.set_history(node, result);
   return result;

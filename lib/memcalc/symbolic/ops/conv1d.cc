@@ -38,8 +38,19 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
   tape.memory.scratch(sequence_convolution_workspace(s, pass, dtype, tape.kernels.allow_tf32), op,
                       Category::kWorkspaces);
-  tape.kernels.product(op, dtype, s.groups, s.batch * s.out_width, s.out_channels / s.groups,
-                       s.in_channels / s.groups * s.kernel_width);
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double elements = real(s.batch * s.in_channels) * real(s.width) +
+                          real(s.batch * s.out_channels) * real(s.out_width) +
+                          real(s.out_channels) * real(s.in_channels / s.groups * s.kernel_width);
+  tape.kernels.convolution(op, dtype, KernelKind::kConvolution,
+                           {.groups = s.groups,
+                            .pixels = s.batch * s.out_width,
+                            .channels = s.out_channels / s.groups,
+                            .depth = s.in_channels / s.groups * s.kernel_width,
+                            .group_channels = real(s.in_channels / s.groups),
+                            .backward = pass != ConvolutionPass::kForward,
+                            .weight_gradient = pass == ConvolutionPass::kWeightGradient},
+                           elements * real(size_of(dtype)));
 }
 
 void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; saved: x, weight

@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 
@@ -164,14 +165,22 @@ Tensor converted(const Tensor& x, DType dtype, const Shape& strides) {
   return result;
 }
 
+/// Within an operator's call.
+Tensor converted_by_autocast(const Tensor& x, DType dtype) {
+  Tensor result = to_dtype(x, dtype);
+  Kernel* kernel = x.dtype() != dtype ? x.tape().kernels.last() : nullptr;
+  if (kernel != nullptr) kernel->node = &kAutocast;
+  return result;
+}
+
 /// autocast_mode.cpp, cached_cast: of leaves that require a gradient and are no views the copy is kept.
 Tensor through_cache(const Tensor& x, DType dtype) {
   Tape& tape = x.tape();
   const bool cacheable = x.impl()->is_parameter && x.requires_grad();
-  if (!cacheable) return to_dtype(x, dtype);
+  if (!cacheable) return converted_by_autocast(x, dtype);
   if (const Tensor* cached = tape.modes.autocast.find(*x.impl())) return *cached;
   const EnableGrad enable_grad(tape.modes);  // it may be used where gradients are on
-  Tensor copy = to_dtype(x, dtype);
+  Tensor copy = converted_by_autocast(x, dtype);
   tape.memory.set_category(copy.block(), Category::kAutocastCopies);
   tape.modes.autocast.add(*x.impl(), copy);
   return copy;
@@ -407,9 +416,10 @@ Tensor to_dtype_row_major(Arg x, DType dtype) {
 Tensor autocast(const AtenOperator& op, const Tensor& x) {
   const std::optional<DType> region = x.tape().modes.autocast.dtype;
   if (!region) return x;
-  if (op.autocast == AutocastList::kFloat32) return is_half(x.dtype()) ? to_dtype(x, DType::kFloat32) : x;
+  if (op.autocast == AutocastList::kFloat32) return is_half(x.dtype()) ? converted_by_autocast(x, DType::kFloat32) : x;
   if (op.autocast != AutocastList::kHalf) return x;
-  return x.dtype() == DType::kFloat32 ? through_cache(x, *region) : is_half(x.dtype()) ? to_dtype(x, *region) : x;
+  if (x.dtype() == DType::kFloat32) return through_cache(x, *region);
+  return is_half(x.dtype()) ? converted_by_autocast(x, *region) : x;
 }
 
 DType autocast_result(const AtenOperator& op, const Tensor& x) {

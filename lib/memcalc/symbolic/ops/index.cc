@@ -74,6 +74,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   tape.memory.scratch(radix_sort_bytes(n, bits), aten::kIndexPutImpl);
   range.reset();
   move_kernel(aten::kIndexPutImpl, values);
+  tape.kernels.describe(work::Rows{.count = n, .width = payload.width, .backward = true});
   // remainder, mul and div_ of the indices, arange, the sort, the sums
   if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);
@@ -91,6 +92,12 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
   }
   Tensor result = tape.empty(shape, x.dtype(), aten::kIndex);
   move_kernel(aten::kIndex, result);
+  // cuda/IndexKernel.cu: slices of 16 bytes and their multiples are gathered a row at a time.
+  constexpr Bytes kVector = 16;
+  const std::int64_t width = shape.elements() / std::max<std::int64_t>(places, 1);
+  if (places > 0 && width * size_of(x.dtype()) % kVector == 0) {
+    tape.kernels.describe(work::Rows{.count = places, .width = width});
+  }
   tape.autograd.set_history(node, result);
   return result;
 }

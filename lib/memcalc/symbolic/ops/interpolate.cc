@@ -3,6 +3,8 @@
 // MIRRORS(torch, "native/UpSampleNearest2d.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/interpolate.h"
 
+#include <algorithm>
+
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -63,6 +65,11 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
     // The kernels for any strides read views as they are; that for channels last wants no gaps.
     const Tensor operand = channels_last && !cubic ? in_layout(input, true, aten::kContiguous) : input;
     image_kernel(op, operand, result, cubic ? 40 : 10);
+    if (!cubic && !channels_last && input.rank() == 4) {
+      const std::int64_t planes = input.size(0) * input.size(1);
+      tape.kernels.describe(
+          work::Rows{.count = planes, .width = result.elements() / std::max<std::int64_t>(planes, 1)});
+    }
   }
   tape.autograd.set_history(node, result);
   return result;

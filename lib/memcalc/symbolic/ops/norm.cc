@@ -151,8 +151,11 @@ void group_norm_backward(BackwardCall& call) {
     if (has_weight) c1 = factors(channels);
     drop(c3, c2, c1, db, ds);
   }
-  normalization_kernel(aten::kNativeGroupNormBackward, dy, 14, 3);
-  if (has_weight) weight_gradient_kernel(aten::kNativeGroupNormBackward, dy);
+  // ds and db read dy and x, dx both again; the gradients of weight and bias are sums of ds and db.
+  rowwise_kernel(aten::kNativeGroupNormBackward, dy, 14, 5,
+                 {.count = batch * channels,
+                  .width = dy.elements() / std::max<std::int64_t>(batch * channels, 1),
+                  .backward = true});
   if (call.needs(0)) call.set(0, std::move(dx));
 }
 
@@ -290,7 +293,9 @@ Tensor group_norm(Arg x, const Tensor& given_weight, const Tensor& given_bias, s
     Tensor b = tape.empty({batch, channels}, statistics_dtype(input.dtype()), aten::kNativeGroupNorm);
     drop(b, a);
   }
-  normalization_kernel(aten::kNativeGroupNorm, input, 8, 2);
+  // Read for the moments, and again.
+  rowwise_kernel(aten::kNativeGroupNorm, input, 8, 3,
+                 {.count = batch * groups, .width = input.elements() / std::max<std::int64_t>(batch * groups, 1)});
   tape.autograd.set_history(node, result);
   if (node != nullptr) {
     tape.autograd.save(*node, mean);

@@ -1,0 +1,193 @@
+// Convolutions by those that were measured. cuDNN chooses among some hundred kernels by rules of its own, so that a
+// time is told by what alike convolutions took: of the nearest ones the median of measured over ideal, times the ideal
+// of this one. One that was measured itself is its own neighbour.
+#include "memcalc/cost/convolution_times.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+/// A row of specs/measured/h100-sxm/convolution_times.txt.
+struct Time {
+  int type, own_kernels;
+  std::int64_t in_channels, out_channels, groups, entering, leaving, window;
+  std::array<double, 3> microseconds;
+};
+
+#include "memcalc/cost/convolution_times.inc"
+
+constexpr std::size_t kTypes = 3, kClasses = 3, kPasses = 3;
+
+/// Of the card that the table is of, by type: the datasheet's FLOP/s, and bytes per second.
+constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
+constexpr double kMeasuredBandwidth = 3.35e12;
+constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
+
+struct Shape {
+  double in_channels, out_channels;  // of a group
+  double groups, entering, leaving, window;
+
+  [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
+  [[nodiscard]] double elements() const {
+    return groups * (entering * in_channels + leaving * out_channels + in_channels * out_channels * window);
+  }
+};
+
+/// Bytes at six tenths of the datasheet's rate; of what a byte takes then, only a part is the memory's
+/// (MemoryScaling), which alone changes on a card with another.
+double ideal_seconds(const Shape& shape, double peak, double item, double bandwidth, double share_of_memory) {
+  constexpr double kLaunch = 3e-6, kComputes = 0.5, kMoves = 0.6;
+  const double seconds_per_byte = share_of_memory / bandwidth + (1 / kMoves - share_of_memory) / kMeasuredBandwidth;
+  return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
+}
+
+/// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
+using Features = std::array<double, 11>;
+
+/// Where groups share channels a kernel is chosen by their number more than by the size of the images.
+Features features_of(const Shape& shape, double item) {
+  const auto steps = [](double value) { return std::log2(std::max(value, 1.0)); };
+  // 0: rows of channels are a multiple of 16 bytes in 16 bits; to 3: odd
+  const auto misaligned = [](double channels) {
+    const auto count = static_cast<std::int64_t>(channels);
+    return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
+  };
+  const double side = std::round(std::sqrt(shape.window));
+  const bool shared = shape.groups > 1 && shape.in_channels > 1;
+  const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
+  const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
+  return {0.3 * steps(shape.flops()),
+          0.3 * steps(shape.elements() * item),
+          by_channels * steps(shape.in_channels),
+          by_channels * steps(shape.out_channels),
+          by_window * steps(shape.window),
+          by_stride * std::log2(std::max(shape.entering, 1.0) / std::max(shape.leaving, 1.0)),
+          by_groups * steps(shape.groups),
+          by_pixels * steps(shape.leaving),
+          0.8 * misaligned(shape.in_channels),
+          0.8 * misaligned(shape.out_channels),
+          side * side == shape.window ? 0.0 : 1.0};  // a sequence's, or a volume's
+}
+
+struct Measured {
+  Features features;
+  std::array<double, kPasses> ratios;  // logarithms of measured over ideal
+};
+
+/// 0: one group; 1: groups; 2: depthwise, by PyTorch's own kernels
+std::size_t class_of(const Time& time) {
+  if (time.own_kernels != 0) return 2;
+  return time.groups > 1 ? 1 : 0;
+}
+
+/// Those of a type and a class, made when first asked for.
+const std::vector<Measured>& measured(std::size_t type, std::size_t of) {
+  static std::array<std::vector<Measured>, kTypes * kClasses> all;
+  static std::array<std::once_flag, kTypes * kClasses> made;
+  const std::size_t place = type * kClasses + of;
+  std::call_once(made[place], [&] {
+    for (const Time& time : kTimes) {
+      if (static_cast<std::size_t>(time.type) != type || class_of(time) != of) continue;
+      const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+      const Shape shape = {.in_channels = real(time.in_channels / time.groups),
+                           .out_channels = real(time.out_channels / time.groups),
+                           .groups = real(time.groups),
+                           .entering = real(time.entering),
+                           .leaving = real(time.leaving),
+                           .window = real(time.window)};
+      const double ideal = ideal_seconds(shape, kMeasuredPeaks[type], kItemSizes[type], kMeasuredBandwidth, 1);
+      Measured row{.features = features_of(shape, kItemSizes[type]), .ratios = {}};
+      for (std::size_t pass = 0; pass < kPasses; ++pass) {
+        constexpr double kMicrosecond = 1e-6;
+        row.ratios[pass] = std::log(time.microseconds[pass] * kMicrosecond / ideal);
+      }
+      all[place].push_back(row);
+    }
+  });
+  return all[place];
+}
+
+/// The median of the nearest, each weighted by the inverse square of its distance: one that cuDNN gave another kernel
+/// does not move it.
+double median_ratio(const std::vector<Measured>& rows, const Features& features, std::size_t pass) {
+  constexpr std::size_t kNeighbours = 8;
+  constexpr double kBlur = 0.15;  // one that was measured itself weighs most, but not alone
+  struct Neighbour {
+    double square = std::numeric_limits<double>::max();
+    const Measured* row = nullptr;
+  };
+  std::array<Neighbour, kNeighbours> nearest;
+  for (const Measured& row : rows) {
+    double square = 0;
+    for (std::size_t i = 0; i < features.size(); ++i) {
+      const double difference = features[i] - row.features[i];
+      square += difference * difference;
+    }
+    if (square >= nearest.back().square) continue;
+    std::size_t place = kNeighbours - 1;
+    for (; place > 0 && nearest[place - 1].square > square; --place) nearest[place] = nearest[place - 1];
+    nearest[place] = {square, &row};
+  }
+  struct Vote {
+    double ratio, weight;
+  };
+  std::array<Vote, kNeighbours> votes{};
+  std::size_t count = 0;
+  double weights = 0;
+  for (const Neighbour& each : nearest) {
+    if (each.row == nullptr) break;
+    const double distance = std::sqrt(each.square) + kBlur;
+    votes[count++] = {each.row->ratios[pass], 1 / (distance * distance)};
+    weights += votes[count - 1].weight;
+  }
+  std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),
+            [](const Vote& x, const Vote& y) { return x.ratio < y.ratio; });
+  double passed = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    passed += votes[i].weight;
+    if (passed >= weights / 2) return std::exp(votes[i].ratio);
+  }
+  return 1;
+}
+
+/// Pixels of all images that enter, of the bytes of an ideal kernel: it reads or writes images, results and filter
+/// once.
+double entering_pixels(const Kernel& kernel, const Shape& of_result) {
+  const double elements = kernel.bytes / static_cast<double>(size_of(kernel.dtype));
+  const double others = of_result.elements();  // nothing enters yet
+  return std::max(1.0, std::round((elements - others) / (of_result.groups * of_result.in_channels)));
+}
+
+}  // namespace
+
+double measured_convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                    const DeviceSpec& device, const DeviceRates& rates) {
+  const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) && computes_tf32(device) ? 1 : 2;
+  Shape shape = {.in_channels = std::max(convolution.group_channels, 1.0),
+                 .out_channels = static_cast<double>(convolution.channels),
+                 .groups = static_cast<double>(convolution.groups),
+                 .entering = 0,
+                 .leaving = static_cast<double>(convolution.pixels),
+                 .window = 1};
+  shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
+  shape.entering = entering_pixels(kernel, shape);
+  const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
+  const std::size_t of = own_kernels ? 2 : convolution.groups > 1 ? 1 : 0;
+  const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
+  const double ideal = ideal_seconds(shape, peak_flops(kernel, device), kItemSizes[type],
+                                     device.memory_bandwidth_bytes_per_second, rates.scaling.share);
+  return ideal * median_ratio(measured(type, of), features_of(shape, kItemSizes[type]), pass);
+}
+
+}  // namespace memcalc
