@@ -129,11 +129,18 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
   };
   std::array<Neighbour, kNeighbours> nearest;
   for (const Measured& row : rows) {
-    double square = 0;
-    for (std::size_t i = 0; i < features.size(); ++i) {
-      const double difference = features[i] - row.features[i];
-      square += difference * difference;
-    }
+    const auto squares = [&](std::size_t from, std::size_t to) {
+      double sum = 0;
+      for (std::size_t i = from; i < to; ++i) {
+        const double difference = features[i] - row.features[i];
+        sum += difference * difference;
+      }
+      return sum;
+    };
+    constexpr std::size_t kTell = 4;  // work and channels: most rows are too far by these
+    double square = squares(0, kTell);
+    if (square >= nearest.back().square) continue;
+    square += squares(kTell, features.size());
     if (square >= nearest.back().square) continue;
     std::size_t place = kNeighbours - 1;
     for (; place > 0 && nearest[place - 1].square > square; --place) nearest[place] = nearest[place - 1];

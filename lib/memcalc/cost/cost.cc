@@ -12,6 +12,7 @@
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
@@ -465,7 +466,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
   if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
-  const bool cast = is_of_autocast(kernel), step = std::string_view(kernel.op->name) == "aten::_cudnn_rnn";
+  const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
   const bool python = (kernel.phase == Phase::kForward || kernel.recomputed) && !cast && !step;
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "memcalc/cost/convolution_times.h"
+#include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
 
@@ -149,11 +150,9 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   constexpr std::int64_t kChainedRows = 65536;
   const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
   const BlockRates& blocks = rates.blocks;
-  const std::string_view name = kernel.op != nullptr ? kernel.op->name : std::string_view();
-  if (name.find("group_norm") != std::string_view::npos && kernel.kind == KernelKind::kRowwise) {
-    return group_norm_seconds(kernel, rows, device, rates);
-  }
-  if (name.find("upsample") != std::string_view::npos) {
+  const bool groups = kernel.op == &aten::kNativeGroupNorm || kernel.op == &aten::kNativeGroupNormBackward;
+  if (groups && kernel.kind == KernelKind::kRowwise) return group_norm_seconds(kernel, rows, device, rates);
+  if (kernel.op == &aten::kUpsampleBilinear2d || kernel.op == &aten::kUpsampleBilinear2dBackward) {
     // cuda/UpSampleBilinear2d.cu, upsample_bilinear2d_out_frame: a thread for each pixel goes over all planes.
     return std::max(memory_seconds(kernel, device, rates.pooling), count * kPlaneNs * kNanosecond);
   }
@@ -163,6 +162,7 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
     return std::max(memory_seconds(kernel, device, rates.strided), count * kGatheredRowNs * kNanosecond);
   }
   if (kernel.kind == KernelKind::kImage) {
+    const std::string_view name = kernel.op->name;
     const bool cudnn = name.find("cudnn") != std::string_view::npos;
     const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
                                    : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
@@ -272,8 +272,7 @@ struct SecondsOf {
     return by_memory();
   }
   [[nodiscard]] double by_memory() const {
-    if (kernel.kind == KernelKind::kRowSum && kernel.node != nullptr &&
-        std::string_view(kernel.node->name) == "ConvolutionBackward0") {
+    if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
       return channel_sum_seconds(kernel, device, rates);
     }
     if (kernel.kind == KernelKind::kImage && is_of_windows(kernel) && !rates.blocks.source.empty()) {
@@ -281,8 +280,7 @@ struct SecondsOf {
     }
     const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
-    const bool rolls = kernel.op != nullptr && std::string_view(kernel.op->name) == "aten::roll";
-    return rolls ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
+    return kernel.op == &aten::kRoll ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }
 };
 
