@@ -1,6 +1,6 @@
 // The second derivation of other releases: programs recorded under transformers 4.57.6, 5.5.4 and 5.23.0
 // (tests/measured/harness/version_programs.py) leave the same events as the families under the behaviours of that
-// release. tests/measured/versions/programs/NAME-VERSION.json.gz is the program of tests/measured/programs/NAME.json.
+// release. tests/measured/versions/programs has those of the configurations in tests/measured/programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
