@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "answer_arguments.h"
 #include "arguments.h"
@@ -39,6 +40,7 @@ VersionOptions versions_of(const char* option, const std::string& text) {
   for (const std::string& part : values_of(option, text)) {
     const std::size_t at = part.find('=');
     if (at == std::string::npos) {
+      if (versions.profile) throw UsageError(std::string(option) + ": a profile is given more than once");
       versions.profile = part;
       continue;
     }
@@ -50,7 +52,9 @@ VersionOptions versions_of(const char* option, const std::string& text) {
                        "bitsandbytes with its version, as torch=2.10, found '" +
                        one_line(part) + "'");
     }
-    versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))] = part.substr(at + 1);
+    std::optional<std::string>& asked = versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))];
+    if (asked) throw UsageError(std::string(option) + ": " + name + " is given more than once");
+    asked = part.substr(at + 1);
   }
   return versions;
 }

@@ -201,6 +201,13 @@ TEST(VersionFile, ReadsWhatAFileIncludesAndWhatAnEnvironmentHolds) {
   const Profile written = chosen({}, (folder / "all.txt").string());
   EXPECT_EQ(written.version(Software::kTransformers), (Version{5, 23, 0}));
   EXPECT_EQ(written.version(Software::kTrl), (Version{1, 16, 0}));
+  // PowerShell's redirection and some editors.
+  std::ofstream(folder / "marked.txt") << "\xef\xbb\xbftransformers==5.5.4\r\n";
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string("transformers==5.9.0\r\n")) wide += std::string{c, '\0'};
+  std::ofstream(folder / "wide.txt") << wide;
+  EXPECT_EQ(chosen({}, (folder / "marked.txt").string()).version(Software::kTransformers), (Version{5, 5, 4}));
+  EXPECT_EQ(chosen({}, (folder / "wide.txt").string()).version(Software::kTransformers), (Version{5, 9, 0}));
   const Profile installed = chosen({}, folder.string());
   EXPECT_EQ(installed.version(Software::kTransformers), (Version{5, 5, 4}));
   EXPECT_EQ(installed.version(Software::kTorch), (Version{2, 10, 0}));

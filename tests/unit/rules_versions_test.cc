@@ -27,6 +27,12 @@ const test::RuleCase kCases[] = {
        run.training().checkpointing = Checkpointing::kFull;
      },
      kBare},
+    {"reentrant-keyword", "whisper-tiny",
+     [](RunSpec& run) {
+       run.profile.behaviors.reentrant_checkpoints = true;
+       run.training().checkpointing = Checkpointing::kFull;
+     },
+     kBare},
     {"compile-of-version", "gpt2",
      [](RunSpec& run) {
        run.profile.behaviors.compile_is_read = false;

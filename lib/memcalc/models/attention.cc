@@ -42,14 +42,19 @@ AttentionResult eager_attention(const Tensor& query, const Tensor& key, const Te
 /// create_position_bias_mask: the bias where attention is allowed, the type's lowest number elsewhere.
 Tensor position_bias_mask(const Tensor& position_bias, const Tensor& mask, bool causal, const Tensor& query,
                           const Tensor& key) {
-  if (mask.defined()) return where(mask, position_bias);
-  if (!causal) return position_bias;
+  const bool copies = query.tape().behaviors.t5_attention == T5Attention::kSdpaContiguous;
+  if (mask.defined()) return copies ? contiguous(where(mask, position_bias)) : where(mask, position_bias);
+  if (!causal) return copies ? contiguous(position_bias) : position_bias;
   Tensor queries = no_grad::arange(query.tape(), query.size(2));
   Tensor keys = no_grad::arange(query.tape(), key.size(2));
   Tensor allowed = no_grad::greater_equal(no_grad::view(queries, {1, 1, query.size(2), 1}),
                                           no_grad::view(keys, {1, 1, 1, key.size(2)}));
   drop(queries, keys);
-  return where(allowed, position_bias);
+  if (!copies) return where(allowed, position_bias);
+  Tensor biased = where(allowed, position_bias);
+  Tensor copy = contiguous(biased);
+  drop(allowed, biased);
+  return copy;
 }
 
 AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
@@ -77,8 +82,6 @@ AttentionResult sdpa_attention(const Tensor& query, const Tensor& key, const Ten
   Tensor attention_mask = mask;
   if (position_bias.defined()) {
     attention_mask = position_bias_mask(position_bias, mask, sdpa.causal, query, key);
-    if (query.tape().behaviors.t5_attention == T5Attention::kSdpaContiguous)
-      attention_mask = contiguous(attention_mask);
     sdpa.causal = false;
   }
   Tensor attn_output = scaled_dot_product_attention(query, key_states, value_states, attention_mask, sdpa);

@@ -46,9 +46,10 @@ Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
   return packed_sequence_mask;
 }
 
-/// mask.all(), which Python waits for.
-void wait_for_all(const Tensor& mask) {
+/// mask.all(), which Python waits for. A mask that was made for the question dies before its answer does.
+void wait_for_all(Tensor mask) {
   const Tensor whole = no_grad::all(mask);
+  mask.reset();
   read_on_host(whole, aten::kAll);
 }
 
@@ -293,11 +294,7 @@ Tensor prepared_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batc
   if (!inputs.padded) return {};
   const Shape shape{batch, 1, queries, keys};
   Tensor expanded = no_grad::copy_to(no_grad::expand(no_grad::view(mask, {batch, 1, 1, keys}), shape), dtype);
-  Tensor inverted;
-  {
-    const Tensor one = no_grad::scalar(mask.tape(), dtype);
-    inverted = no_grad::subtract(one, expanded);
-  }
+  Tensor inverted = no_grad::subtract(expanded);  // from torch.tensor(1.0), which is on the processor
   Tensor result = no_grad::masked_fill(inverted, no_grad::to(inverted, DType::kBool));
   drop(expanded, inverted);
   return result;
@@ -309,12 +306,13 @@ Tensor create_4d_causal_mask(const Tensor& inputs_embeds, const Batch& batch) {
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
   const std::int64_t sequences = inputs_embeds.size(0), tokens = inputs_embeds.size(1);
-  Tensor causal = no_grad::full(tape, {tokens, tokens}, inputs_embeds.dtype());
+  Tensor causal = no_grad::full(tape, {tokens, tokens}, DType::kFloat32);
   {
     const Tensor places = no_grad::arange(tape, tokens);
     const Tensor next = no_grad::view(no_grad::add(places), {tokens, 1});
     no_grad::less(no_grad::view(places, {1, tokens}), next).reset();  // masked_fill_ in place
   }
+  causal = no_grad::to(causal, inputs_embeds.dtype());
   const Shape shape{sequences, 1, tokens, tokens};
   causal = no_grad::expand(no_grad::view(causal, {1, 1, tokens, tokens}), shape);
   if (!batch.attention_mask.defined()) return causal;

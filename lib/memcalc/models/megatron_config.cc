@@ -1,3 +1,4 @@
+// MIRRORS(megatron, "core/transformer/transformer_layer.py", "0.14.0")
 #include "memcalc/models/megatron_config.h"
 
 #include "memcalc/base/error.h"

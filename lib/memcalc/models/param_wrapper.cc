@@ -1,3 +1,4 @@
+// MIRRORS(torch, "nn/utils/parametrize.py", "2.11.0")
 #include "memcalc/models/param_wrapper.h"
 
 #include <array>

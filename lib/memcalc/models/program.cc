@@ -115,7 +115,8 @@ void ProgramModel::choose_forward() {
     return each.precisions.empty() ||
            std::find(each.precisions.begin(), each.precisions.end(), precision) != each.precisions.end();
   };
-  const bool kept_on = program_->caches_in_trainer && run_.uses_trainer() && run_.trains() &&
+  const bool leaves_on = program_->caches_in_trainer || run_.profile.behaviors.trainer_keeps_use_cache;
+  const bool kept_on = leaves_on && run_.uses_trainer() && run_.trains() &&
                        run_.checkpointing() == Checkpointing::kNone;  // its layers pass no cache on
   const bool wanted = run_.use_cache || kept_on;
   const auto choose = [&](bool caches, bool told) {

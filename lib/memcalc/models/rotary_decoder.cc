@@ -437,13 +437,6 @@ bool RotaryDecoder::has_rotary(bool sliding) const {
   return !sliding;
 }
 
-std::int64_t RotaryDecoder::layers_of(bool sliding) const {
-  std::int64_t count = 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    count += plan_.masks.is_sliding(static_cast<std::int64_t>(i)) == sliding;
-  return count;
-}
-
 bool RotaryDecoder::caches(const Batch& batch) const {
   if (!plan_.trained_without_cache_once) return true;
   const Tape& tape = batch.input_ids.tape();
@@ -491,13 +484,16 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     inputs_embeds = hidden_states;
   }
   std::array<RotaryPositions, 2> positions;
-  for (const bool sliding : {false, true}) {
-    if (!has_rotary(sliding)) continue;
+  const auto rotate = [&](bool sliding) {
     const std::optional<DType> dtype = plan_.float32_positions ? std::optional(DType::kFloat32) : std::nullopt;
     positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, rotated_ids, dtype);
-    if (!plan_.rotated_per_layer_once || !hidden_states.tape().behaviors.gemma3_rotates_per_layer) continue;
-    for (std::int64_t more = 1; more < layers_of(sliding); ++more) {  // a dict keeps the last of each kind
-      positions[sliding ? 1 : 0] = plan_.rotate(rotary_emb_[sliding ? 1 : 0], hidden_states, position_ids, dtype);
+  };
+  if (plan_.rotated_per_layer_once && hidden_states.tape().behaviors.gemma3_rotates_per_layer) {
+    // `for layer_type in self.config.layer_types`: a dict keeps the last of each kind.
+    for (std::size_t i = 0; i < layers_.size(); ++i) rotate(plan_.masks.is_sliding(static_cast<std::int64_t>(i)));
+  } else {
+    for (const bool sliding : {false, true}) {
+      if (has_rotary(sliding)) rotate(sliding);
     }
   }
   rotated_ids.reset();

@@ -395,7 +395,6 @@ class RotaryDecoder : public Model, public PipelineStages {
 
   [[nodiscard]] std::size_t index_of(const ModelStage& stage, std::int64_t layer) const;
   [[nodiscard]] bool has_rotary(bool sliding) const;
-  [[nodiscard]] std::int64_t layers_of(bool sliding) const;
   [[nodiscard]] bool caches(const Batch& batch) const;
   [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const;
   [[nodiscard]] Tensor decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const;

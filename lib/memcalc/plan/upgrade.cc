@@ -129,12 +129,12 @@ Answer answer_of(const Upgrade& upgrade) {
                   {"allocated_bytes", "", Unit::kBytes, allocated(base)},
                   {"reserved_bytes", "", Unit::kBytes, reserved(base)}};
   answer.columns = {{"behavior", "behaviour", Unit::kText},
-                    {"before", "before", Unit::kText},
+                    {"before", "before", Unit::kText, true},
                     {"after", "after", Unit::kText},
                     {"allocated", "allocated", Unit::kText},
                     {"reserved", "reserved", Unit::kText},
                     {"time", "time", Unit::kText},
-                    {"compared_by", "compared by", Unit::kText},
+                    {"compared_by", "compared by", Unit::kText, true},
                     {"allocated_change_bytes", "allocated, bytes", Unit::kCount, true},
                     {"reserved_change_bytes", "reserved, bytes", Unit::kCount, true},
                     {"step_change_seconds", "step", Unit::kSeconds, true}};
@@ -153,11 +153,11 @@ Answer answer_of(const Upgrade& upgrade) {
     const std::string compared_by(kEvidenceNames[static_cast<std::size_t>(each->evidence)]);
     answer.rows.push_back(
         row_of(std::string(each->behavior->name), each->before, each->after, compared_by, each->figures, base));
-    answer.notes.push_back(fmt::format("{}: {}{}{}", each->behavior->name, each->behavior->meaning,
-                                       each->evidence == Evidence::kMeasured
-                                           ? std::string()
-                                           : fmt::format(" (by {} alone: {})", compared_by, each->behavior->source),
-                                       each->figures.refusal.empty() ? "" : " (alone: " + each->figures.refusal + ")"));
+    answer.notes.push_back(fmt::format(
+        "{}: {} ({} before){}{}", each->behavior->name, each->behavior->meaning, each->before,
+        each->evidence == Evidence::kMeasured ? std::string()
+                                              : fmt::format(" (by {} alone: {})", compared_by, each->behavior->source),
+        each->figures.refusal.empty() ? "" : " (alone: " + each->figures.refusal + ")"));
   }
   if (upgrade.after.report) answer.rows.push_back(row_of("all together", "", "", "", upgrade.after, base));
   for (std::vector<Value>& row : answer.rows) row.resize(answer.columns.size());

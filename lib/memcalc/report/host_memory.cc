@@ -1,3 +1,4 @@
+// MIRRORS(torch, "utils/data/dataloader.py", "2.11.0")
 #include "memcalc/report/host_memory.h"
 
 #include <string>

@@ -35,7 +35,7 @@ std::vector<std::pair<std::string, std::string>> versions_used(const ModelSpec& 
     all.emplace_back("transformer-engine", kTransformerEngine);
     return all;
   }
-  if (is_of_transformers(model) || run.uses_trainer()) add(Software::kTransformers);
+  if (runs_transformers(model) || run.uses_trainer()) add(Software::kTransformers);
   if (is_of_torchvision(model)) all.emplace_back("torchvision", kTorchvision);
   if (run.uses_trainer()) add(Software::kAccelerate);
   if (run.fine_tuning.lora) add(Software::kPeft);

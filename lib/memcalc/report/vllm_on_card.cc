@@ -1,3 +1,5 @@
+// MIRRORS(vllm, "config/cache.py", "0.31.0")
+// MIRRORS(vllm, "v1/kv_cache_interface.py", "0.31.0")
 #include "memcalc/report/vllm_on_card.h"
 
 #include <fmt/core.h>

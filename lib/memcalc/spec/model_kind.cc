@@ -61,6 +61,10 @@ bool is_of_transformers(const ModelSpec& model) {
   return family != nullptr && !family->is_torchvision && model.model_type != kLitGptType;
 }
 
+bool runs_transformers(const ModelSpec& model) {
+  return is_of_transformers(model) || (is_program(model) && model.source.starts_with("transformers."));
+}
+
 bool takes_labels(const ModelSpec& model) {
   if (!is_program(model)) return !is_custom(model);
   const std::vector<ProgramTensor>& inputs = model.architecture.as<ProgramSpec>().program->inputs;

@@ -41,6 +41,8 @@ namespace memcalc {
 [[nodiscard]] bool is_of_torchvision(const ModelSpec& model);
 /// A family that follows transformers' modeling files, so that its versions matter.
 [[nodiscard]] bool is_of_transformers(const ModelSpec& model);
+/// The same, or a program that was recorded from a class of transformers.
+[[nodiscard]] bool runs_transformers(const ModelSpec& model);
 /// Whether its module takes `labels` and returns a loss, as models of transformers do: their Trainer can train it.
 [[nodiscard]] bool takes_labels(const ModelSpec& model);
 

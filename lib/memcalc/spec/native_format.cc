@@ -1,3 +1,4 @@
+// MIRRORS(transformers, "utils/quantization_config.py", "5.17.0")
 #include "memcalc/spec/native_format.h"
 
 #include <fmt/core.h>

@@ -71,6 +71,17 @@ constexpr Rule kModels[] = {
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
+    {.id = "reentrant-keyword",  // tiny models on a processor, 4.57.6: RuntimeError in loss.backward()
+     .options = "--checkpointing --reentrant --transformers --model",
+     .message = "transformers {}: Whisper's decoder layers get encoder_hidden_states by keyword, so that reentrant "
+                "checkpoints go through the encoder's graph once a layer, and PyTorch stops at the second",
+     .accepted = "--checkpointing none, --no-reentrant, or --transformers 5.0.0 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_speech(q.model) && behaviors(q).reentrant_checkpoints && q.run.checkpoints_reentrantly();
+         },
+     .detail = asked_transformers,
+     .code = ErrorCode::kUnsupported},
     {.id = "compile-of-version",
      .options = "--compile --transformers",
      .message = "--compile: what torch.compile traces under transformers {} is not modelled",

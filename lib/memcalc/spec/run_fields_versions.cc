@@ -43,7 +43,7 @@ std::optional<FieldValue> take_version(const RunRecord& r) {
 bool is_megatron(const RunRecord& r) { return r.run.parallel.framework() == Framework::kMegatron; }
 bool runs_on_torch(const RunRecord& r) { return !is_megatron(r); }
 bool asks_transformers(const RunRecord& r) {
-  return r.run.uses_trainer() || (!is_megatron(r) && is_of_transformers(r.model));
+  return r.run.uses_trainer() || (!is_megatron(r) && runs_transformers(r.model));
 }
 bool asks_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool asks_peft(const RunRecord& r) { return r.run.fine_tuning.lora.has_value() && !is_megatron(r); }

@@ -39,8 +39,22 @@ std::string_view included_by(std::string_view line) {
   return {};
 }
 
+/// Without the mark of its encoding. PowerShell's `pip freeze > FILE` writes UTF-16: of it the ASCII stays, which is
+/// all that names and versions have. pip reads both, too (pip/_internal/req/req_file.py, 26.0: _decode_req_file).
+std::string decoded(std::string text) {
+  if (text.starts_with("\xef\xbb\xbf")) return text.substr(3);
+  const bool is_little = text.starts_with("\xff\xfe"), is_big = text.starts_with("\xfe\xff");
+  if (!is_little && !is_big) return text;
+  std::string ascii;
+  for (std::size_t i = 2; i + 1 < text.size(); i += 2) {
+    const char high = text[i + (is_little ? 1 : 0)], low = text[i + (is_little ? 0 : 1)];
+    if (high == 0) ascii += low;
+  }
+  return ascii;
+}
+
 std::string text_with_includes(const std::string& path, int& left) {
-  const std::string text = read_user_file(path, kAccepted, kMostBytes);
+  const std::string text = decoded(read_user_file(path, kAccepted, kMostBytes));
   std::string all;
   std::string_view rest = text;
   while (!rest.empty()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/host_work.h"
 
@@ -59,6 +60,14 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
   }
   kept_region.autocast = tape.modes.autocast.dtype;
   kept_region.keywords.assign(kept.begin() + static_cast<std::ptrdiff_t>(kept_region.given.size()), kept.end());
+  // Backward runs from the region's result into the graph of a keyword, which is not detached, once for each region.
+  for (const Tensor& keyword : kept_region.keywords) {
+    if (!keyword.defined() || !keyword.requires_grad() || keyword.impl()->grad_fn == kNoNode) continue;
+    throw Error(ErrorCode::kUnsupported,
+                "reentrant checkpoints of layers that get a tensor with a graph of its own by keyword: backward goes "
+                "through that graph once a layer, and PyTorch stops at the second; accepted: --no-reentrant",
+                "--reentrant");
+  }
   kept_region.run = region;
   Node* node = tape.autograd.record(kCheckpointFunction, reentrant_backward, inputs.data(), count);
   if (node != nullptr) {

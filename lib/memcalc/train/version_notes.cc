@@ -65,6 +65,15 @@ constexpr Concern kConcerns[] = {
      }},
 };
 
+/// "4.57.6" of a program that was recorded from a class of transformers; else nothing.
+std::string recorded_under(const ModelSpec& model) {
+  constexpr std::string_view kBefore = ", transformers ";
+  const std::size_t at = model.source.find(kBefore);
+  if (!is_program(model) || !runs_transformers(model) || at == std::string::npos) return {};
+  const std::size_t begin = at + kBefore.size();
+  return model.source.substr(begin, model.source.find(',', begin) - begin);
+}
+
 bool is_felt(const Behavior& row, const Felt& felt) {
   const auto found = std::find_if(std::begin(kConcerns), std::end(kConcerns),
                                   [&](const Concern& c) { return c.behavior == row.name; });
@@ -87,8 +96,6 @@ void tell_about_versions(const ModelSpec& model, const RunSpec& run, const Devic
                                              kEvidenceNames[static_cast<std::size_t>(evidence)], row.source));
   }
   const bool other_torch = run.profile.version(Software::kTorch) != today.version(Software::kTorch);
-  const bool other_transformers =
-      run.profile.version(Software::kTransformers) != today.version(Software::kTransformers);
   if (other_torch || run.profile.other_cuda) {
     result.assumptions.push_back(
         fmt::format("torch {} follows its sources: its choice of an attention kernel, of cuBLAS's workspace and of "
@@ -109,9 +116,12 @@ void tell_about_versions(const ModelSpec& model, const RunSpec& run, const Devic
         "adapters of experts and routers are those of peft 0.21; 0.19 and 0.20 make each of them a whole tensor first, "
         "0.18 adapts only those that --lora-targets names");
   }
-  if (is_program(model) && other_transformers) {
-    result.assumptions.emplace_back(
-        "a recorded program stays what its recording saw, whatever the version of transformers");
+  const std::string recorded = recorded_under(model);
+  if (!recorded.empty() && recorded != text_of(run.profile.version(Software::kTransformers))) {
+    result.assumptions.push_back(
+        fmt::format("the program's forward pass is that of transformers {}, under which it was recorded; the Trainer, "
+                    "checkpointing and loading are those of {}",
+                    recorded, text_of(run.profile.version(Software::kTransformers))));
   }
 }
 

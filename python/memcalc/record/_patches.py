@@ -13,6 +13,7 @@ from typing import Any, Iterator
 import torch
 import torch.utils.checkpoint
 
+from . import _vmap
 from ._names import KNOWN
 from ._recorder import Recorder, tensors_in, without_check
 from ._values import refused
@@ -91,6 +92,10 @@ def _transformers(compiling: bool) -> list[tuple[Any, str, Any]]:
         def broadcast(function: Any) -> Any:
             return lambda *indices: function(*masks._non_vmap_expansion_sdpa(*indices))
         changes.append((masks, "_vmap_expansion_sdpa", broadcast))
+    elif masks is not None and hasattr(masks, "_vmap_for_bhqkv"):  # before 5.0
+        changes += [(masks, "_vmap_for_bhqkv", _vmap.over_all),
+                    (masks, "padding_mask_function", _vmap.padding_mask_function),
+                    (masks, "packed_sequence_mask_function", _vmap.packed_sequence_mask_function)]
     return changes
 
 
@@ -180,6 +185,10 @@ def patched(recorder: Recorder) -> Iterator[None]:
                           "the recorded one is not recorded")
         return called
 
+    def vmap(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording: return mapped(*args, **kwargs)
+        raise refused("calls torch.vmap: what its function does to a number is done to whole tensors, which is not recorded")
+
     def checkpoint(function: Any, *args: Any, use_reentrant: bool | None = None, context_fn: Any = None,
                    determinism_check: str = "", debug: bool = False, **kwargs: Any) -> Any:
         if not recorder.recording: return function(*args, **kwargs)
@@ -191,12 +200,13 @@ def patched(recorder: Recorder) -> Iterator[None]:
         return result
 
     apply = torch.autograd.Function.__dict__["apply"]
-    checkpointing = torch.utils.checkpoint.checkpoint
+    checkpointing, mapped = torch.utils.checkpoint.checkpoint, torch._functorch.apis.vmap_impl
     holders = [module for module in list(sys.modules.values()) if vars(module).get("checkpoint") is checkpointing]
     changes = [(torch.autograd.Function, "apply", classmethod(function_apply)),
                *((module, "checkpoint", checkpoint) for module in holders),
                *((torch.nn.Module, name, registered(getattr(torch.nn.Module, name)))
                  for name in ("register_parameter", "register_buffer")),
+               (torch._functorch.apis, "vmap_impl", vmap),
                (torch.autograd, "grad", no_backward(torch.autograd.grad, "torch.autograd.grad")),
                (torch.autograd, "backward", no_backward(torch.autograd.backward, "backward()")),
                (torch.nn.Module, "__call__", module_call), (torch.nn.Module, "_apply", module_apply),

@@ -1,4 +1,5 @@
 // config.json of CLIP, as transformers 5.17 reads it: models/clip.
+// MIRRORS(transformers, "models/siglip/modeling_siglip.py", "5.17.0")
 #include <string>
 
 #include "memcalc/families/clip/spec.h"

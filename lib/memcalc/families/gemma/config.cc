@@ -1,4 +1,6 @@
 // config.json of Gemma 1 to 3, as transformers 5.17 reads it: models/gemma, models/gemma2, models/gemma3.
+// MIRRORS(transformers, "models/gemma3/modeling_gemma3.py", "5.17.0")
+// MIRRORS(transformers, "models/paligemma/modeling_paligemma.py", "5.17.0")
 #include <string>
 #include <utility>
 

@@ -1,4 +1,5 @@
 // config.json of LLaVA, as transformers 5.17 reads it: models/llava/configuration_llava.py.
+// MIRRORS(transformers, "models/llava/configuration_llava.py", "5.17.0")
 #include <string>
 
 #include "memcalc/families/llava/spec.h"

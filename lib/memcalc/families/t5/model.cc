@@ -92,6 +92,16 @@ Tensor relative_position_bucket(const Tensor& distances, bool bidirectional) {
   return relative_buckets;
 }
 
+/// cache_position[-1] + 1, before 5.5
+Tensor tokens_so_far(Tape& tape) {
+  Tensor cache_position;
+  {
+    const OnMetaDevice there(tape.memory);
+    cache_position = no_grad::arange(tape, 1);
+  }
+  return no_grad::add(no_grad::select(cache_position, 0));
+}
+
 struct T5Attention {
   Linear q, k, v, o;
   Tensor relative_attention_bias;  // [buckets, heads]; the first layer of a stack
@@ -132,9 +142,18 @@ struct T5Attention {
     return transpose(view(projection(states), {states.size(0), states.size(1), -1, head_dim}), 1, 2);
   }
 
+  /// Before 5.5 the model's cache_position are the queries' places: nothing is asked for.
+  [[nodiscard]] static Tensor places_of_queries(Tape& tape, std::int64_t queries) {
+    if (!tape.behaviors.cache_positions) {
+      return no_grad::add(no_grad::view(no_grad::arange(tape, queries), {queries, 1}));
+    }
+    const OnMetaDevice there(tape.memory);
+    return no_grad::view(no_grad::arange(tape, queries), {queries, 1});
+  }
+
   [[nodiscard]] Tensor compute_bias(std::int64_t queries, std::int64_t keys) const {
     Tape& tape = relative_attention_bias.tape();
-    Tensor context_position = no_grad::add(no_grad::view(no_grad::arange(tape, queries), {queries, 1}));
+    Tensor context_position = places_of_queries(tape, queries);
     Tensor memory_position = no_grad::view(no_grad::arange(tape, keys), {1, keys});
     Tensor relative_position = no_grad::subtract(memory_position, context_position);
     Tensor bucket = relative_position_bucket(relative_position, bidirectional);
@@ -191,9 +210,17 @@ struct T5Attention {
       if (cache != nullptr) cache->update(key_states, value_states);
     }
     Tensor scores = matmul(query_states, transpose(key_states, 2, 3));
+    Tensor real_seq_length;
     if (!position_bias.defined()) {
-      position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
-                                                        : zero_bias(query_states, key_states.size(2));
+      const bool by_cache_position = hidden_states.tape().behaviors.cache_positions;
+      if (by_cache_position && !key_value_states.defined()) real_seq_length = tokens_so_far(hidden_states.tape());
+      if (relative_attention_bias.defined()) {
+        position_bias = compute_bias(query_states.size(2), key_states.size(2));
+        // position_bias[:, :, -seq_length:, :]
+        if (by_cache_position) position_bias = open_slices(slice_whole(open_slices(position_bias, {0, 1}), 2), {3});
+      } else {
+        position_bias = zero_bias(query_states, key_states.size(2));
+      }
       if (mask.defined()) position_bias = position_bias + mask;
     }
     scores = add_in_place(scores, position_bias);
@@ -203,7 +230,7 @@ struct T5Attention {
     result.output = contiguous(transpose(matmul(attn_weights, value_states), 1, 2));
     result.output = view(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
     result.output = o(result.output);
-    drop(query_states, key_states, value_states, scores, attn_weights);
+    drop(query_states, key_states, value_states, scores, real_seq_length, attn_weights);
     return result;
   }
 
@@ -267,19 +294,28 @@ struct T5Block {
     biases.position_bias = kept[2];
     AttentionResult attention =
         self.forward(kept[0], kept[1], {}, biases.position_bias, cache != nullptr ? &cache->self_attention : nullptr);
+    Tape& tape = kept[0].tape();
+    // self_attention_outputs, cross_attention_outputs: tuples that live to the block's end, before 5.15.
+    const bool keeps_tuples = tape.behaviors.t5_attention == memcalc::T5Attention::kEager;
+    Tensor of_self, of_cross;
+    if (keeps_tuples) of_self = attention.output;
     Tensor hidden_states = clamp_infinities(std::move(attention.output));
     if (!cross.empty()) {
       biases.cross_position_bias = kept[5];
+      Tensor query_length = tape.behaviors.cache_positions ? tokens_so_far(tape) : Tensor();
       AttentionResult cross_attention =
           cross.front().forward(hidden_states, kept[4], kept[3], biases.cross_position_bias,
                                 cache != nullptr ? &cache->cross_attention : nullptr);
+      query_length.reset();
       hidden_states = std::move(cross_attention.output);
+      if (keeps_tuples) of_cross = hidden_states;
       attention.weights = std::move(cross_attention.weights);
       hidden_states = clamp_infinities(std::move(hidden_states));
     }
     hidden_states = feed_forward.forward(hidden_states);
     hidden_states = clamp_infinities(std::move(hidden_states));
     attention.weights.reset();
+    drop(of_self, of_cross);
     return hidden_states;
   }
 };

@@ -39,6 +39,7 @@ struct SelfAttention {
     if (query_last) query_states = heads(q_proj, hidden_states);
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
     result.output = reshape(result.output, hidden_states.shape());
+    if (query_last) drop(query_states, key_states, value_states);  // the projection is a module outside: ViTSelfOutput
     result.output = o_proj(result.output);
     drop(query_states, key_states, value_states);
     return result;
@@ -54,12 +55,19 @@ struct Layer {
 
   Layer(ModuleBuilder& b, const VitSpec& spec, const AttentionOptions& options, double dropout_p)
       : attention(b.scope("attention", [&] { return SelfAttention(b, spec, options); })),
-        layernorm_before(b, "layernorm_before", spec.hidden_size),
-        layernorm_after(b, "layernorm_after", spec.hidden_size),
-        fc1(b, "mlp.fc1", spec.hidden_size, spec.intermediate_size),
-        fc2(b, "mlp.fc2", spec.intermediate_size, spec.hidden_size),
         hidden_act(spec.hidden_act),
-        dropout_p(dropout_p) {}
+        dropout_p(dropout_p) {
+    const bool norms_last = b.tape.behaviors.vit_keeps_locals;  // before 5.9
+    if (!norms_last) add_norms(b, spec);
+    fc1 = Linear(b, "mlp.fc1", spec.hidden_size, spec.intermediate_size);
+    fc2 = Linear(b, "mlp.fc2", spec.intermediate_size, spec.hidden_size);
+    if (norms_last) add_norms(b, spec);
+  }
+
+  void add_norms(ModuleBuilder& b, const VitSpec& spec) {
+    layernorm_before = LayerNorm(b, "layernorm_before", spec.hidden_size);
+    layernorm_after = LayerNorm(b, "layernorm_after", spec.hidden_size);
+  }
 
   [[nodiscard]] Tensor mlp(const Tensor& x) const {
     Tensor hidden_states = fc1(x);

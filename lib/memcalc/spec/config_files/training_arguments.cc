@@ -1,6 +1,7 @@
 // TrainingArguments as JSON or YAML, with the arguments of transformers' example scripts (examples/pytorch: run_clm.py,
 // run_mlm.py, run_glue.py, run_summarization.py, run_qa.py, run_speech_recognition_seq2seq.py), whose HfArgumentParser
 // reads such files and command lines.
+// MIRRORS(transformers, "training_args.py", "5.17.0")
 #include <fmt/core.h>
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// MIRRORS(torch, "distributed/tensor/placement_types.py", "2.11.0")
 #include "memcalc/symbolic/ops/dtensor.h"
 
 #include <utility>

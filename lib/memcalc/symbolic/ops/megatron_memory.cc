@@ -1,3 +1,4 @@
+// MIRRORS(transformer_engine, "pytorch/module/base.py", "2.11.0")
 #include "memcalc/symbolic/ops/megatron_memory.h"
 
 #include "memcalc/symbolic/tape.h"
