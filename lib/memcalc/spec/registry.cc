@@ -537,9 +537,6 @@ DeviceSpec SpecRegistry::device(const std::string& reference, Rates rates) const
   return device;
 }
 
-<<<<<<< HEAD
-DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) const {
-=======
 std::optional<UsualHost> SpecRegistry::usual_host(const std::string& card) const {
   for (const std::string& directory : directories_) {
     if (auto host = usual_host_of(directory, card)) return host;
@@ -547,8 +544,7 @@ std::optional<UsualHost> SpecRegistry::usual_host(const std::string& card) const
   return std::nullopt;
 }
 
-DeviceSpec SpecRegistry::find_device(const std::string& reference) const {
->>>>>>> jobs19/jobs19
+DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) const {
   if (is_card_description(reference)) {
     std::vector<DeviceSpec> known;
     for (const fs::path& path : files_of(directories_, kDeviceFolder)) {
