@@ -81,7 +81,7 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
 
 /// The row of this image, at any batch size; null where none was measured.
 const Row* row_of_image(const ConvolutionShape& s, int mode) {
-  if (s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width) return nullptr;
+  if (s.spatial_rank > 2 || s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width) return nullptr;
   for (const Row& row : rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor)) {
     if (row.height == s.height) return &row;
   }
@@ -118,18 +118,6 @@ Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const
   const std::size_t nearest = batch - kBatches[below] <= kBatches[above] - batch ? below : above;
   if (value(nearest) <= 0) return formula_bytes(value(nearest), s, dtype);
   return checked_multiply(value(nearest), batch) / kBatches[nearest];
-}
-
-/// Volumes, of which few were measured: the most common engine's formula.
-Bytes volume_workspace(const ConvolutionShape& s, ConvolutionPass pass, DType dtype, int mode) {
-  if (s.groups > 1) return 0;
-  const bool pointwise = s.kernel_depth == 1 && s.kernel_height == 1 && s.kernel_width == 1;
-  const bool forward = pass == ConvolutionPass::kForward;
-  if (mode != kFp32) return pointwise && forward ? 0 : formula_bytes(kPaddedCopiesAndWeight, s, dtype);
-  if (pass != ConvolutionPass::kWeightGradient) return 0;
-  if (pointwise) return s.out_height <= 14 ? formula_bytes(kCopies, s, dtype) : 0;
-  const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
-  return formula_bytes(winograd ? kWinograd : kCopiesAndWeight, s, dtype);
 }
 
 /// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
@@ -182,7 +170,6 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
   if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
   const int mode = convolution_mode(dtype, allow_tf32);
-  if (shape.spatial_rank > 2) return volume_workspace(shape, pass, dtype, mode);
   if (const Row* row = row_of_image(shape, mode); row != nullptr)
     return at_batch(kSequences[sequence_of(*row, pass)], shape.batch, shape, dtype);
   return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
