@@ -12,9 +12,10 @@ from sklearn.tree import DecisionTreeClassifier
 MODES, PASSES = ["fp32", "tf32", "fp16", "bf16"], ["forward", "input gradient", "weight gradient"]
 KINDS = ["image", "volume", "groups"]  # an image's convolution in one group or a group a channel; in other groups
 LAYOUTS = ["nchw", "nhwc"]
-INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each sum
+INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
+# of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
 ENGINES = [0, WINOGRAD, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 4, 7, 8, 16, 32))]
-OTHERS = [0, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 4, 8, 16, 32, 64, 128, 256))]
+OTHERS = [0, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 DEPTH, LEAF = 10, 6
 
 
@@ -35,7 +36,7 @@ class Convolution:
                          n * -(-self.h // 30) * -(-self.w // 30),  # tiles of a Fourier transform
                          c // g, k // g, extents[0] if len(extents) == 3 else 1, window[0] if len(extents) == 3 else 1]
 
-    def workspace(self, engine):
+    def workspace(self, engine, of_images):
         """As conv_engine.cc, ConvolutionEngine::workspace."""
         up = lambda value, to: -(-value // to) * to
         if engine == 0: return 0
@@ -51,13 +52,14 @@ class Convolution:
             c, k = up(self.c, to), up(self.k, to)
         x, y, weight = self.n * c * self.inside, self.n * k * self.outside, k * (c // self.g) * self.window
         copies = (x if engine & INPUT else 0) + (y if engine & OUTPUT else 0) + (weight if engine & WEIGHT else 0)
-        return copies * self.e + engine // PARTIAL * 4 * weight + 16
+        parts = engine // PARTIAL
+        return copies * self.e + (parts * 4 * weight if of_images else (16384 << parts) * (parts > 0)) + 16
 
     def engine(self, which, of_images):
         """The engine whose formula comes nearest to what was measured."""
         transforms = () if self.g > 1 else (WINOGRAD,) if self.mode != "fp32" else (WINOGRAD, FFT, WHOLE_FFT)
         known = OTHERS if not of_images else [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
-        return min(known, key=lambda e: abs(self.workspace(e) - self.bytes[which]))
+        return min(known, key=lambda e: abs(self.workspace(e, of_images) - self.bytes[which]))
 
 
 def lines(name): return (json.loads(line) for line in gzip.open(f"tests/measured/{name}.jsonl.gz", "rt"))
@@ -102,8 +104,8 @@ def choice(engines, shares):
 
 
 def choice_of_others(engines, shares):
-    """As choice(); of copies beside which sums are split in parts, of which no tree sees how many, the middle one."""
-    copies = [i for i, engine in enumerate(engines) if engine % PARTIAL == 7]  # by number: by how many sums
+    """As choice(); of copies beside partial sums the middle one."""
+    copies = [i for i, engine in enumerate(engines) if engine % PARTIAL == 7]
     if sum(shares[copies]) < 0.5 * sum(shares): return choice(engines, shares)
     return engines[copies[int(np.searchsorted(np.cumsum(shares[copies]), 0.5 * sum(shares[copies])))]]
 
@@ -115,7 +117,7 @@ def check(groups):
         for train, test in GroupKFold(5).split(rows, groups=[hash(row.group) for row in rows]):
             tree = tree_of([rows[i] for i in train], which, layout < 2)
             for i, shares in zip(test, tree.predict_proba([features_of(rows[i], layout < 2) for i in test])):
-                found[i] = rows[i].workspace((choice if layout < 2 else choice_of_others)(tree.classes_, shares))
+                found[i] = rows[i].workspace((choice if layout < 2 else choice_of_others)(tree.classes_, shares), layout < 2)
         real = np.array([row.bytes[which] for row in rows], float)
         print(f"{KINDS[layout // 2]:6} {MODES[mode]} {LAYOUTS[layout % 2]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
               f"all bytes {found.sum() / real.sum() - 1:+.0%}")

@@ -57,6 +57,12 @@ std::array<std::int64_t, 23> features_of(const ConvolutionShape& s) {
 
 constexpr Bytes kFloat32 = 4;
 
+/// Of what there are trees: images, volumes, images in groups.
+int kind_of(const ConvolutionShape& s) {
+  const bool in_groups = s.groups > 1 && s.groups < s.in_channels;
+  return s.spatial_rank > 2 ? 1 : in_groups ? 2 : 0;
+}
+
 }  // namespace
 
 ConvolutionMode convolution_mode(DType dtype, bool allow_tf32) {
@@ -104,14 +110,14 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
   if ((number_ & kOutput) != 0) copied = checked_add(copied, output);
   if ((number_ & kWeight) != 0) copied = checked_add(copied, weight);
   constexpr Bytes kCounter = 16;
-  const Bytes partial_sums = checked_multiply(number_ / kPartial * kFloat32, weight);
+  const std::int64_t parts = number_ / kPartial;  // of others than images their size alone is known, in powers of two
+  Bytes partial_sums = checked_multiply(parts * kFloat32, weight);
+  if (kind_of(s) > 0 && parts > 0) partial_sums = Bytes{16384} << parts;
   return checked_add(checked_multiply(copied, element), partial_sums) + kCounter;
 }
 
 ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
-  const bool in_groups = shape.groups > 1 && shape.groups < shape.in_channels;
-  const int kind = shape.spatial_rank > 2 ? 1 : in_groups ? 2 : 0;
-  const int mode = convolution_mode(dtype, allow_tf32), layout = 2 * kind + (shape.channels_last ? 1 : 0),
+  const int mode = convolution_mode(dtype, allow_tf32), layout = 2 * kind_of(shape) + (shape.channels_last ? 1 : 0),
             which = static_cast<int>(pass);
   const auto* tree = std::find_if(std::begin(kTrees), std::end(kTrees), [&](const Tree& t) {
     return t.mode == mode && t.layout == layout && t.pass == which;
