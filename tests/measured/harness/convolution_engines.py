@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.tree import DecisionTreeClassifier
 
 MODES, PASSES = ["fp32", "tf32", "fp16", "bf16"], ["forward", "input gradient", "weight gradient"]
-KINDS = ["image", "volume", "groups"]  # an image's convolution in one group or a group a channel; in other groups
+KINDS = ["image", "volume", "groups", "patches"]  # of images: in one group or a group a channel, in others; that do not overlap
 LAYOUTS = ["nchw", "nhwc"]
 INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
 # of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
@@ -23,7 +23,8 @@ class Convolution:
     def __init__(self, layout, mode, n, c, extents, k, g, window, strides, padding, dilations, backend, found):
         (self.layout, self.mode, self.n, self.c, self.k, self.g, self.backend, self.bytes) = layout, mode, n, c, k, g, backend, found
         out = [(x + 2 * p - d * (q - 1) - 1) // s + 1 for x, q, s, p, d in zip(extents, window, strides, padding, dilations)]
-        self.kind = "volume" if len(extents) == 3 else "groups" if 1 < g < c else "image"
+        of_patches = g == 1 and window[0] > 1 and tuple(window) == tuple(strides) and not any(padding) and max(dilations) == 1
+        self.kind = "volume" if len(extents) == 3 else "groups" if 1 < g < c else "patches" if of_patches else "image"
         self.h, self.w, self.oh, self.ow, self.window = *extents[-2:], *out[-2:], math.prod(window)
         self.inside, self.outside = math.prod(extents), math.prod(out)
         self.padded = max(self.h + 2 * padding[-2], self.w + 2 * padding[-1])
@@ -90,7 +91,7 @@ def features_of(row, of_images): return row.features[:19] if of_images else row.
 
 
 def tree_of(rows, which, of_images):
-    """Trees of images saw those in groups, too."""
+    """Trees of images saw those in groups and patches, too."""
     engines = [row.engine(which, of_images) for row in rows]
     tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAF, random_state=0)
     return tree.fit([features_of(row, of_images) for row in rows], engines)
@@ -134,11 +135,11 @@ def kept(table):
 def main():
     images = [of_image(row) for row in lines("convolution_samples_h200")] + list(of_networks())
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
-    others = [*(row for row in rows if row.kind == "groups"), *of_samples("convolution_groups_h100", 2), *of_samples("convolution_volumes_h100", 3)]
+    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]
     # Two layouts of each kind.
     groups = {(m, 2 * kind + l, p): [r for r in of if r.mode == mode and r.layout == layout and (kind == 0 or r.kind == KINDS[kind])]
-              for m, mode in enumerate(MODES) for kind, of in enumerate((rows, others, others)) for l, layout in enumerate(LAYOUTS)
+              for m, mode in enumerate(MODES) for kind, of in enumerate((rows, others, others, others)) for l, layout in enumerate(LAYOUTS)
               for p in range(len(PASSES))}
     if "--check" in sys.argv: return check(groups)
     table = "specs/measured/cudnn-9.19/convolution_engines.txt"

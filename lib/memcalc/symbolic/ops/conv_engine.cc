@@ -57,10 +57,12 @@ std::array<std::int64_t, 23> features_of(const ConvolutionShape& s) {
 
 constexpr Bytes kFloat32 = 4;
 
-/// Of what there are trees: images, volumes, images in groups.
+/// Of what there are trees: images, volumes, images in groups and in patches that do not overlap.
 int kind_of(const ConvolutionShape& s) {
-  const bool in_groups = s.groups > 1 && s.groups < s.in_channels;
-  return s.spatial_rank > 2 ? 1 : in_groups ? 2 : 0;
+  if (s.spatial_rank > 2) return 1;
+  if (s.groups > 1) return s.groups < s.in_channels ? 2 : 0;
+  const bool square = s.kernel_height == s.stride && s.kernel_width == s.stride && s.same_everywhere;
+  return square && s.stride > 1 && s.padding == 0 ? 3 : 0;
 }
 
 }  // namespace
