@@ -17,6 +17,7 @@ INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15
 ENGINES = [0, WINOGRAD, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 4, 7, 8, 16, 32))]
 OTHERS = [0, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 DEPTH, LEAF = 10, 6
+DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shapes left out
 
 
 class Convolution:
@@ -93,7 +94,8 @@ def features_of(row, of_images): return row.features[:19] if of_images else row.
 def tree_of(rows, which, of_images):
     """Trees of images saw those in groups and patches, too."""
     engines = [row.engine(which, of_images) for row in rows]
-    tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAF, random_state=0)
+    depth, leaf = (DEPTH, LEAF) if of_images else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
+    tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
     return tree.fit([features_of(row, of_images) for row in rows], engines)
 
 
