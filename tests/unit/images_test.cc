@@ -326,7 +326,8 @@ TEST(Recurrent, GradientsOfWeightsShareOneStorage) {
   const std::vector<Tensor> results = recurrent(x, states, std::span(weights).first(4), {});
   ASSERT_EQ(results.size(), 3U);
   EXPECT_TRUE(has_shape(results[0], {8, 4, 32}));
-  EXPECT_EQ(bench.events(), "+4096 _cudnn_rnn; +512 _cudnn_rnn; +512 _cudnn_rnn; +8505632 _cudnn_rnn; +20736 _cudnn_rnn; -8505632");
+  EXPECT_EQ(bench.events(),
+            "+4096 _cudnn_rnn; +512 _cudnn_rnn; +512 _cudnn_rnn; +8505632 _cudnn_rnn; +20736 _cudnn_rnn; -8505632");
   bench.backward(results[0]);
   EXPECT_NE(bench.events().find("+25600 zeros"), std::string::npos) << bench.events();  // 128 * (16 + 32 + 2) * 4
   ASSERT_EQ(bench.gradients.size(), 6U);

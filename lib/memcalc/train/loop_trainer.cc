@@ -66,12 +66,10 @@ int steps_without_padding(const RunSpec& run) {
 
 bool is_deepspeed(const RunSpec& run) { return run.parallel.framework() == Framework::kDeepSpeed; }
 
-/// Of a graph that breaks within the model, accelerate's autocast and convert_outputs_to_fp32 are no part: Dynamo gives up
-/// the frame that calls the model and compiles each frame below it (GPT-2 on an H100: three graphs, of which the last is
-/// the conversion).
-bool breaks_within(const Tape& tape) {
-  return tape.modes.capture != nullptr && !tape.modes.capture->breaks.empty();
-}
+/// Of a graph that breaks within the model, accelerate's autocast and convert_outputs_to_fp32 are no part: Dynamo gives
+/// up the frame that calls the model and compiles each frame below it (GPT-2 on an H100: three graphs, of which the
+/// last is the conversion).
+bool breaks_within(const Tape& tape) { return tape.modes.capture != nullptr && !tape.modes.capture->breaks.empty(); }
 
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.

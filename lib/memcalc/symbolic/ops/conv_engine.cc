@@ -22,7 +22,16 @@ struct Node {
 
 #include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/measured/cudnn-9.19
 
-enum Number { kInput = 1, kOutput = 2, kWeight = 4, kWinograd = 8, kWider = 15, kFft = 16, kWholeFft = 24, kPartial = 32 };
+enum Number {
+  kInput = 1,
+  kOutput = 2,
+  kWeight = 4,
+  kWinograd = 8,
+  kWider = 15,
+  kFft = 16,
+  kWholeFft = 24,
+  kPartial = 32
+};
 
 /// In the order of tests/measured/harness/convolution_engines.py, Convolution.features.
 std::array<std::int64_t, 23> features_of(const ConvolutionShape& s) {

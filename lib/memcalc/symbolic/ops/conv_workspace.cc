@@ -81,7 +81,8 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
 
 /// The row of this image, at any batch size; null where none was measured.
 const Row* row_of_image(const ConvolutionShape& s, int mode) {
-  if (s.spatial_rank > 2 || s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width) return nullptr;
+  if (s.spatial_rank > 2 || s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width)
+    return nullptr;
   for (const Row& row : rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor)) {
     if (row.height == s.height) return &row;
   }

@@ -163,8 +163,8 @@ Tensor without_batch_first(const Tensor& x, bool batch_first) {
 }
 
 /// cudnn/RNN.cpp, _cudnn_rnn_backward_input, then _cudnn_rnn_backward_weight. What did not arrive is zeros.
-/// inputs: x, the weights together; saved, as they are released (by name, then the results): cell state, hidden state, x,
-/// output, reserve, weights.
+/// inputs: x, the weights together; saved, as they are released (by name, then the results): cell state, hidden state,
+/// x, output, reserve, weights.
 void recurrent_backward(BackwardCall& call) {
   const auto& recorded = call.payload<Recorded>();
   const RecurrentOptions& options = recorded.options;
@@ -258,9 +258,9 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     const RecurrentShape shape = shape_of(by_step, recorded.hidden, options);
     if (!casts && input.dtype() == DType::kBFloat16)  // the weights lie apart (flatten_parameters)
       storage = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
-    const Tensor workspace =
-        tape.empty({recurrent_workspace(shape, tape.modes.training ? RecurrentPass::kForward : RecurrentPass::kInference)},
-                   DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
+    const Tensor workspace = tape.empty(
+        {recurrent_workspace(shape, tape.modes.training ? RecurrentPass::kForward : RecurrentPass::kInference)},
+        DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
     if (tape.modes.training) reserve = tape.empty({recurrent_reserve(shape)}, DType::kUInt8, aten::kCudnnRnn);
     count_steps(tape, aten::kCudnnRnn, row_major, recorded.weights);
   }

@@ -33,8 +33,8 @@ bool has_small_state(const RecurrentShape& s, bool backward) {
 
 /// Steps whose gradients are held at a time where several layers of one direction run beside each other.
 std::int64_t steps_of_piece(const RecurrentShape& s) {
-  const std::int64_t steps = s.batch == 1   ? 32 * (s.layers + 1)
-                             : s.batch <= 8 ? 16 * (s.layers + 1)
+  const std::int64_t steps = s.batch == 1     ? 32 * (s.layers + 1)
+                             : s.batch <= 8   ? 16 * (s.layers + 1)
                              : s.steps >= 128 ? 8 * (s.layers + 1)
                                               : 4 * (s.layers + 2);
   return std::min(s.steps, steps);

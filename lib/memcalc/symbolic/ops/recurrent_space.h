@@ -17,9 +17,9 @@ struct RecurrentShape {
 
 enum class RecurrentPass : std::uint8_t { kInference, kForward, kBackward };
 
-/// While the pass runs. Of 784 random networks on an H100 (cuDNN 9.19, tests/measured/recurrent_h100.jsonl.gz) the sizes
-/// are exact in one layer and in both directions; in several layers of one direction 15 % of them are a few percent off:
-/// into how many pieces cuDNN cuts the steps is not known there.
+/// While the pass runs. Of 784 random networks on an H100 (cuDNN 9.19, tests/measured/recurrent_h100.jsonl.gz) the
+/// sizes are exact in one layer and in both directions; in several layers of one direction 15 % of them are a few
+/// percent off: into how many pieces cuDNN cuts the steps is not known there.
 [[nodiscard]] Bytes recurrent_workspace(const RecurrentShape& shape, RecurrentPass pass);
 
 /// From forward to backward; exact in all of them.
