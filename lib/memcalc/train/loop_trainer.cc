@@ -66,6 +66,13 @@ int steps_without_padding(const RunSpec& run) {
 
 bool is_deepspeed(const RunSpec& run) { return run.parallel.framework() == Framework::kDeepSpeed; }
 
+/// Of accelerate's wrapper around forward. _prepare_fsdp2 leaves forward alone: its policy casts the parameters.
+/// DeepSpeed has cast them itself.
+std::optional<DType> wrapped_autocast(const RunSpec& run) {
+  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
+  return autocasts ? autocast_dtype(run.precision) : std::nullopt;
+}
+
 /// Of a graph that breaks within the model, accelerate's autocast and convert_outputs_to_fp32 are no part: Dynamo gives
 /// up the frame that calls the model and compiles each frame below it (GPT-2 on an H100: three graphs, of which the
 /// last is the conversion).
@@ -75,10 +82,8 @@ bool breaks_within(const Tape& tape) { return tape.modes.capture != nullptr && !
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                        bool sync) {
-  // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters. DeepSpeed has cast them itself.
-  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
   const auto module = [&](const Batch& batch) {
-    const std::optional<DType> dtype = autocasts ? autocast_dtype(run.precision) : std::nullopt;
+    const std::optional<DType> dtype = wrapped_autocast(run);
     ModelOutput outputs = [&] {
       const Autocasting autocasting(tape.modes.autocast, dtype);
       const ForwardPass pass(tape, run);
@@ -215,7 +220,7 @@ ModelOutput TrainerLoop::call_on_any_batch() {
   Batch batch = make_batch(tape_, model_, run_, aten::kToCopy);
   batch.number_of_items = no_grad::scalar(tape_, DType::kInt64);
   ModelOutput output = call_model(tape_, model_, run_, nullptr, batch, true);
-  if (breaks_within(tape_) && is_half(output.logits.dtype())) {
+  if (wrapped_autocast(run_) && breaks_within(tape_)) {
     converted_ = checked_multiply(output.logits.elements(), size_of(DType::kFloat32));
   }
   return output;
