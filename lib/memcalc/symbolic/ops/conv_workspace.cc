@@ -29,7 +29,6 @@ constexpr std::int64_t kCopies = -2;    // input and output in the engine's layo
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
 constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes beside them
-constexpr std::int64_t kPaddedCopiesAndWeight = -6;   // 16 bits: channels in multiples of 8, which tensor cores read
 
 enum Layout { kRowMajor, kChannelsLast, kSequence };
 
@@ -44,12 +43,6 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
     case kCopies: return checked_add(input, output) + 16;
     case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
     case kInputAndWeight: return checked_add(input, weight) + 16;
-    case kPaddedCopiesAndWeight: {
-      ConvolutionShape padded = s;
-      padded.in_channels = ceil_div(s.in_channels, 8) * 8;
-      padded.out_channels = ceil_div(s.out_channels, 8) * 8;
-      return formula_bytes(kCopiesAndWeight, padded, dtype);
-    }
     case kAlignedCopiesAndWeight: return checked_add(input, output) + weight + 147;
     default: return 0;
   }
