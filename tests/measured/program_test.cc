@@ -377,6 +377,10 @@ TEST(Programs, OfGpt2NeedAsMuchInTwoGraphsAsItsFamily) {
     const Bytes recorded = most_of(trace_of("gpt2.json.gz", options));
     options.task = Task::kCausalLm;
     EXPECT_EQ(recorded, most_of(trace_of("gpt2.json", options)));
+    options.loop = Loop::kTrainer;
+    const Bytes trained = most_of(trace_of("gpt2.json", options));
+    options.task.reset();
+    EXPECT_EQ(trained, most_of(trace_of("gpt2.json.gz", options)));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pool.h"
 #include "memcalc/symbolic/ops/recurrent.h"
+#include "memcalc/symbolic/ops/recurrent_space.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "support/tape_bench.h"
 
@@ -104,24 +105,39 @@ TEST(Images, DepthwiseSequencesTakeNoWorkspace) {
   EXPECT_EQ(bench.events(), "+512 convolution_backward; +8192 convolution_backward");
 }
 
-/// Channels of volumes are copied in multiples of 8 for 16-bit types (own-conv3d of the measured programs).
-TEST(Images, VolumesAreCopiedWithPaddedChannels) {
-  const ConvolutionShape shape{.batch = 2,
-                               .in_channels = 32,
-                               .height = 8,
-                               .width = 8,
-                               .out_channels = 3,
-                               .out_height = 8,
-                               .out_width = 8,
-                               .depth = 8,
-                               .out_depth = 8,
-                               .spatial_rank = 3,
-                               .same_everywhere = false};
-  const Bytes pixels = Bytes{2} * 8 * 8 * 8 * 2;
-  const Bytes copies = pixels * 32 + pixels * 8 + 32 * 8 * 2 + 16;
-  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), copies);
-  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 0);
-  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kFloat, false), 0);
+// Two of the random convolutions: of volumes, and of groups of 24 channels, which are computed as if there were 32.
+TEST(Images, VolumesAndGroupsAskForWhatCudnnAskedFor) {
+  ConvolutionShape shape{.batch = 2,
+                         .in_channels = 96,
+                         .height = 16,
+                         .width = 16,
+                         .out_channels = 512,
+                         .out_height = 16,
+                         .out_width = 16,
+                         .kernel_height = 3,
+                         .kernel_width = 3,
+                         .padding = 1,
+                         .depth = 16,
+                         .out_depth = 16,
+                         .kernel_depth = 3,
+                         .spatial_rank = 3,
+                         .same_everywhere = false};
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 12'615'696);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kFloat, false), 0);
+  shape = {.batch = 32,
+           .in_channels = 144,
+           .height = 56,
+           .width = 56,
+           .out_channels = 144,
+           .out_height = 56,
+           .out_width = 56,
+           .groups = 6,
+           .kernel_height = 3,
+           .kernel_width = 3,
+           .padding = 1};
+  constexpr Bytes kHead = 131;  // that some engines ask for beside it
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 77'181'075 - kHead);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 77'181'075 - kHead);
 }
 
 // timm's volo_d5_512 on an H200: what is folded lies in a storage of its columns' size.
@@ -254,14 +270,48 @@ TEST(Images, EinsumOfOneElementMultiplies) {
   EXPECT_EQ(bench.events(), "+4096 mul");
 }
 
-TEST(Recurrent, KeepsGatesStatesAndTheMaskBetweenLayers) {
+// Of recurrent_h100.jsonl.gz: workspaces in training, and inference; reserves.
+TEST(Recurrent, AsksForWhatCudnnAskedFor) {
+  using enum RecurrentCell;
+  struct Measured {
+    RecurrentShape shape;
+    Bytes forward, backward, inference, reserve;
+  };
+  const Measured measured[] = {
+      {{kLstm, DType::kFloat16, 200, 16, 32, 512, 1, false, false}, 27369856, 27369856, 27369856, 16384256},
+      {{kGru, kBfloat, 16, 128, 128, 2048, 2, true, true}, 354419968, 354419968, 353895680, 220201216},
+      {{kLstm, kBfloat, 200, 2, 200, 640, 2, true, true}, 69268000, 69268000, 69268000, 11392256},
+      {{kLstm, kFloat, 32, 20, 226, 640, 2, false, true}, 50185632, 50185632, 48547232, 18073856},
+      {{kGru, kBfloat, 100, 4, 200, 1500, 1, false, false}, 28868896, 28868896, 28708896, 7200256},
+      {{kGru, DType::kFloat16, 50, 256, 100, 768, 3, false, true}, 150085888, 150085888, 130425088, 395673856},
+      {{kPlain, kBfloat, 50, 48, 512, 1500, 1, false, false}, 48860448, 48860448, 31714848, 7200256},
+      {{kGru, DType::kFloat16, 32, 256, 768, 64, 1, true, false}, 114346240, 114346240, 55494912, 12583168},
+      {{kLstm, kFloat, 128, 64, 300, 128, 2, true, true}, 181453568, 181453568, 173720320, 92799232},
+      {{kLstm, kBfloat, 128, 16, 512, 512, 1, true, false}, 57016704, 57016704, 57016704, 20971776},
+      {{kPlain, kFloat, 128, 32, 300, 640, 1, true, false}, 137425408, 137425408, 111211008, 20971776},
+      {{kLstm, kFloat, 32, 64, 300, 128, 1, false, false}, 34005760, 34005760, 34005760, 5243136},
+  };
+  for (const Measured& each : measured) {
+    SCOPED_TRACE(each.forward);
+    EXPECT_EQ(recurrent_workspace(each.shape, RecurrentPass::kForward), each.forward);
+    EXPECT_EQ(recurrent_workspace(each.shape, RecurrentPass::kBackward), each.backward);
+    EXPECT_EQ(recurrent_workspace(each.shape, RecurrentPass::kInference), each.inference);
+    EXPECT_EQ(recurrent_reserve(each.shape), each.reserve);
+  }
+}
+
+// torch.backends.cudnn.is_acceptable: weights in bfloat16 are not flattened, so each call gathers them.
+TEST(Recurrent, GathersWeightsInBfloat16) {
   TapeBench bench;
-  const Tensor x = bench.input({8, 4, 16});  // steps, samples, features
-  const std::int64_t unit = std::int64_t{8} * 4 * 32 * 4;
-  const RecurrentOptions one{}, two{.layers = 2}, dropped{.layers = 2, .dropout = 0.1};
-  EXPECT_EQ(recurrent_space(x, 32, one).reserve, 5 * unit);
-  EXPECT_EQ(recurrent_space(x, 32, two).reserve, 11 * unit);
-  EXPECT_EQ(recurrent_space(x, 32, dropped).reserve, 11 * unit + 8 * 4 * 32 / 8);
+  bench.warm_up();
+  const Tensor x = bench.input({8, 4, 16}, kBfloat);
+  const std::vector<Tensor> states{bench.input({1, 4, 32}, kBfloat, false)};
+  const std::vector<Tensor> weights{bench.input({32, 16}, kBfloat), bench.input({32, 32}, kBfloat)};
+  std::vector<Tensor> flat = weights;
+  flatten_parameters(bench.tape, flat);
+  bench.start();
+  const auto results = recurrent(x, states, weights, {.cell = RecurrentCell::kPlain, .has_biases = false});
+  EXPECT_NE(bench.events().find("+3072 zeros"), std::string::npos) << bench.events();
 }
 
 TEST(Recurrent, GradientsOfWeightsShareOneStorage) {
@@ -276,7 +326,8 @@ TEST(Recurrent, GradientsOfWeightsShareOneStorage) {
   const std::vector<Tensor> results = recurrent(x, states, std::span(weights).first(4), {});
   ASSERT_EQ(results.size(), 3U);
   EXPECT_TRUE(has_shape(results[0], {8, 4, 32}));
-  EXPECT_EQ(bench.events(), "+4096 _cudnn_rnn; +512 _cudnn_rnn; +512 _cudnn_rnn; +20480 _cudnn_rnn");
+  EXPECT_EQ(bench.events(),
+            "+4096 _cudnn_rnn; +512 _cudnn_rnn; +512 _cudnn_rnn; +8505632 _cudnn_rnn; +20736 _cudnn_rnn; -8505632");
   bench.backward(results[0]);
   EXPECT_NE(bench.events().find("+25600 zeros"), std::string::npos) << bench.events();  // 128 * (16 + 32 + 2) * 4
   ASSERT_EQ(bench.gradients.size(), 6U);

@@ -13,6 +13,7 @@
 
 #include "memcalc/models/program_graphs.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/host_values.h"
@@ -67,24 +68,35 @@ int steps_without_padding(const RunSpec& run) {
 
 bool is_deepspeed(const RunSpec& run) { return run.parallel.framework() == Framework::kDeepSpeed; }
 
+/// Of accelerate's wrapper around forward. _prepare_fsdp2 leaves forward alone: its policy casts the parameters.
+/// DeepSpeed has cast them itself.
+std::optional<DType> wrapped_autocast(const RunSpec& run) {
+  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
+  return autocasts ? autocast_dtype(run.precision) : std::nullopt;
+}
+
+/// Of a graph that breaks within the model, accelerate's autocast and convert_outputs_to_fp32 are no part: Dynamo gives
+/// up the frame that calls the model and compiles each frame below it (GPT-2 on an H100: three graphs, of which the
+/// last is the conversion).
+bool breaks_within(const Tape& tape) { return tape.modes.capture != nullptr && !tape.modes.capture->breaks.empty(); }
+
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
                        bool sync) {
-  // _prepare_fsdp2 leaves the model's forward alone: its policy casts the parameters. DeepSpeed has cast them itself.
-  const bool autocasts = run.parallel.data_parallel != DataParallel::kFsdp2 && !is_deepspeed(run);
   const auto module = [&](const Batch& batch) {
-    const std::optional<DType> dtype = autocasts ? autocast_dtype(run.precision) : std::nullopt;
+    const std::optional<DType> dtype = wrapped_autocast(run);
     ModelOutput outputs = [&] {
       const Autocasting autocasting(tape.modes.autocast, dtype);
       const ForwardPass pass(tape, run);
       if (run.uses_sentence_transformers()) return sentence_transformers_forward(model, run, batch);
       return model.forward(batch);
     }();
-    if (dtype && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
+    const bool converts = dtype && !breaks_within(tape);
+    if (converts && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
     Tensor& encoded = outputs.encoder_last_hidden_state;
-    if (dtype && encoded.defined() && is_half(encoded.dtype())) encoded = to_dtype(encoded, DType::kFloat32);
-    for (std::size_t i = 0; dtype && i + outputs.cached < outputs.others.size(); ++i) {
+    if (converts && encoded.defined() && is_half(encoded.dtype())) encoded = to_dtype(encoded, DType::kFloat32);
+    for (std::size_t i = 0; converts && i + outputs.cached < outputs.others.size(); ++i) {
       if (is_half(outputs.others[i].dtype())) outputs.others[i] = to_dtype(outputs.others[i], DType::kFloat32);
     }
     return outputs;
@@ -204,6 +216,7 @@ class TrainerLoop {
   Tensor total_loss_;
   SentenceLoss sentence_loss_;
   std::optional<compile::CompiledModel> compiled_;
+  Bytes converted_ = 0;  // logits in float32, a graph of their own that nobody reads
   std::optional<compile::CompiledRegions> graphs_;
   std::vector<Batch> batches_;
   std::vector<BatchShape> shapes_;                 // likewise
@@ -220,7 +233,11 @@ class TrainerLoop {
 ModelOutput TrainerLoop::call_on_any_batch() {
   Batch batch = make_batch(tape_, model_, run_, aten::kToCopy);
   batch.number_of_items = no_grad::scalar(tape_, DType::kInt64);
-  return call_model(tape_, model_, run_, nullptr, batch, true);
+  ModelOutput output = call_model(tape_, model_, run_, nullptr, batch, true);
+  if (wrapped_autocast(run_) && breaks_within(tape_)) {
+    converted_ = checked_multiply(output.logits.elements(), size_of(DType::kFloat32));
+  }
+  return output;
 }
 
 Tensor TrainerLoop::compute_loss(bool sync) {
@@ -228,7 +245,11 @@ Tensor TrainerLoop::compute_loss(bool sync) {
     return sentence_loss_.compute(tape_, run_, inputs_, trl_models(sync).policy);
   }
   if (run_.uses_trl()) return trl_loss(inputs_, shapes_[micro_batch_], sync);
-  if (compiled_) return multiply_in_place(compiled_->forward());
+  if (compiled_) {
+    const Tensor loss = compiled_->forward();
+    if (converted_ > 0) tape_.memory.scratch(converted_, aten::kToCopy);
+    return multiply_in_place(loss);
+  }
   if (run_.training().smooths_labels) {
     const bool is_causal = run_.task == Task::kCausalLm;
     const ModelOutput outputs = call_without_labels(sync);

@@ -1,35 +1,45 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py) and those of networks. Needs scikit-learn.
 
-usage: convolution_engines.py [--check], in the repository's root; --check prints how the trees do on shapes left out
+usage: convolution_engines.py [--check | --others], in the repository's root; --check prints how the trees do on shapes left out,
+--others leaves the trees of images as the table has them
 """
-import gzip, json, sys
+import gzip, json, math, sys
 import numpy as np
 from sklearn.model_selection import GroupKFold
 from sklearn.tree import DecisionTreeClassifier
 
-MODES, LAYOUTS, PASSES = ["fp32", "tf32", "fp16", "bf16"], ["nchw", "nhwc"], ["forward", "input gradient", "weight gradient"]
-INPUT, OUTPUT, WEIGHT, WINOGRAD, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 16, 24, 32  # an engine's number: copies it makes; 32 for each sum
-ENGINES = ([0, WINOGRAD, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4] + [7 + PARTIAL * sums for sums in (1, 2, 4, 7, 8, 16, 32)])
+MODES, PASSES = ["fp32", "tf32", "fp16", "bf16"], ["forward", "input gradient", "weight gradient"]
+KINDS = ["image", "volume", "groups", "patches"]  # of images: in one group or a group a channel, in others; that do not overlap
+LAYOUTS = ["nchw", "nhwc"]
+INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
+# of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
+ENGINES = [0, WINOGRAD, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 4, 7, 8, 16, 32))]
+OTHERS = [0, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 DEPTH, LEAF = 10, 6
+DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shapes left out
 
 
 class Convolution:
-    def __init__(self, row):
-        self.layout, self.mode, n, c, h, w, k, g, kh, kw, s, ph, pw, d, self.backend, *self.bytes = row
-        self.n, self.c, self.h, self.w, self.k, self.g, self.window = n, c, h, w, k, g, kh * kw
-        self.oh, self.ow = (h + 2 * ph - d * (kh - 1) - 1) // s + 1, (w + 2 * pw - d * (kw - 1) - 1) // s + 1
-        self.padded = max(h + 2 * ph, w + 2 * pw)
-        self.e = 4 if self.mode in ("fp32", "tf32") else 2
-        self.group = (c, k, kh, kw, s)
-        pixels, out = n * h * w, n * self.oh * self.ow
-        # In the order of conv_engine.cc, Feature.
-        self.features = [n, c, k, h, w, self.window, s, d > 1, pixels, out, out * c * k * self.window // g, pixels * c, out * k,
-                         c * k * self.window // g, g, g == c, c % 8 != 0, k % 8 != 0,
-                         n * -(-h // 30) * -(-w // 30)]  # tiles of a Fourier transform
+    def __init__(self, layout, mode, n, c, extents, k, g, window, strides, padding, dilations, backend, found):
+        (self.layout, self.mode, self.n, self.c, self.k, self.g, self.backend, self.bytes) = layout, mode, n, c, k, g, backend, found
+        out = [(x + 2 * p - d * (q - 1) - 1) // s + 1 for x, q, s, p, d in zip(extents, window, strides, padding, dilations)]
+        of_patches = g == 1 and window[0] > 1 and tuple(window) == tuple(strides) and not any(padding) and max(dilations) == 1
+        self.kind = "volume" if len(extents) == 3 else "groups" if 1 < g < c else "patches" if of_patches else "image"
+        self.h, self.w, self.oh, self.ow, self.window = *extents[-2:], *out[-2:], math.prod(window)
+        self.inside, self.outside = math.prod(extents), math.prod(out)
+        self.padded = max(self.h + 2 * padding[-2], self.w + 2 * padding[-1])
+        self.e = 4 if mode in ("fp32", "tf32") else 2
+        self.group = (c, k, *window, strides[-1])
+        pixels, out = n * self.inside, n * self.outside
+        # In the order of conv_engine.cc, features_of.
+        self.features = [n, c, k, self.h, self.w, self.window, strides[0], max(dilations) > 1, pixels, out, out * c * k * self.window // g,
+                         pixels * c, out * k, c * k * self.window // g, g, g == c, c % 8 != 0, k % 8 != 0,
+                         n * -(-self.h // 30) * -(-self.w // 30),  # tiles of a Fourier transform
+                         c // g, k // g, extents[0] if len(extents) == 3 else 1, window[0] if len(extents) == 3 else 1]
 
-    def workspace(self, engine):
-        """As conv_workspace.cc, engine_bytes."""
+    def workspace(self, engine, of_images):
+        """As conv_engine.cc, ConvolutionEngine::workspace."""
         up = lambda value, to: -(-value // to) * to
         if engine == 0: return 0
         if engine == WINOGRAD: return 144 * (self.k * self.c + self.n * -(-self.oh // 4) * -(-self.ow // 4) * (self.c + self.k))
@@ -37,20 +47,35 @@ class Convolution:
         if engine == WHOLE_FFT:
             side = 1 << (self.padded - 1).bit_length()
             return 16 * side * (side // 2 + 1) * (self.k * self.c + self.n * (self.c + self.k) // 2)
-        to = 1 if self.g > 1 or self.mode == "fp32" else 16 // self.e
-        c, k = up(self.c, to), up(self.k, to)
-        x, y, weight = self.n * c * self.h * self.w, self.n * k * self.oh * self.ow, k * (c // self.g) * self.window
+        if engine == WIDER and self.g > 1:
+            c = k = self.g << (max(self.c, self.k) // self.g - 1).bit_length()
+        else:
+            to = 1 if self.g > 1 or self.mode == "fp32" and engine != WIDER else 16 // self.e
+            c, k = up(self.c, to), up(self.k, to)
+        x, y, weight = self.n * c * self.inside, self.n * k * self.outside, k * (c // self.g) * self.window
         copies = (x if engine & INPUT else 0) + (y if engine & OUTPUT else 0) + (weight if engine & WEIGHT else 0)
-        return copies * self.e + engine // PARTIAL * 4 * weight + 16
+        parts = engine // PARTIAL
+        return copies * self.e + (parts * 4 * weight if of_images else (16384 << parts) * (parts > 0)) + 16
 
-    def engine(self, which):
+    def engine(self, which, of_images):
         """The engine whose formula comes nearest to what was measured."""
         transforms = () if self.g > 1 else (WINOGRAD,) if self.mode != "fp32" else (WINOGRAD, FFT, WHOLE_FFT)
-        known = [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
-        return min(known, key=lambda e: abs(self.workspace(e) - self.bytes[which]))
+        known = OTHERS if not of_images else [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
+        return min(known, key=lambda e: abs(self.workspace(e, of_images) - self.bytes[which]))
 
 
 def lines(name): return (json.loads(line) for line in gzip.open(f"tests/measured/{name}.jsonl.gz", "rt"))
+
+
+def of_image(row):
+    layout, mode, n, c, h, w, k, g, kh, kw, s, ph, pw, d, backend, *found = row
+    return Convolution(layout, mode, n, c, (h, w), k, g, (kh, kw), (s, s), (ph, pw), (d, d), backend, found)
+
+
+def of_samples(name, rank):
+    for layout, mode, n, c, *rest in lines(name):
+        parts = [rest[:rank], rest[rank], rest[rank + 1], *(rest[rank * i + 2:rank * (i + 1) + 2] for i in range(1, 5))]
+        yield Convolution(layout, mode, n, c, *parts, rest[5 * rank + 2], rest[5 * rank + 3:])
 
 
 def of_networks():
@@ -60,12 +85,18 @@ def of_networks():
         if layout == "nhwc" and kh > 1 and g == 1:  # the weights' copy in that layout is a request of PyTorch's
             copy = k * c * kh * kw * (4 if mode in ("fp32", "tf32") else 2)
             found = [size - copy if size > 0 and i < 2 else size for i, size in enumerate(found)]
-        if min(found) >= 0: yield Convolution([layout, mode, n, c, h, w, k, g, kh, kw, s, p, p, 1, backend, *found])
+        if min(found) >= 0: yield of_image([layout, mode, n, c, h, w, k, g, kh, kw, s, p, p, 1, backend, *found])
 
 
-def tree_of(rows, which):
-    engines = [row.engine(which) for row in rows]
-    return DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAF, random_state=0).fit([r.features for r in rows], engines)
+def features_of(row, of_images): return row.features[:19] if of_images else row.features
+
+
+def tree_of(rows, which, of_images):
+    """Trees of images saw those in groups and patches, too."""
+    engines = [row.engine(which, of_images) for row in rows]
+    depth, leaf = (DEPTH, LEAF) if of_images else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
+    tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
+    return tree.fit([features_of(row, of_images) for row in rows], engines)
 
 
 def choice(engines, shares):
@@ -75,30 +106,52 @@ def choice(engines, shares):
     return engines[best]
 
 
+def choice_of_others(engines, shares):
+    """As choice(); of copies beside partial sums the middle one."""
+    copies = [i for i, engine in enumerate(engines) if engine % PARTIAL == 7]
+    if sum(shares[copies]) < 0.5 * sum(shares): return choice(engines, shares)
+    return engines[copies[int(np.searchsorted(np.cumsum(shares[copies]), 0.5 * sum(shares[copies])))]]
+
+
 def check(groups):
     for (mode, layout, which), rows in groups.items():
+        if len(rows) < 10 * LEAF: continue
         found = np.zeros(len(rows))
         for train, test in GroupKFold(5).split(rows, groups=[hash(row.group) for row in rows]):
-            tree = tree_of([rows[i] for i in train], which)
-            for i, shares in zip(test, tree.predict_proba([rows[i].features for i in test])):
-                found[i] = rows[i].workspace(choice(tree.classes_, shares))
+            tree = tree_of([rows[i] for i in train], which, layout < 2)
+            for i, shares in zip(test, tree.predict_proba([features_of(rows[i], layout < 2) for i in test])):
+                found[i] = rows[i].workspace((choice if layout < 2 else choice_of_others)(tree.classes_, shares), layout < 2)
         real = np.array([row.bytes[which] for row in rows], float)
-        print(f"{MODES[mode]} {LAYOUTS[layout]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
+        print(f"{KINDS[layout // 2]:6} {MODES[mode]} {LAYOUTS[layout % 2]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
               f"all bytes {found.sum() / real.sum() - 1:+.0%}")
 
 
+def kept(table):
+    """The trees of images."""
+    text = open(table).read().split("[trees]\n")[1].split("[nodes]\n")
+    trees, nodes = ([line.rstrip(",") for line in part.splitlines()] for part in text)
+    first = next((tree for tree in trees if int(tree.split(", ")[1]) > 1), None)
+    return [tree for tree in trees if int(tree.split(", ")[1]) < 2], nodes[:int(first.strip("{}").split(", ")[3])] if first else nodes
+
+
 def main():
-    rows = [Convolution(row) for row in lines("convolution_samples_h200")] + list(of_networks())
-    rows = [row for row in rows if row.backend == "Cudnn" and row.h > 1]
-    groups = {(m, l, p): [r for r in rows if r.mode == mode and r.layout == layout] for m, mode in enumerate(MODES)
-              for l, layout in enumerate(LAYOUTS) for p in range(len(PASSES))}
+    images = [of_image(row) for row in lines("convolution_samples_h200")] + list(of_networks())
+    rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
+    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
+    others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]
+    # Two layouts of each kind.
+    groups = {(m, 2 * kind + l, p): [r for r in of if r.mode == mode and r.layout == layout and (kind == 0 or r.kind == KINDS[kind])]
+              for m, mode in enumerate(MODES) for kind, of in enumerate((rows, others, others, others)) for l, layout in enumerate(LAYOUTS)
+              for p in range(len(PASSES))}
     if "--check" in sys.argv: return check(groups)
-    trees, nodes = [], []
+    table = "specs/measured/cudnn-9.19/convolution_engines.txt"
+    comment = [line for line in open(table) if line.startswith("#")]
+    trees, nodes = kept(table) if "--others" in sys.argv else ([], [])
 
     def add(tree, node):
         """Of a branch, the node for `at most` follows at once, and that for `more` where its third number says."""
         if tree.children_left[node] < 0:
-            nodes.append("{-1, 0, %d}" % choice(engines, tree.value[node][0]))
+            nodes.append("{-1, 0, %d}" % (choice if key[1] < 2 else choice_of_others)(engines, tree.value[node][0]))
             return {int(nodes[-1].split(", ")[2][:-1])}
         here = len(nodes)
         nodes.append(None)
@@ -110,12 +163,11 @@ def main():
         return both
 
     for key, found in groups.items():
-        fitted = tree_of(found, key[2])
+        if len(found) < 10 * LEAF or (trees and key[1] < 2 and "--others" in sys.argv): continue
+        fitted = tree_of(found, key[2], key[1] < 2)
         engines = fitted.classes_
         trees.append("{%d, %d, %d, %d}" % (*key, len(nodes)))
         add(fitted.tree_, 0)
-    table = "specs/measured/cudnn-9.19/convolution_engines.txt"
-    comment = [line for line in open(table) if line.startswith("#")]
     with open(table, "w") as f:
         f.write("".join(comment) + "[trees]\n" + "".join(t + ",\n" for t in trees))
         f.write("[nodes]\n" + "".join(n + ",\n" for n in nodes))

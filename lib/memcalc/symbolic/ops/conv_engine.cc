@@ -22,13 +22,22 @@ struct Node {
 
 #include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/measured/cudnn-9.19
 
-enum Number { kInput = 1, kOutput = 2, kWeight = 4, kWinograd = 8, kFft = 16, kWholeFft = 24, kPartial = 32 };
+enum Number {
+  kInput = 1,
+  kOutput = 2,
+  kWeight = 4,
+  kWinograd = 8,
+  kWider = 15,
+  kFft = 16,
+  kWholeFft = 24,
+  kPartial = 32
+};
 
 /// In the order of tests/measured/harness/convolution_engines.py, Convolution.features.
-std::array<std::int64_t, 19> features_of(const ConvolutionShape& s) {
-  const std::int64_t pixels = checked_multiply(s.batch, s.height * s.width);
-  const std::int64_t out_pixels = checked_multiply(s.batch, s.out_height * s.out_width);
-  const std::int64_t window = s.kernel_height * s.kernel_width;
+std::array<std::int64_t, 23> features_of(const ConvolutionShape& s) {
+  const std::int64_t pixels = checked_multiply(s.batch * s.depth, s.height * s.width);
+  const std::int64_t out_pixels = checked_multiply(s.batch * s.out_depth, s.out_height * s.out_width);
+  const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
   const std::int64_t weights = checked_multiply(checked_multiply(s.in_channels, s.out_channels), window) / s.groups;
   return {s.batch,
           s.in_channels,
@@ -48,10 +57,22 @@ std::array<std::int64_t, 19> features_of(const ConvolutionShape& s) {
           s.groups == s.in_channels,
           s.in_channels % 8 != 0,
           s.out_channels % 8 != 0,
-          s.batch * ceil_div(s.height, 30) * ceil_div(s.width, 30)};  // tiles of a Fourier transform
+          s.batch * ceil_div(s.height, 30) * ceil_div(s.width, 30),  // tiles of a Fourier transform
+          s.in_channels / s.groups,
+          s.out_channels / s.groups,
+          s.depth,
+          s.kernel_depth};
 }
 
 constexpr Bytes kFloat32 = 4;
+
+/// Of what there are trees: images, volumes, images in groups and in patches that do not overlap.
+int kind_of(const ConvolutionShape& s) {
+  if (s.spatial_rank > 2) return 1;
+  if (s.groups > 1) return s.groups < s.in_channels ? 2 : 0;
+  const bool square = s.kernel_height == s.stride && s.kernel_width == s.stride && s.same_everywhere;
+  return square && s.stride > 1 && s.padding == 0 ? 3 : 0;
+}
 
 }  // namespace
 
@@ -83,24 +104,31 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
     return checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + images / 2);
   }
   const std::int64_t element = size_of(dtype);
-  const bool plain = s.groups > 1 || convolution_mode(dtype, allow_tf32) == kFp32;
-  const std::int64_t multiple = plain ? 1 : 16 / element;
-  const std::int64_t in = ceil_div(s.in_channels, multiple) * multiple;
-  const std::int64_t out = ceil_div(s.out_channels, multiple) * multiple;
-  const Bytes input = checked_multiply(s.batch * in, s.height * s.width);
-  const Bytes output = checked_multiply(s.batch * out, s.out_height * s.out_width);
-  const Bytes weight = checked_multiply(out * (in / s.groups), s.kernel_height * s.kernel_width);
+  std::int64_t in = s.in_channels, out = s.out_channels;
+  if (number_ == kWider && s.groups > 1) {  // each group as wide as the next power of two
+    const auto width = static_cast<std::uint64_t>(std::max(in, out) / s.groups);
+    in = out = checked_multiply(s.groups, static_cast<std::int64_t>(std::bit_ceil(width)));
+  } else if (s.groups == 1 && (number_ == kWider || convolution_mode(dtype, allow_tf32) != kFp32)) {
+    const std::int64_t multiple = 16 / element;
+    in = ceil_div(in, multiple) * multiple;
+    out = ceil_div(out, multiple) * multiple;
+  }
+  const Bytes input = checked_multiply(s.batch * in, checked_multiply(s.depth, s.height * s.width));
+  const Bytes output = checked_multiply(s.batch * out, checked_multiply(s.out_depth, s.out_height * s.out_width));
+  const Bytes weight = checked_multiply(out * (in / s.groups), s.kernel_depth * s.kernel_height * s.kernel_width);
   Bytes copied = 0;
   if ((number_ & kInput) != 0) copied = checked_add(copied, input);
   if ((number_ & kOutput) != 0) copied = checked_add(copied, output);
   if ((number_ & kWeight) != 0) copied = checked_add(copied, weight);
   constexpr Bytes kCounter = 16;
-  const Bytes partial_sums = checked_multiply(number_ / kPartial * kFloat32, weight);
+  const std::int64_t parts = number_ / kPartial;  // of others than images their size alone is known, in powers of two
+  Bytes partial_sums = checked_multiply(parts * kFloat32, weight);
+  if (kind_of(s) > 0 && parts > 0) partial_sums = Bytes{16384} << parts;
   return checked_add(checked_multiply(copied, element), partial_sums) + kCounter;
 }
 
 ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
-  const int mode = convolution_mode(dtype, allow_tf32), layout = shape.channels_last ? 1 : 0,
+  const int mode = convolution_mode(dtype, allow_tf32), layout = 2 * kind_of(shape) + (shape.channels_last ? 1 : 0),
             which = static_cast<int>(pass);
   const auto* tree = std::find_if(std::begin(kTrees), std::end(kTrees), [&](const Tree& t) {
     return t.mode == mode && t.layout == layout && t.pass == which;

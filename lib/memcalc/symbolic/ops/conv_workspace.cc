@@ -29,7 +29,6 @@ constexpr std::int64_t kCopies = -2;    // input and output in the engine's layo
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
 constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes beside them
-constexpr std::int64_t kPaddedCopiesAndWeight = -6;   // 16 bits: channels in multiples of 8, which tensor cores read
 
 enum Layout { kRowMajor, kChannelsLast, kSequence };
 
@@ -44,12 +43,6 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
     case kCopies: return checked_add(input, output) + 16;
     case kCopiesAndWeight: return checked_add(input, output) + weight + 16;
     case kInputAndWeight: return checked_add(input, weight) + 16;
-    case kPaddedCopiesAndWeight: {
-      ConvolutionShape padded = s;
-      padded.in_channels = ceil_div(s.in_channels, 8) * 8;
-      padded.out_channels = ceil_div(s.out_channels, 8) * 8;
-      return formula_bytes(kCopiesAndWeight, padded, dtype);
-    }
     case kAlignedCopiesAndWeight: return checked_add(input, output) + weight + 147;
     default: return 0;
   }
@@ -81,7 +74,8 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
 
 /// The row of this image, at any batch size; null where none was measured.
 const Row* row_of_image(const ConvolutionShape& s, int mode) {
-  if (s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width) return nullptr;
+  if (s.spatial_rank > 2 || s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width)
+    return nullptr;
   for (const Row& row : rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor)) {
     if (row.height == s.height) return &row;
   }
@@ -118,18 +112,6 @@ Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const
   const std::size_t nearest = batch - kBatches[below] <= kBatches[above] - batch ? below : above;
   if (value(nearest) <= 0) return formula_bytes(value(nearest), s, dtype);
   return checked_multiply(value(nearest), batch) / kBatches[nearest];
-}
-
-/// Volumes, of which few were measured: the most common engine's formula.
-Bytes volume_workspace(const ConvolutionShape& s, ConvolutionPass pass, DType dtype, int mode) {
-  if (s.groups > 1) return 0;
-  const bool pointwise = s.kernel_depth == 1 && s.kernel_height == 1 && s.kernel_width == 1;
-  const bool forward = pass == ConvolutionPass::kForward;
-  if (mode != kFp32) return pointwise && forward ? 0 : formula_bytes(kPaddedCopiesAndWeight, s, dtype);
-  if (pass != ConvolutionPass::kWeightGradient) return 0;
-  if (pointwise) return s.out_height <= 14 ? formula_bytes(kCopies, s, dtype) : 0;
-  const bool winograd = s.same_everywhere && s.stride == 1 && s.kernel_height == 3;
-  return formula_bytes(winograd ? kWinograd : kCopiesAndWeight, s, dtype);
 }
 
 /// native/Convolution.cpp, check_cudnn_depthwise_workload_with_filter: where cuDNN beats PyTorch's own kernel.
@@ -182,7 +164,6 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {
   if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
   const int mode = convolution_mode(dtype, allow_tf32);
-  if (shape.spatial_rank > 2) return volume_workspace(shape, pass, dtype, mode);
   if (const Row* row = row_of_image(shape, mode); row != nullptr)
     return at_batch(kSequences[sequence_of(*row, pass)], shape.batch, shape, dtype);
   return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);

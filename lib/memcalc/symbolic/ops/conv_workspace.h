@@ -31,8 +31,8 @@ struct ConvolutionShape {
 
 /// cuDNN 9.19 on sm_90, the first engine of its heuristics (torch.backends.cudnn.benchmark = False). The engine is
 /// cuDNN's secret: for the convolutions of torchvision's classifiers at 224 pixels it was measured for 13 batch sizes,
-/// and what lies between follows the neighbours; any other image gets its likely engine (conv_engine.h), a volume the
-/// most common one.
+/// and what lies between follows the neighbours; any other image and each volume gets its likely engine
+/// (conv_engine.h).
 [[nodiscard]] Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                           bool allow_tf32);
 

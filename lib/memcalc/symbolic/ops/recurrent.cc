@@ -7,14 +7,13 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/recurrent_space.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
 namespace {
-
-int gates_of(RecurrentCell cell) { return cell == RecurrentCell::kLstm ? 4 : cell == RecurrentCell::kGru ? 3 : 1; }
 
 /// cudnn/RNN.cpp, get_dropout_state: once in a process, for good; its seed is drawn on the card. The size is what
 /// cudnnDropoutGetStatesSize gives: 48 bytes (curandStateXORWOW_t) for each of 1,024 threads of a multiprocessor.
@@ -142,6 +141,19 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
   return copies;
 }
 
+/// `x` has its steps first.
+RecurrentShape shape_of(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
+  return {.cell = options.cell,
+          .dtype = x.dtype(),
+          .steps = x.size(0),
+          .batch = x.size(1),
+          .inputs = x.size(2),
+          .hidden = hidden,
+          .layers = options.layers,
+          .bidirectional = options.bidirectional,
+          .dropout = options.dropout > 0};
+}
+
 Tensor without_batch_first(const Tensor& x, bool batch_first) {
   if (!batch_first) return x;
   Shape shape = x.shape(), strides = x.strides();
@@ -151,24 +163,26 @@ Tensor without_batch_first(const Tensor& x, bool batch_first) {
 }
 
 /// cudnn/RNN.cpp, _cudnn_rnn_backward_input, then _cudnn_rnn_backward_weight. What did not arrive is zeros.
-/// inputs: x, the weights together; saved: x, output, reserve, weights, hidden state, cell state.
+/// inputs: x, the weights together; saved, as they are released (by name, then the results): cell state, hidden state,
+/// x, output, reserve, weights.
 void recurrent_backward(BackwardCall& call) {
   const auto& recorded = call.payload<Recorded>();
   const RecurrentOptions& options = recorded.options;
   Tape& tape = call.tape;
-  const Tensor& input = call.saved(0);
-  const Tensor& hidden = call.saved(4);
+  const int first = recorded.has_cell ? 1 : 0;
+  const Tensor& hidden = call.saved(first);
+  const Tensor& input = call.saved(first + 1);
   const auto or_zeros = [&](int output, const Tensor& like) {
     if (call.gradient(output).defined()) return call.gradient(output);
     return tape.empty(like.shape(), like.dtype(), aten::kZeros);
   };
-  const Tensor grad_output = or_zeros(0, call.saved(1));
+  const Tensor grad_output = or_zeros(0, call.saved(first + 2));
   const Tensor grad_hidden = or_zeros(1, hidden);
   Tensor grad_cell;
-  if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(5));
+  if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(0));
   Tensor dx;
   const Tensor by_step = without_batch_first(input, options.batch_first);
-  const RecurrentSpace space = recurrent_space(by_step, recorded.hidden, options);
+  const Bytes workspace = recurrent_workspace(shape_of(by_step, recorded.hidden, options), RecurrentPass::kBackward);
   Tensor dhx, dcx;
   {
     const Tensor x = contiguous(by_step);
@@ -177,14 +191,14 @@ void recurrent_backward(BackwardCall& call) {
     const Tensor dhy = contiguous(grad_hidden);
     dhx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
     if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
-    tape.memory.scratch(space.workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
+    tape.memory.scratch(workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
     count_steps(tape, aten::kCudnnRnnBackward, x, recorded.weights);
   }
   if (options.batch_first) dx = without_batch_first(dx, true);
   if (call.needs(1)) {
     const Tensor x = contiguous(by_step);
     Tensor dw = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
-    tape.memory.scratch(space.workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
+    tape.memory.scratch(workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
     count_weight_gradients(tape, x, recorded.weights);
     call.set(1, std::move(dw));
   }
@@ -194,7 +208,7 @@ void recurrent_backward(BackwardCall& call) {
 }  // namespace
 
 void flatten_parameters(Tape& tape, std::vector<Tensor>& weights) {
-  if (weights.empty()) return;
+  if (weights.empty() || weights.front().dtype() == DType::kBFloat16) return weights.clear();
   std::int64_t elements = 0;
   for (const Tensor& weight : weights) elements += weight.elements();
   const Tensor storage = tape.empty({elements}, weights.front().dtype(), aten::kZeros, Category::kWeights);
@@ -203,21 +217,6 @@ void flatten_parameters(Tape& tape, std::vector<Tensor>& weights) {
     tape.replace_parameter(weight, part);
   }
   weights.clear();
-}
-
-// cuDNN keeps of each layer and step the gates and a state (of an LSTM its cell), and between layers what the next one
-// reads: the output after dropout, whose mask is a bit for each number. An LSTM of two layers with dropout, in float32
-// and in float16, asks for this and at most 512 bytes more (cuDNN 9.19, tests/measured, own-lstm). Its workspace did
-// not show at any peak; GRUs and plain ones were not measured.
-RecurrentSpace recurrent_space(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
-  const std::int64_t directions = options.bidirectional ? 2 : 1;
-  const std::int64_t outputs = checked_multiply(x.size(0) * x.size(1), hidden * directions);
-  const Bytes unit = checked_multiply(outputs, size_of(x.dtype()));
-  const std::int64_t kept = gates_of(options.cell) + (options.cell == RecurrentCell::kPlain ? 0 : 1);
-  Bytes reserve = checked_multiply(options.layers * kept, unit);
-  reserve = checked_add(reserve, checked_multiply(options.layers - 1, unit));
-  if (options.dropout > 0) reserve = checked_add(reserve, (options.layers - 1) * ceil_div(outputs, 8));
-  return {.workspace = 0, .reserve = reserve};
 }
 
 std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, std::span<const Tensor> weights,
@@ -256,11 +255,13 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), aten::kCudnnRnn);
     last_hidden = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnn);
     if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), aten::kCudnnRnn);
-    const RecurrentSpace space = recurrent_space(by_step, recorded.hidden, options);
-    Tensor workspace;
-    if (space.workspace > 0)
-      workspace = tape.empty({space.workspace}, DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
-    if (tape.modes.training && space.reserve > 0) reserve = tape.empty({space.reserve}, DType::kUInt8, aten::kCudnnRnn);
+    const RecurrentShape shape = shape_of(by_step, recorded.hidden, options);
+    if (!casts && input.dtype() == DType::kBFloat16)  // the weights lie apart (flatten_parameters)
+      storage = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
+    const Tensor workspace = tape.empty(
+        {recurrent_workspace(shape, tape.modes.training ? RecurrentPass::kForward : RecurrentPass::kInference)},
+        DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
+    if (tape.modes.training) reserve = tape.empty({recurrent_reserve(shape)}, DType::kUInt8, aten::kCudnnRnn);
     count_steps(tape, aten::kCudnnRnn, row_major, recorded.weights);
   }
   if (options.batch_first) output = without_batch_first(output, true);
@@ -269,13 +270,13 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
   if (last_cell.defined()) tape.autograd.set_history(node, last_cell);
   if (node != nullptr) {
     node->payload.set(std::move(recorded));
+    if (cell.defined()) tape.autograd.save(*node, cell);
+    tape.autograd.save(*node, hidden);
     tape.autograd.save(*node, input);
     tape.autograd.save(*node, output);
     if (!reserve.defined()) reserve = tape.empty({0}, DType::kUInt8, aten::kCudnnRnn);
     tape.autograd.save(*node, reserve);
     tape.autograd.save(*node, storage.defined() ? storage : weights.front());
-    tape.autograd.save(*node, hidden);
-    if (cell.defined()) tape.autograd.save(*node, cell);
   }
   std::vector<Tensor> results{std::move(output), std::move(last_hidden)};
   if (last_cell.defined()) results.push_back(std::move(last_cell));

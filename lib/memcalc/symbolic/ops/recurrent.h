@@ -25,14 +25,8 @@ struct RecurrentOptions {
 [[nodiscard]] std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states,
                                             std::span<const Tensor> weights, const RecurrentOptions& options);
 
-/// nn.RNNBase.flatten_parameters: one storage takes the place of theirs. Leaves `weights` empty.
+/// nn.RNNBase.flatten_parameters: one storage takes the place of theirs, unless they are bfloat16, which
+/// torch.backends.cudnn does not take for its own: then each call makes one. Leaves `weights` empty.
 void flatten_parameters(Tape& tape, std::vector<Tensor>& weights);
-
-/// What cuDNN asks for beside the results (cudnnGetRNNTempSpaceSizes).
-struct RecurrentSpace {
-  Bytes workspace = 0;
-  Bytes reserve = 0;  // kept for backward
-};
-[[nodiscard]] RecurrentSpace recurrent_space(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options);
 
 }  // namespace memcalc

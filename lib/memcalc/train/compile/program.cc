@@ -276,7 +276,7 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
     program.backward_kernels = recomputed_kernels(capture, program.forward_kernels);
     const KernelList of_backward = tape.kernels.take();
     program.backward_kernels.insert(program.backward_kernels.end(), of_backward.begin(), of_backward.end());
-    if (autocast == Autocast::kInside) capture.autocast.reset();
+    if (autocast == Autocast::kInside && capture.breaks.empty()) capture.autocast.reset();
     program.graph = build_joint_graph(capture, outputs);
   }
   for (const CapturedValue& value : capture.values) {

@@ -32,7 +32,7 @@ struct Program {
 };
 
 /// Where autocast begins: around the compiled function, or in it, as accelerate wraps a model's forward. Derivatives
-/// are traced under what surrounds the function.
+/// are traced under what surrounds the function; of a graph that breaks, autocast surrounds the pieces in any case.
 enum class Autocast : std::uint8_t { kAround, kInside };
 
 /// What the traced function returns: RegionResults, and what Python drops as soon as it has got it.
