@@ -8,14 +8,19 @@
 #include "memcalc/families/bloom/spec.h"
 #include "memcalc/families/cohere/spec.h"
 #include "memcalc/families/deepseek/spec.h"
+#include "memcalc/families/deepseek_v32/spec.h"
+#include "memcalc/families/dots1/spec.h"
 #include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/families/exaone4/spec.h"
 #include "memcalc/families/falcon/spec.h"
+#include "memcalc/families/falcon_h1/spec.h"
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/families/hunyuan_v1_dense/spec.h"
 #include "memcalc/families/llama/spec.h"
+#include "memcalc/families/llama4/spec.h"
 #include "memcalc/families/ministral3/spec.h"
+#include "memcalc/families/mllama/spec.h"
 #include "memcalc/families/mpt/spec.h"
 #include "memcalc/families/olmo/spec.h"
 #include "memcalc/families/olmo2/spec.h"
@@ -250,6 +255,72 @@ TEST(HfDecoders, Glm4MoeLiteIsDeepseekV3WithOneDenseLayer) {
   EXPECT_THAT(refusal_of(R"({"model_type": "glm4_moe_lite", "num_hidden_layers": 2,
       "mlp_layer_types": ["sparse", "dense"]})"),
               HasSubstr("/mlp_layer_types: found another order"));
+}
+
+TEST(HfDecoders, YoutuIsDeepseekV3WithoutExperts) {
+  const auto spec = spec_of<DeepseekV3Spec>(R"({"model_type": "youtu"})");
+  EXPECT_GE(spec.first_k_dense_replace, spec.num_hidden_layers);
+  EXPECT_EQ(spec.experts.count, 0);
+  EXPECT_TRUE(spec.tie_word_embeddings && spec.rope_interleave);
+}
+
+TEST(HfDecoders, Dots1SaysHowManyExperts) {
+  const std::string experts = R"("n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2)";
+  const auto spec = spec_of<Dots1Spec>(R"({"model_type": "dots1", "sliding_window": null, )" + experts + "}");
+  EXPECT_EQ(spec.experts.intermediate_size, 1408);
+  EXPECT_TRUE(spec.sliding_layers.empty());
+  const auto slides =
+      spec_of<Dots1Spec>(R"({"model_type": "dots1", "num_hidden_layers": 3, "max_window_layers": 2, )" + experts + "}");
+  EXPECT_THAT(slides.sliding_layers, ElementsAre(false, false, true));
+  EXPECT_THAT(refusal_of(R"({"model_type": "dots1"})"), HasSubstr("num_experts_per_tok"));
+}
+
+TEST(HfDecoders, FalconH1HasAMixerAsWideAsItIsTold) {
+  const auto spec = spec_of<FalconH1Spec>(R"({"model_type": "falcon_h1"})");
+  EXPECT_EQ(spec.mamba.intermediate_size(), 1024);
+  EXPECT_EQ(spec.mamba.head_dim, 8);
+  EXPECT_FALSE(spec.mamba.has_norm || spec.mamba.output_bias);
+  EXPECT_EQ(spec_of<FalconH1Spec>(R"({"model_type": "falcon_h1", "mamba_d_ssm": null})").mamba.intermediate_size(),
+            8192);
+  EXPECT_THAT(refusal_of(R"({"model_type": "falcon_h1", "mamba_rms_norm": true})"),
+              HasSubstr("/mamba_rms_norm: true is not modelled for falcon_h1; accepted: false"));
+}
+
+TEST(HfDecoders, Glm5SharesWhatAnIndexerChose) {
+  EXPECT_TRUE(spec_of<DeepseekV32Spec>(R"({"model_type": "deepseek_v32"})").shared_indexers.empty());
+  const auto shared = [](const std::string& keys) {
+    return spec_of<DeepseekV32Spec>(R"({"model_type": "glm_moe_dsa", "num_hidden_layers": 5, )" + keys + "}")
+        .shared_indexers;
+  };
+  EXPECT_THAT(shared(R"("index_topk_pattern": null)"), ElementsAre(false, false, false, false, false));
+  EXPECT_THAT(shared(R"("index_topk_pattern": "FFSSF")"), ElementsAre(false, false, true, true, false));
+  EXPECT_THAT(shared(R"("index_topk_freq": 2)"), ElementsAre(false, false, true, false, true));
+  EXPECT_THAT(refusal_of(R"({"model_type": "glm_moe_dsa", "num_hidden_layers": 2,
+      "indexer_types": ["shared", "full"]})"),
+              HasSubstr("/indexer_types: found 2; accepted: \"full\" or \"shared\" for each of 2 layers"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "deepseek_v32", "q_lora_rank": null})"), HasSubstr("/q_lora_rank: null"));
+}
+
+TEST(HfDecoders, Llama4SaysWhichLayersMixAndWhichRotate) {
+  const auto spec = spec_of<Llama4TextSpec>(
+      R"({"model_type": "llama4_text", "num_hidden_layers": 4, "interleave_moe_layer_step": 2})");
+  EXPECT_THAT(spec.dense_layers, ElementsAre(true, false, true, false));
+  EXPECT_THAT(spec.rotates, ElementsAre(true, true, true, false));
+  EXPECT_EQ(spec.sliding_layers, spec.rotates);
+  EXPECT_EQ(spec.sliding_window, 8192);
+  const auto dense = spec_of<Llama4TextSpec>(
+      R"({"model_type": "llama4_text", "num_hidden_layers": 2, "moe_layers": [], "no_rope_layers": [1, 1]})");
+  EXPECT_THAT(dense.dense_layers, ElementsAre(true, true));
+  EXPECT_EQ(dense.experts.count, 0);
+  EXPECT_THAT(refusal_of(R"({"model_type": "llama4_text", "num_hidden_layers": 2, "no_rope_layers": [1]})"),
+              HasSubstr("/no_rope_layers: found 1 numbers; accepted: 2"));
+}
+
+TEST(HfDecoders, MllamaIsReadAsItsTextModel) {
+  const ModelSpec model = read(R"({"model_type": "mllama", "text_config": {"num_hidden_layers": 5}})");
+  EXPECT_THAT(model.architecture.as<MllamaTextSpec>().looks_at_images, ElementsAre(false, false, false, true, false));
+  EXPECT_THAT(model.assumptions, ::testing::Contains(HasSubstr("mllama sees images too")));
+  EXPECT_THAT(refusal_of(R"({"model_type": "mllama"})"), HasSubstr("/text_config: missing"));
 }
 
 }  // namespace

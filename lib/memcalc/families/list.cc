@@ -9,6 +9,7 @@
 #define MEMCALC_FAMILIES(FAMILY) \
   FAMILY(kAlbert)                \
   FAMILY(kApertus)               \
+  FAMILY(kArcee)                 \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
   FAMILY(kBloom)                 \
@@ -19,13 +20,16 @@
   FAMILY(kDebertaV2)             \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
+  FAMILY(kDeepseekV32)           \
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
+  FAMILY(kDots1)                 \
   FAMILY(kElectra)               \
   FAMILY(kErnie45)               \
   FAMILY(kErnie45Moe)            \
   FAMILY(kExaone4)               \
   FAMILY(kFalcon)                \
+  FAMILY(kFalconH1)              \
   FAMILY(kGemma)                 \
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
@@ -38,6 +42,7 @@
   FAMILY(kGlm4)                  \
   FAMILY(kGlm4Moe)               \
   FAMILY(kGlm4MoeLite)           \
+  FAMILY(kGlmMoeDsa)             \
   FAMILY(kGpt2)                  \
   FAMILY(kGptNeox)               \
   FAMILY(kGptOss)                \
@@ -51,6 +56,7 @@
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kLlama4Text)            \
   FAMILY(kLlava)                 \
   FAMILY(kM2M100)                \
   FAMILY(kMamba2)                \
@@ -61,6 +67,8 @@
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
   FAMILY(kMixtral)               \
+  FAMILY(kMllama)                \
+  FAMILY(kMllamaTextModel)       \
   FAMILY(kModernBert)            \
   FAMILY(kMpnet)                 \
   FAMILY(kMpt)                   \
@@ -98,7 +106,8 @@
   FAMILY(kTorchvision)           \
   FAMILY(kVit)                   \
   FAMILY(kWhisper)               \
-  FAMILY(kXlmRoberta)
+  FAMILY(kXlmRoberta)            \
+  FAMILY(kYoutu)
 
 namespace memcalc {
 

@@ -212,10 +212,10 @@ Mamba2Mixer::Mamba2Mixer(ModuleBuilder& b, const Mamba2MixerSpec& spec, std::int
       in_proj_(b, "in_proj", hidden_size, spec.intermediate_size() + spec.conv_dim() + spec.num_heads,
                spec.projection_bias),
       dt_bias_(head_parameter(b, "dt_bias", spec.num_heads)),
-      a_log_(head_parameter(b, "A_log", spec.num_heads)),
-      norm_(b, "norm", spec.intermediate_size(), spec.norm_by_group ? spec.n_groups : 1) {
+      a_log_(head_parameter(b, "A_log", spec.num_heads)) {
+  if (spec.has_norm) norm_ = {b, "norm", spec.intermediate_size(), spec.norm_by_group ? spec.n_groups : 1};
   d_ = head_parameter(b, "D", spec.num_heads);
-  out_proj_ = Linear(b, "out_proj", spec.intermediate_size(), hidden_size, spec.projection_bias);
+  out_proj_ = Linear(b, "out_proj", spec.intermediate_size(), hidden_size, spec.output_bias);
 }
 
 Tensor Mamba2Mixer::forward(const Tensor& x, const Tensor& attention_mask, KeyValueCache* cache) const {
@@ -234,7 +234,9 @@ Tensor Mamba2Mixer::mix(const Tensor& x, const Tensor& attention_mask, KeyValueC
   const Locals locals(hidden_states, projected_states, A, gate, hidden_states_B_C, dt, B, C, scan_output, scan_result,
                       final_state);
   hidden_states = without_padding(x, attention_mask);
+  if (mup_vector != nullptr) hidden_states = multiply_scalar(hidden_states);
   projected_states = in_proj_(hidden_states);
+  if (mup_vector != nullptr) projected_states = projected_states * *mup_vector;
   A = negate(exponential(to_dtype(a_log_, DType::kFloat32)));
   {
     const std::array<std::int64_t, 3> sizes = {spec_.intermediate_size(), spec_.conv_dim(), spec_.num_heads};
@@ -265,7 +267,12 @@ Tensor Mamba2Mixer::mix(const Tensor& x, const Tensor& attention_mask, KeyValueC
     states.keep(*cache);
   }
   scan_output = reshape(scan_result, {rows, tokens, -1});
-  scan_output = norm_(scan_output, gate);
+  if (spec_.has_norm) {
+    scan_output = norm_(scan_output, gate);
+  } else {
+    const Tensor activated = silu(gate);
+    scan_output = scan_output * activated;
+  }
   return out_proj_(to_dtype(scan_output, dtype));
 }
 

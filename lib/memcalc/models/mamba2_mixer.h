@@ -2,9 +2,11 @@
 // space in chunks, float32, by products that are summed.
 // MIRRORS(transformers, "models/mamba2/modeling_mamba2.py", "5.17.0")
 // MIRRORS(transformers, "models/nemotron_h/modeling_nemotron_h.py", "5.17.0")
+// MIRRORS(transformers, "models/falcon_h1/modeling_falcon_h1.py", "5.17.0")
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "memcalc/models/causal_convolution.h"
@@ -28,9 +30,13 @@ struct GateFirstRmsNorm {
   [[nodiscard]] Tensor normalize(const Tensor& x, const Tensor& gate) const;
 };
 
-/// Mamba2Mixer, NemotronHMamba2Mixer, GraniteMoeHybridMambaLayer, BambaMixer
+/// Mamba2Mixer, NemotronHMamba2Mixer, GraniteMoeHybridMambaLayer, BambaMixer, FalconH1Mixer
 class Mamba2Mixer {
  public:
+  /// FalconH1Mixer's buffer mup_vector, made behind all layers: what is projected is multiplied by it, and what is to
+  /// be projected by a number. Null: neither.
+  std::shared_ptr<const Tensor> mup_vector;
+
   Mamba2Mixer(ModuleBuilder& b, const Mamba2MixerSpec& spec, std::int64_t hidden_size, const std::string& activation);
 
   /// x [B, tokens, hidden_size]; `attention_mask` where sequences are padded.

@@ -66,13 +66,14 @@ Tensor shifted_range(Tape& tape, std::int64_t length) {
 }
 
 /// Which keys a query may look at, before padding.
-enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow, kNeighbours };
+enum class Pattern : std::uint8_t { kAll, kCausal, kSlidingWindow, kNeighbours, kChunks };
 
 /// What a mask's functions are called with: q_idx [1, 1, Q, 1], kv_idx [1, 1, 1, K]. Before 5.0 torch.vmap calls them
 /// with numbers, and its batched tensors have no dimension of size 1: [Q, 1], [1, K], and of a new_ones(()) [Q].
 struct Places {
   Tensor queries, keys;
   Shape of_scalar{};
+  Tensor left_padding{}, rows{};  // of chunks: [B], and the batch's range
 };
 
 /// and_masks: starts from a single true and combines one function's mask after the other.
@@ -88,6 +89,16 @@ class Conjunction {
   Tensor mask_;
 };
 
+/// chunked_overlay: (kv_idx - left_padding[b]) // chunk_size == (q_idx - left_padding[b]) // chunk_size
+Tensor same_chunk(const Places& places) {
+  const Tensor rows = no_grad::view(places.rows, {places.rows.size(0), 1, 1, 1});
+  const auto chunk_of = [&](const Tensor& index) {
+    return no_grad::floor_divide(no_grad::subtract(index, no_grad::index(places.left_padding, {{0, rows}})));
+  };
+  const Tensor of_keys = chunk_of(places.keys);
+  return no_grad::equal(of_keys, chunk_of(places.queries));
+}
+
 Tensor pattern_mask(Pattern pattern, const Places& places) {
   switch (pattern) {
     case Pattern::kAll: return no_grad::greater_equal(places.queries);               // bidirectional_mask_function
@@ -96,6 +107,12 @@ Tensor pattern_mask(Pattern pattern, const Places& places) {
       Conjunction all(places);
       all.combine(no_grad::less_equal(no_grad::absolute(no_grad::subtract(places.queries, places.keys))));
       all.combine(no_grad::greater_equal(places.queries));
+      return all.take();
+    }
+    case Pattern::kChunks: {  // chunked_causal_mask_function
+      Conjunction all(places);
+      all.combine(same_chunk(places));
+      all.combine(no_grad::less_equal(places.keys, places.queries));
       return all.take();
     }
     case Pattern::kSlidingWindow: break;
@@ -174,7 +191,8 @@ Tensor boolean_mask_by_vmap(Tape& tape, const Shape& shape, Pattern pattern, con
 
 /// sdpa_mask: the pattern and, where there is `padding`, the tokens that are none, or where a row is `packed` those of
 /// the same sequence; [batch, 1, queries, keys].
-Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding, const Tensor& packed = {}) {
+Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tensor& padding, const Tensor& packed = {},
+                    const Tensor& left_padding = {}) {
   if (tape.behaviors.masks_by_vmap) return boolean_mask_by_vmap(tape, shape, pattern, padding, packed);
   const std::int64_t batch = shape[0], queries = shape[2], keys = shape[3];
   Tensor batch_range = no_grad::arange(tape, batch);
@@ -183,7 +201,11 @@ Tensor boolean_mask(Tape& tape, const Shape& shape, Pattern pattern, const Tenso
   Tensor key_range = shifted_range(tape, keys);
   Tensor mask;
   {
-    const Places places{no_grad::view(query_range, {1, 1, queries, 1}), no_grad::view(key_range, {1, 1, 1, keys})};
+    const Places places{no_grad::view(query_range, {1, 1, queries, 1}),
+                        no_grad::view(key_range, {1, 1, 1, keys}),
+                        {},
+                        left_padding,
+                        batch_range};
     if (packed.defined()) {
       mask = both(pattern, places, [&] { return same_sequence(packed, batch_range, places); });
     } else if (padding.defined()) {
@@ -242,14 +264,27 @@ bool needs_no_mask(const Tensor& padding, const Batch& inputs, std::int64_t quer
 
 namespace {
 
+/// left_padding_tokens of create_chunked_causal_mask
+Tensor left_padding_of(Tape& tape, const Tensor& attention_mask, std::int64_t batch) {
+  if (!attention_mask.defined()) return no_grad::zeros(tape, {batch}, DType::kInt64);
+  Tensor before_first;
+  {
+    Tensor seen = no_grad::cumsum(attention_mask, 1), none = no_grad::zeros_like(attention_mask);
+    before_first = no_grad::equal(seen, none);
+    drop(seen, none);
+  }
+  return no_grad::sum(before_first, 1);
+}
+
 Tensor causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& inputs, const PastTokens& past,
-                   std::optional<std::int64_t> sliding_window, bool allow_is_causal_skip) {
+                   std::optional<std::int64_t> sliding_window, bool allow_is_causal_skip, bool chunked = false) {
   if (run.attention == Attention::kFlash) return {};  // the kernel takes lengths instead
   Tape& tape = inputs_embeds.tape();
   const NoGrad no_grad(tape.modes);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = keys_of(queries, past, sliding_window);
+  Tensor left_padding;  // of chunks; it dies behind the arguments
   const Tensor padding = boolean_padding(inputs.attention_mask);
   Tensor packed;
   if (!padding.defined() && !past.cached) {
@@ -257,11 +292,12 @@ Tensor causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch&
     packed = find_packed_sequences(
         inputs.position_ids.defined() ? inputs.position_ids : positions_of_caller(tape, batch, queries), restart);
   }
+  if (chunked) left_padding = left_padding_of(tape, padding, batch);
   const bool eager = run.attention == Attention::kEager;
   const bool may_skip = allow_is_causal_skip && !eager && !packed.defined() && tape.modes.capture == nullptr;
   if (may_skip && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
-  const Pattern pattern = sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
-  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed);
+  const Pattern pattern = chunked ? Pattern::kChunks : sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
+  const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed, left_padding);
   return eager ? additive_mask(mask, inputs_embeds.dtype()) : mask;
 }
 
@@ -272,9 +308,14 @@ Tensor create_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const
   return causal_mask(run, inputs_embeds, inputs, past, sliding_window, true);
 }
 
-Tensor create_full_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch, PastTokens past) {
-  past.cached = true;
+Tensor create_full_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
+                               const PastTokens& past) {
   return causal_mask(run, inputs_embeds, batch, past, std::nullopt, false);
+}
+
+Tensor create_chunked_causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch& batch,
+                                  const PastTokens& past, std::int64_t chunk_size) {
+  return causal_mask(run, inputs_embeds, batch, past, chunk_size, true, true);
 }
 
 namespace {

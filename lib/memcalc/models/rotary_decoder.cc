@@ -3,6 +3,7 @@
 
 #include <tuple>
 
+#include "memcalc/models/full_causal_mask.h"
 #include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/linear_states.h"
@@ -313,7 +314,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     : run_(run), plan_(plan) {
   if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
-  if (!plan.masks.linear_layers.empty() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
+  if (plan.masks.has_recurrent() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
   loss_shifts_labels = run.task == Task::kCausalLm;
   sliding_window = spec.sliding_window;
   const auto build_decoder = [&] {
@@ -343,6 +344,8 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     if (has_rotary(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);
   }
   current_frequencies.reset();
+  if (plan.late_buffers != nullptr) plan.late_buffers(b);
+  plan_.late_buffers = nullptr;
   plan_.embedding = nullptr;
   plan_.layer = nullptr;
   plan_.norm = nullptr;
@@ -374,7 +377,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
   if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first ||
-      !plan_.masks.linear_layers.empty() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
+      plan_.masks.has_recurrent() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();
@@ -412,7 +415,7 @@ Tensor RotaryDecoder::forward_stage(const ModelStage& stage, const Tensor& x) {
     const DecoderLayer& layer = *layers_[index_of(stage, i)];
     const KeptTensors keywords = {Tensor(), positions.cos, positions.sin, position_ids};
     hidden_states = checkpointed(run_, {hidden_states}, keywords, [&layer](const KeptTensors& kept) {
-      return layer.forward(kept[0], {kept[2], kept[3], kept[4]}, kept[1], nullptr);
+      return layer.forward(kept[0], {kept[2], kept[3], kept[4], {}}, kept[1], nullptr);
     });
   }
   if (stage.predicts) {
@@ -452,6 +455,26 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutp
       output);
 }
 
+/// What layers hand on, of one forward pass. A recomputation finds it closed: what it makes is nobody's.
+class HandedOn {
+ public:
+  [[nodiscard]] const Tensor& tensor() const { return state_->tensor; }
+  void replace(Tensor tensor) const {
+    if (state_->open) state_->tensor = std::move(tensor);
+  }
+  void close() const {
+    state_->tensor.reset();
+    state_->open = false;
+  }
+
+ private:
+  struct State {
+    Tensor tensor;
+    bool open = true;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
 Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const {
   Tensor hidden_states = std::move(inputs.inputs_embeds);
   Tensor inputs_embeds = hidden_states;
@@ -471,9 +494,15 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
     PastTokens past(cache);
     past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
-    if (plan_.masks.full) masks[0] = create_causal_mask(run_, hidden_states, batch, past);
-    if (plan_.masks.sliding) masks[1] = create_causal_mask(run_, hidden_states, batch, past, sliding_window);
-    if (!plan_.masks.linear_layers.empty()) masks[2] = create_recurrent_mask(batch);
+    if (plan_.masks.full) {
+      masks[0] = plan_.masks.always ? create_full_causal_mask(run_, hidden_states, batch, past)
+                                    : create_causal_mask(run_, hidden_states, batch, past);
+    }
+    if (plan_.masks.sliding) {
+      masks[1] = plan_.masks.chunked ? create_chunked_causal_mask(run_, hidden_states, batch, past, *sliding_window)
+                                     : create_causal_mask(run_, hidden_states, batch, past, sliding_window);
+    }
+    if (plan_.masks.has_recurrent()) masks[2] = create_recurrent_mask(batch);
   }
   if (plan_.embedding_dropout > 0) hidden_states = dropout(hidden_states, plan_.embedding_dropout);
   // Gemma's model scales what it looked up behind the positions; GraniteMoeModel, which hands layers the positions
@@ -499,34 +528,49 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
   rotated_ids.reset();
   if (embed_tokens_.is_scaled_late && !scales_ahead) hidden_states = multiply_scalar(hidden_states);
   Tensor layer_outputs;
+  HandedOn handed_on;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = *layers_[i];
+    if (layer.is_left_out()) continue;
     const std::size_t type = plan_.masks.is_sliding(static_cast<std::int64_t>(i)) ? 1 : 0;
     const RotaryPositions& own = positions[plan_.rotary_by_layer_type ? type : 0];
     const Tensor& mask = masks[plan_.masks.is_linear(static_cast<std::int64_t>(i)) ? 2 : type];
     // position_ids reach no layer's arithmetic, but a checkpoint keeps them among the arguments.
     const Tensor ids = plan_.layers_take_position_ids ? position_ids : Tensor();
     struct Places {
-      std::size_t mask = 1, cos = 2, ids = 4;  // behind hidden_states
+      std::size_t mask = 1, cos = 2, ids = 4, recurrent = 0;  // behind hidden_states; 0: there is none
     };
     Places at;
     KeptTensors keywords = {mask, own.cos, own.sin, ids};
-    if (plan_.position_ids_first) {
+    if (plan_.masks.both) {
+      at = {.cos = 4, .ids = 3, .recurrent = 2};
+      keywords = {mask, masks[2], ids, own.cos, own.sin};
+    } else if (plan_.position_ids_first) {
       at = {.cos = 3, .ids = 2};
       keywords = {mask, ids, own.cos, own.sin};
     } else if (plan_.mask_behind_positions) {
       at = {.mask = 3, .cos = 1};
       keywords = {own.cos, own.sin, mask, ids};
     }
+    if (plan_.layers_hand_on) keywords.push_back(handed_on.tensor());
     Tensor outputs = checkpointed(
         run_, {hidden_states}, keywords,
-        [&layer, cache, at](const KeptTensors& kept) {
-          return layer.forward(kept[0], {kept[at.cos], kept[at.cos + 1], kept[at.ids]}, kept[at.mask], cache);
+        [&layer, cache, at, handed_on, hands_on = plan_.layers_hand_on](const KeptTensors& kept) {
+          const Tensor recurrent = at.recurrent == 0 ? Tensor() : kept[at.recurrent];
+          RotaryPositions own{kept[at.cos], kept[at.cos + 1], kept[at.ids], recurrent};
+          Tensor handed;
+          if (hands_on) {
+            handed = kept.back();
+            own.handed_on = &handed;
+          }
+          Tensor output = layer.forward(kept[0], own, kept[at.mask], cache);
+          if (hands_on) handed_on.replace(std::move(handed));
+          return output;
         },
         cache);
     layer_outputs.reset();
     hidden_states = std::move(outputs);
-    if (inputs.holds_layer_outputs) layer_outputs = hidden_states;
+    if (inputs.holds_layer_outputs || plan_.holds_layer_outputs) layer_outputs = hidden_states;
     if (i < inputs.features_of_layers.size()) {
       hidden_states = with_features(hidden_states, inputs.image_places, inputs.features_of_layers[i]);
     }
@@ -539,6 +583,7 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     drop(position_ids, inputs_embeds, masks[0], masks[1]);
   }
   for (RotaryPositions& own : positions) drop(own.cos, own.sin);
+  handed_on.close();
   layer_outputs.reset();
   return hidden_states;
 }

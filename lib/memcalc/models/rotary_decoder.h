@@ -31,7 +31,9 @@ struct TextInputs;
 
 struct RotaryPositions {
   Tensor cos, sin;
-  Tensor position_ids;  // as a layer is called with them
+  Tensor position_ids;          // as a layer is called with them
+  Tensor recurrent_mask;        // of layers that have attention and a state space (MaskPlan::parallel)
+  Tensor* handed_on = nullptr;  // what the layer before returned beside its output, and this one is to (DecoderPlan)
 };
 
 /// LlamaRotaryEmbedding: two buffers of inverse frequencies; before 5.0 one.
@@ -254,6 +256,9 @@ struct MaskPlan {
   bool mapping_has_positions = true;  // which are position_ids, too
   std::vector<bool> sliding_layers;   // empty: all or none, as `full` says
   std::vector<bool> linear_layers;    // empty: none; those take create_recurrent_attention_mask's
+  bool both = false;                  // every layer takes that and the full one
+  bool chunked = false;               // a sliding layer sees its chunk of the window's length (Llama 4)
+  bool always = false;                // the full one is made where SDPA could be told is_causal, too
 
   /// One mask for every layer: of the window where there is one.
   [[nodiscard]] static MaskPlan single(const RotaryDecoderSpec& spec);
@@ -263,6 +268,9 @@ struct MaskPlan {
   [[nodiscard]] static MaskPlan hybrid(const std::vector<bool>& linear_layers) {
     return {.mapping = true, .linear_layers = linear_layers};
   }
+  /// A dict of the same two, of which every layer gets both (Falcon-H1).
+  [[nodiscard]] static MaskPlan parallel() { return {.mapping = true, .both = true}; }
+  [[nodiscard]] bool has_recurrent() const { return both || !linear_layers.empty(); }
   [[nodiscard]] bool is_linear(std::int64_t layer) const {
     return !linear_layers.empty() && linear_layers[static_cast<std::size_t>(layer)];
   }
@@ -277,6 +285,8 @@ class DecoderLayer {
   virtual ~DecoderLayer() = default;
   [[nodiscard]] virtual Tensor forward(const Tensor& hidden_states, const RotaryPositions& positions,
                                        const Tensor& mask, KeyValueCache* cache) const = 0;
+  /// The model's loop leaves it out: it looks at images, and there are none (Llama 3.2 Vision).
+  [[nodiscard]] virtual bool is_left_out() const { return false; }
 };
 
 /// A family's own struct as a DecoderLayer: constructed from (builder, spec, run, sliding), and its LayerIndex where it
@@ -289,6 +299,10 @@ class DecoderLayerOf final : public DecoderLayer {
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const override {
     return layer_.forward(hidden_states, positions, mask, cache);
+  }
+  [[nodiscard]] bool is_left_out() const override {
+    if constexpr (requires { layer_.is_left_out(); }) return layer_.is_left_out();
+    return false;
   }
 
  private:
@@ -320,6 +334,8 @@ struct DecoderPlan {
   bool position_ids_first = false;      // the layers are called with position_ids before the positions
   bool mask_behind_positions = false;   // and with the mask between them
   bool layers_take_position_ids = true;
+  bool layers_hand_on = false;       // a tensor from one to the next
+  bool holds_layer_outputs = false;  // a variable of its own has each layer's output until the next one's is there
   PositionIds (*position_ids)(const Tensor& position_ids, std::int64_t rows) = nullptr;  // null: one for both
   std::int64_t experts_per_token = 0;  // of mixtures: whose router logits a trainer may balance
   bool has_classifier = true;          // transformers has its ...ForSequenceClassification
@@ -331,7 +347,8 @@ struct DecoderPlan {
   std::function<WordEmbedding(ModuleBuilder&)> embedding;
   std::function<std::unique_ptr<DecoderLayer>(ModuleBuilder&, std::int64_t index, bool sliding)> layer;
   std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm;
-  std::string_view backbone = "model";  // base_model_prefix
+  std::function<void(ModuleBuilder&)> late_buffers;  // behind the rotary module; null: there are none
+  std::string_view backbone = "model";               // base_model_prefix
 
   [[nodiscard]] static RotaryPositions default_positions(const RotaryEmbedding& rotary, const Tensor& x,
                                                          const Tensor& position_ids, std::optional<DType> dtype) {

@@ -128,8 +128,8 @@ const BuiltRule kStages{"stages-of-family", "--pp --model",
                         "llama, qwen2, qwen3 and other decoders whose layers are all alike"};
 
 const BuiltRule kLinearStatesRead{"linear-states-read", "--new-tokens --model",
-                                  "new tokens: layers with linear attention that read the states of an earlier forward "
-                                  "pass are not modelled",
+                                  "new tokens: layers with linear attention or an indexer that read the states of an "
+                                  "earlier forward pass are not modelled",
                                   "no --new-tokens"};
 const BuiltRule kLinearLayersCompiled{"linear-layers-compiled", "--compile --model",
                                       "compile: the graphs of layers with linear attention are not modelled",

@@ -58,6 +58,7 @@ Mamba2MixerSpec read_mamba_d(HfReader& config, std::int64_t hidden_size) {
   spec.chunk_size = config.size({"mamba_chunk_size"}, 256);
   spec.conv_bias = config.flag("mamba_conv_bias", true);
   spec.projection_bias = config.flag("mamba_proj_bias", false);
+  spec.output_bias = spec.projection_bias;
   config.divides("mamba_n_groups", spec.n_groups, "mamba_n_heads", spec.num_heads);
   return spec;
 }

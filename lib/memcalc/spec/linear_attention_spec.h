@@ -29,6 +29,8 @@ struct Mamba2MixerSpec {
   bool conv_bias = true;
   bool projection_bias = false;
   bool norm_by_group = false;  // Zamba2RMSNormGated: each group has a variance of its own
+  bool has_norm = true;        // else what the scan gives is multiplied by the gate alone (Falcon-H1)
+  bool output_bias = false;    // of out_proj
 
   [[nodiscard]] std::int64_t intermediate_size() const { return num_heads * head_dim; }
   [[nodiscard]] std::int64_t conv_dim() const { return intermediate_size() + 2 * n_groups * state_size; }

@@ -9,9 +9,16 @@ struct Ending {
   std::string_view text;  // in small letters
   std::string_view format;
   std::optional<Quantization> quantization;
-  std::string_view beside{};
-  std::string_view owner{};  // whose names alone end so, in small letters; empty: anybody's
+  std::string_view beside{};  // what else is to be told; of a format that is not modelled: why
+  std::string_view owner{};   // whose names alone end so, in small letters; empty: anybody's
 };
+
+/// compressed-tensors 0.20 (quantization/lifecycle/forward.py, set_forward_quantized, fake_quantize) unpacks such
+/// weights to 16 bits before the first forward pass (add_decompress_hook) and rounds the input of each layer under
+/// no_grad.
+constexpr std::string_view kRounded =
+    "compressed-tensors rounds the input of each layer without a gradient, so that adapters would learn from the "
+    "residual stream alone";
 
 /// As the authors of quantised checkpoints on the hub end their names; a longer ending before one that it ends in.
 /// Of bitsandbytes: unsloth's quantization_config has bnb_4bit_use_double_quant and bfloat16 to compute in; its dynamic
@@ -35,9 +42,10 @@ constexpr Ending kEndings[] = {
     {"-awq-4bit", "AWQ in 4 bits", Quantization::kAwq4},
     {"-int4-awq", "AWQ in 4 bits", Quantization::kAwq4},
     {"-awq", "AWQ in 4 bits", Quantization::kAwq4},
-    {"-fp8-block", "FP8 of compressed-tensors", std::nullopt},
-    {"-quantized.w4a16", "4 bits of compressed-tensors", std::nullopt},
-    {"-fp8-dynamic", "FP8 of compressed-tensors", std::nullopt},
+    {"-fp8-block", "FP8 of compressed-tensors", std::nullopt, kRounded},
+    {"-quantized.w4a16", "4 bits of compressed-tensors, unpacked to 16 before the first forward pass",
+     Quantization::kNone},
+    {"-fp8-dynamic", "FP8 of compressed-tensors", std::nullopt, kRounded},
     {"-fp8", "FP8 in blocks of 128 x 128", Quantization::kFp8},
     {"-gptq-int8", "GPTQ in 8 bits", Quantization::kGptq8},
     {"-gptq-8bit", "GPTQ in 8 bits", Quantization::kGptq8},
@@ -51,7 +59,7 @@ constexpr Ending kEndings[] = {
     {"-aqlm-2bit-1x16-hf", "AQLM", std::nullopt},
     {"-aqlm-2bit-1x16", "AQLM", std::nullopt},
     {"-aqlm", "AQLM", std::nullopt},
-    {"-nvfp4", "NVFP4", std::nullopt},
+    {"-nvfp4", "NVFP4", std::nullopt, "transformers 5.17 loads no checkpoint that is stored so"},
     {"-mxfp4", "MXFP4", std::nullopt},
     {"-gguf", "GGUF", std::nullopt},
     {"-mlx", "MLX", std::nullopt},

@@ -314,8 +314,8 @@ ModelSpec model_of_entry(const fs::path& path, const std::string& reference) {
                                      file.model.model_type + ", which has the same parameters, stands for it");
   }
   if (is_among(file.text_of, reference)) {
-    file.model.assumptions.push_back(one_line(reference) + " sees images too: this is its text model " +
-                                     file.model.name + " alone, without the vision tower (" +
+    file.model.assumptions.push_back(one_line(reference) + " takes images or sounds too: this is its text model " +
+                                     file.model.name + " alone, without their encoder (" +
                                      (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) +
                                      ")");
   }
@@ -393,9 +393,10 @@ std::optional<ModelSpec> SpecRegistry::model_of_quantized_name(const std::string
   std::optional<ModelSpec> named = entry ? model_of_entry(*entry, base) : model_of_other_owner(base);
   if (!named) return std::nullopt;
   if (!packed->quantization) {
-    throw Error(ErrorCode::kUnsupported, one_line(reference) + ": weights in " + std::string(packed->format) +
-                                             " are not modelled; accepted: --model " + one_line(base) +
-                                             ", in 16 bits or with --quantize");
+    throw Error(ErrorCode::kUnsupported,
+                one_line(reference) + ": weights in " + std::string(packed->format) + " are not modelled" +
+                    (packed->beside.empty() ? "" : " (" + std::string(packed->beside) + ")") + "; accepted: --model " +
+                    one_line(base) + ", in 16 bits or with --quantize");
   }
   named->checkpoint_quantization = *packed->quantization;
   if (packed->quantization == Quantization::kNone) named->checkpoint_dtype = DType::kBFloat16;

@@ -28,7 +28,7 @@ AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenC
 ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
-           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text")  # grouped_mm takes no other type than bfloat16
+           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa")  # grouped_mm takes no other type than bfloat16
 IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
@@ -37,7 +37,8 @@ BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which 
 CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3", "mistral3", "glm", "glm4", "exaone4", "hunyuan_v1_dense", "ernie4_5",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
-                "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text")
+                "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
+                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
@@ -63,6 +64,8 @@ def build(config, task):
         if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
         auto = getattr(transformers, "AutoModelFor" + AUTO[task]) if AUTO[task] else transformers.AutoModel
+        if model_type == "mllama_text_model":  # no Auto class knows this configuration
+            return transformers.MllamaForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.float32)
         if model_type in IMAGES_AND_TEXT: auto = transformers.AutoModelForImageTextToText
         dtype = torch.bfloat16 if model_type in EXPERTS else torch.float32
         model = auto.from_config(settings, attn_implementation="eager", dtype=dtype)

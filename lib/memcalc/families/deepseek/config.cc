@@ -1,5 +1,5 @@
-// config.json of DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, as transformers 5.17 reads it: models/deepseek_v2,
-// models/deepseek_v3, models/glm4_moe_lite.
+// config.json of DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Youtu-LLM, as transformers 5.17 reads it:
+// models/deepseek_v2, models/deepseek_v3, models/glm4_moe_lite, models/youtu.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -8,38 +8,10 @@
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/latent_attention_config.h"
 
 namespace memcalc::family {
 namespace {
-
-std::string text(std::int64_t value) { return std::to_string(value); }
-
-constexpr LatentAttentionSpec kLatent = {
-    .q_lora_rank = 1536, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
-
-/// What V2 and V3 share beside the numbers of their defaults.
-void read_deepseek(HfReader& config, const DecoderDefaults& usual, DeepseekSpec& spec,
-                   const LatentAttentionSpec& sizes = kLatent) {
-  LatentAttentionSpec& latent = spec.latent;
-  latent.kv_lora_rank = config.size({"kv_lora_rank"}, sizes.kv_lora_rank);
-  latent.qk_nope_head_dim = config.size({"qk_nope_head_dim"}, sizes.qk_nope_head_dim);
-  latent.qk_rope_head_dim = config.size({"qk_rope_head_dim"}, sizes.qk_rope_head_dim);
-  latent.v_head_dim = config.size({"v_head_dim"}, sizes.v_head_dim);
-  if (!config.json().is_null("q_lora_rank")) {
-    latent.q_lora_rank = config.size({"q_lora_rank"}, *sizes.q_lora_rank);
-  }
-  DecoderDefaults defaults = usual;
-  defaults.fixed_head_dim = latent.qk_rope_head_dim;
-  read_decoder(config, defaults, spec);
-  if (spec.num_key_value_heads != spec.num_attention_heads) {
-    throw config.json().error("num_key_value_heads", "found " + text(spec.num_key_value_heads) +
-                                                         "; accepted: " + text(spec.num_attention_heads) +
-                                                         " (num_attention_heads), since latent attention makes keys "
-                                                         "and values for every head");
-  }
-  spec.attention_bias = config.flag("attention_bias", false);
-  spec.yarn_positions = has_yarn_positions(config, false);
-}
 
 void read_leading_dense(HfReader& config, std::int64_t fallback, DeepseekSpec& spec) {
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, fallback, {0, kLayerRange.max});
@@ -91,22 +63,6 @@ Architecture deepseek_v3(HfReader& config) {
   return spec;
 }
 
-/// mlp_layer_types: so many dense layers come first.
-std::int64_t leading_dense_layers(HfReader& config, std::int64_t layers) {
-  if (!config.json().has("mlp_layer_types") || config.json().is_null("mlp_layer_types")) return 1;
-  const std::vector<std::string> types = config.json().optional_strings("mlp_layer_types");
-  const auto first = std::find(types.begin(), types.end(), "sparse");
-  const bool dense_first = std::all_of(types.begin(), first, [](const auto& type) { return type == "dense"; }) &&
-                           std::all_of(first, types.end(), [](const auto& type) { return type == "sparse"; });
-  if (!dense_first || static_cast<std::int64_t>(types.size()) != layers) {
-    throw config.json().error("mlp_layer_types",
-                              "found another order; accepted: \"dense\" for the first layers, "
-                              "\"sparse\" for the others, num_hidden_layers (" +
-                                  text(layers) + ") in all");
-  }
-  return first - types.begin();
-}
-
 Architecture glm4_moe_lite(HfReader& config) {
   DeepseekV3Spec spec;
   read_deepseek(
@@ -120,7 +76,7 @@ Architecture glm4_moe_lite(HfReader& config) {
        .max_position_embeddings = 202752},
       spec,
       {.q_lora_rank = 768, .kv_lora_rank = 512, .qk_nope_head_dim = 192, .qk_rope_head_dim = 64, .v_head_dim = 256});
-  spec.first_k_dense_replace = leading_dense_layers(config, spec.num_hidden_layers);
+  spec.first_k_dense_replace = leading_dense_layers(config, spec.num_hidden_layers, 1);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1536);
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 64, 4, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
@@ -128,6 +84,23 @@ Architecture glm4_moe_lite(HfReader& config) {
   spec.norm_topk_prob = config.flag("norm_topk_prob", true);
   spec.rope_interleave = config.flag("rope_interleave", true);
   spec.float32_correction = true;
+  return spec;
+}
+
+/// DeepSeek-V3's attention in layers that are all dense.
+Architecture youtu(HfReader& config) {
+  DeepseekV3Spec spec;
+  read_deepseek(config,
+                {.vocab_size = 128256,
+                 .hidden_size = 2048,
+                 .intermediate_size = 6144,
+                 .num_attention_heads = 16,
+                 .num_key_value_heads = 16,
+                 .max_position_embeddings = 131072,
+                 .tie_word_embeddings = true},
+                spec);
+  spec.first_k_dense_replace = kLayerRange.max;
+  spec.rope_interleave = config.flag("rope_interleave", true);
   return spec;
 }
 
@@ -143,6 +116,7 @@ constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with
                                         "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kLitePlan[] = {"q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj", "gate_proj",
                                           "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
+constexpr std::string_view kYoutuPlan[] = {"gate_proj", "up_proj", "down_proj", "lm_head"};
 constexpr std::string_view kV3Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
@@ -206,6 +180,18 @@ const Family kKimiK2 = {
     .has_stages = true,
     .has_latent_attention = true,
     .to_megatron = deepseek_v3_to_megatron,
+};
+
+const Family kYoutu = {
+    .model_type = "youtu",
+    .kind = FamilyKind::kDecoder,
+    .read = youtu,
+    .build = build_youtu,
+    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = {},
+    .tp_plan = kYoutuPlan,
+    .dropout_is_module = false,
+    .has_latent_attention = true,
 };
 
 }  // namespace memcalc::family

@@ -33,7 +33,7 @@ struct LatentAttention {
   [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
                                         const Tensor& mask, KeyValueCache* cache) const;
 
- private:
+ protected:
   [[nodiscard]] Tensor queries(const Tensor& hidden_states) const;
   /// Key and value of every head from the compressed latents [B, 1, S, …].
   [[nodiscard]] std::pair<Tensor, Tensor> expand_kv(const Tensor& latent, const Tensor& rotated_key) const;

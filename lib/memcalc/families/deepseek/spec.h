@@ -1,5 +1,5 @@
-// DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash: transformers models/deepseek_v2, models/deepseek_v3,
-// models/glm4_moe_lite.
+// DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Youtu-LLM: transformers models/deepseek_v2, models/deepseek_v3,
+// models/glm4_moe_lite, models/youtu.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,12 @@ struct DeepseekV3Spec : DeepseekSpec {
 BuildFamily build_deepseek_v2;
 BuildFamily build_deepseek_v3;
 BuildFamily build_glm4_moe_lite;
+BuildFamily build_youtu;
 void deepseek_v2_to_megatron(const Architecture& architecture, MegatronConfig& config);
 void deepseek_v3_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
-extern const Family kDeepseekV2, kDeepseekV3, kGlm4MoeLite, kKimiK2;
+extern const Family kDeepseekV2, kDeepseekV3, kGlm4MoeLite, kKimiK2, kYoutu;
 }  // namespace family
 
 }  // namespace memcalc

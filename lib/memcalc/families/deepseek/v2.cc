@@ -2,53 +2,21 @@
 // MIRRORS(transformers, "models/deepseek_v2/modeling_deepseek_v2.py", "5.17.0")
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/deepseek/spec.h"
-#include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/ops/complex.h"
+#include "memcalc/models/complex_rotary.h"
 #include "memcalc/symbolic/ops/index.h"
-#include "memcalc/symbolic/ops/integer.h"
-#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/sort.h"
 
 namespace memcalc {
 
 namespace {
 
-/// DeepseekV2RotaryEmbedding: positions as complex numbers, which take the place of the cosines.
-RotaryPositions complex_positions(const RotaryEmbedding& rotary, const Tensor& x, const Tensor& position_ids,
-                                  std::optional<DType> /*dtype*/) {
-  Tape& tape = x.tape();
-  const NoGrad no_grad(tape.modes);
-  RotaryAngles angles(rotary.inverse_frequencies, position_ids);
-  const Tensor& freqs = angles.freqs;
-  Tensor freqs_cis;
-  {
-    const Tensor ones = no_grad::ones_like(freqs);
-    freqs_cis = polar(ones, freqs);
-  }
-  freqs_cis = pointwise(aten::kMul, {&freqs_cis}, 2);  // * attention_scaling
-  drop(angles.positions, angles.freqs);
-  return {std::move(freqs_cis), {}};
-}
-
-Tensor as_complex(const Tensor& x) {
-  Shape pairs = x.shape();
-  pairs[-1] /= 2;
-  pairs.dims[static_cast<std::size_t>(pairs.rank++)] = 2;
-  return view_as_complex(reshape(to_dtype(x, DType::kFloat32), pairs));
-}
-
-Tensor rotated(const Tensor& x, const Tensor& complex, const Tensor& freqs_cis) {
-  const Tensor real = view_as_real(multiply_complex(complex, freqs_cis));
-  return to_dtype(reshape(real, x.shape()), x.dtype());
-}
-
 /// apply_rotary_emb
 void rotate_complex(Tensor& query, Tensor& key, const RotaryPositions& positions) {
   Tensor xq = as_complex(query);
   Tensor xk = as_complex(key);
   const Tensor freqs_cis = unsqueeze(positions.cos, 1);
-  Tensor xq_out = rotated(query, xq, freqs_cis);
-  Tensor xk_out = rotated(key, xk, freqs_cis);
+  Tensor xq_out = to_dtype(rotated_complex(query, xq, freqs_cis), query.dtype());
+  Tensor xk_out = to_dtype(rotated_complex(key, xk, freqs_cis), key.dtype());
   drop(xq, xk);
   query = std::move(xq_out);
   key = std::move(xk_out);

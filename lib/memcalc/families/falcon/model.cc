@@ -250,7 +250,8 @@ class FalconForCausalLm : public DecoderModel {
     Tensor inputs_embeds = word_embeddings_(batch.input_ids);
     Tape& tape = inputs_embeds.tape();
     const std::int64_t sequences = inputs_embeds.size(0);
-    const PastTokens past(cache);
+    PastTokens past(cache);
+    past.cached = true;  // the mask gets no position_ids
     Tensor alibi, mask;
     if (alibi_) {
       const Shape shape{sequences, past.seen + inputs_embeds.size(1)};

@@ -22,6 +22,7 @@ Architecture mamba2(HfReader& config) {
   spec.mixer.chunk_size = config.size({"chunk_size"}, 256);
   spec.mixer.conv_bias = config.flag("use_conv_bias", true);
   spec.mixer.projection_bias = config.flag("use_bias", false);
+  spec.mixer.output_bias = spec.mixer.projection_bias;
   const std::int64_t width = checked_multiply(config.size({"expand"}, 2), spec.hidden_size);
   if (checked_multiply(spec.mixer.num_heads, spec.mixer.head_dim) != width) {
     throw config.json().error("num_heads", "times head_dim is " + std::to_string(spec.mixer.intermediate_size()) +

@@ -79,6 +79,7 @@ Architecture nemotron_h(HfReader& config) {
   mamba.chunk_size = config.size({"mamba_chunk_size", "chunk_size"}, 128);
   mamba.conv_bias = config.flag(config.json().has("mamba_conv_bias") ? "mamba_conv_bias" : "use_conv_bias", true);
   mamba.projection_bias = config.flag("use_bias", false);
+  mamba.output_bias = mamba.projection_bias;
   mamba.norm_by_group = true;
   config.divides("n_groups", mamba.n_groups, "mamba_num_heads", mamba.num_heads);
   assume_torch_path(config, "mamba-ssm and causal-conv1d");

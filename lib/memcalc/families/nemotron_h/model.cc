@@ -5,6 +5,7 @@
 
 #include "memcalc/families/nemotron_h/spec.h"
 #include "memcalc/models/mamba2_mixer.h"
+#include "memcalc/models/plain_mlp.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -26,27 +27,7 @@ struct NemotronHAttention : HeadProjections {
   }
 };
 
-/// NemotronHMLP
-struct NemotronHMlp {
-  Linear up_proj, down_proj;
-  std::string act_fn;
-
-  NemotronHMlp(ModuleBuilder& b, const NemotronHSpec& spec)
-      : up_proj(b, "up_proj", spec.hidden_size, spec.intermediate_size, spec.mlp_bias),
-        down_proj(b, "down_proj", spec.intermediate_size, spec.hidden_size, spec.mlp_bias),
-        act_fn(spec.hidden_act) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    Tensor activated;
-    {
-      const Tensor up = up_proj(x);
-      activated = activation_function(act_fn, up);
-    }
-    return down_proj(activated);
-  }
-};
-
-using NemotronHMixer = std::variant<Mamba2Mixer, NemotronHAttention, NemotronHMlp>;
+using NemotronHMixer = std::variant<Mamba2Mixer, NemotronHAttention, PlainMlp>;
 
 /// NemotronHBlock
 struct NemotronHBlock {
@@ -81,12 +62,12 @@ struct NemotronHBlock {
       case NemotronHSpec::Mixer::kAttention: return NemotronHAttention(b, spec, run);
       case NemotronHSpec::Mixer::kMlp: break;
     }
-    return NemotronHMlp(b, spec);
+    return PlainMlp(b, spec);
   }
 
   [[nodiscard]] Tensor mixed(const Tensor& x, const Tensor& mask, KeyValueCache* cache, Tensor& weights) const {
     if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixer)) return mamba->forward(x, mask, cache);
-    if (const auto* mlp = std::get_if<NemotronHMlp>(&mixer)) return mlp->forward(x);
+    if (const auto* mlp = std::get_if<PlainMlp>(&mixer)) return mlp->forward(x);
     AttentionResult attention = std::get<NemotronHAttention>(mixer).forward(x, mask, cache);
     weights = std::move(attention.weights);
     return std::move(attention.output);
