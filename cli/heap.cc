@@ -18,8 +18,9 @@ void use_huge_pages() {
   constexpr int kReserve = 4 * static_cast<int>(kHugePage), kMostInHeap = 32 << 20;  // the most that glibc takes
   ::mallopt(M_MMAP_THRESHOLD, kMostInHeap);
   ::mallopt(M_TOP_PAD, kReserve);
-  // What lies before the first whole huge page is taken and never touched: the heap grows by it and the reserve. It ends
-  // before that page, of which malloc would touch the first bytes, and Linux gives no huge page in the place of a small one.
+  // What lies before the first whole huge page is taken and never touched: the heap grows by it and the reserve. It
+  // ends before that page, of which malloc would touch the first bytes, and Linux gives no huge page in the place of a
+  // small one.
   constexpr std::size_t kSmallPage = std::size_t{4} << 10, kInitialHeap = std::size_t{256} << 10;
   const auto begin = reinterpret_cast<std::uintptr_t>(::sbrk(0));
   const std::uintptr_t from = (begin + kInitialHeap + kHugePage - 1) / kHugePage * kHugePage;

@@ -44,7 +44,8 @@ struct SizeKeys {
 
   [[nodiscard]] constexpr bool empty() const { return first.empty(); }
 };
-/// In the order of ArchitectureChanges: layers, hidden, heads, kv-heads, head-dim, ffn, vocab, max-positions, tie, image.
+/// In the order of ArchitectureChanges: layers, hidden, heads, kv-heads, head-dim, ffn, vocab, max-positions, tie,
+/// image.
 using SizeKeysOfFamily = std::array<SizeKeys, 10>;
 
 [[nodiscard]] constexpr SizeKeysOfFamily with(SizeKeysOfFamily keys, std::size_t size, SizeKeys of) {

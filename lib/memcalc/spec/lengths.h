@@ -19,7 +19,7 @@ struct SampleLengths {
   std::vector<std::int32_t> prompts;   // of these; empty: the file does not tell prompts from answers
   std::vector<std::int32_t> rejected;  // prompt and rejected answer; empty: the file has no second answer
   std::int64_t most = kMostSampleTokens;  // at which sequences are cut (--seq)
-  std::string assumption;              // what was not said and is assumed, as a line of the report; empty: nothing
+  std::string assumption;                 // what was not said and is assumed, as a line of the report; empty: nothing
 };
 
 /// What --lengths names: "lognormal:MEDIAN,SIGMA,MAX", or else a file.

@@ -38,7 +38,7 @@ Architecture albert(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm};
+constexpr Task kAlbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm};
 
 }  // namespace
 
@@ -48,7 +48,7 @@ const Family kAlbert = {
     .read = albert,
     .build = build_albert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kAlbertMeasured,
     .checkpoints = false,
     .repeats_layers = true,
     .compiled_whole_alone = true,

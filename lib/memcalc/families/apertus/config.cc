@@ -21,10 +21,10 @@ Architecture apertus(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj",  "v_proj",    "q_norm", "k_norm",
-                                      "o_proj", "up_proj", "down_proj", "lm_head"};
+constexpr std::string_view kApertusPlan[] = {"q_proj", "k_proj",  "v_proj",    "q_norm", "k_norm",
+                                             "o_proj", "up_proj", "down_proj", "lm_head"};
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kApertusMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -34,8 +34,8 @@ const Family kApertus = {
     .read = apertus,
     .build = build_apertus,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kApertusMeasured,
+    .tp_plan = kApertusPlan,
     .dropout_is_module = false,
 };
 

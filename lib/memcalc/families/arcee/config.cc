@@ -17,7 +17,7 @@ Architecture arcee(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "lm_head"};
+constexpr std::string_view kArceePlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ const Family kArcee = {
     .build = build_arcee,
     .size_keys = kDecoderKeys,
     .measured = {},
-    .tp_plan = kPlan,
+    .tp_plan = kArceePlan,
     .dropout_is_module = false,
 };
 

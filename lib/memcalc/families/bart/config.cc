@@ -50,7 +50,7 @@ Architecture bart(HfReader& config) { return bart_spec(config); }
 
 namespace {
 
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kBartMeasured[] = {Task::kSeq2Seq};
 
 }  // namespace
 
@@ -60,7 +60,7 @@ const Family kBart = {
     .read = bart,
     .build = build_bart,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMeasured,
+    .measured = kBartMeasured,
     .special_tokens = {.has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -68,7 +68,7 @@ Architecture xlm_roberta(HfReader& config) { return bert_block(config, BertKind:
 
 Architecture electra(HfReader& config) { return bert_block(config, BertKind::kElectra); }
 
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+constexpr Task kBertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 constexpr Task kMeasuredOfXlmRoberta[] = {Task::kSequenceClassification, Task::kMaskedLm};
 
@@ -82,7 +82,7 @@ const Family kBert = {
     .read = bert,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kBertMeasured,
 };
 
 const Family kCamembert = {
@@ -100,7 +100,7 @@ const Family kRoberta = {
     .read = roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kBertMeasured,
 };
 
 const Family kXlmRoberta = {
@@ -118,7 +118,7 @@ const Family kElectra = {
     .read = electra,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kBertMeasured,
     .is_eager = [](const Behaviors& b) { return b.electra_eager; },
 };
 

@@ -28,17 +28,17 @@ Architecture bloom(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"n_layer", ""},
-                                     {"hidden_size", ""},
-                                     {"n_head", ""},
-                                     {},
-                                     {},
-                                     {},
-                                     {"vocab_size", ""},
-                                     {},
-                                     {"tie_word_embeddings", ""}}};
+constexpr SizeKeysOfFamily kBloomKeys = {{{"n_layer", ""},
+                                          {"hidden_size", ""},
+                                          {"n_head", ""},
+                                          {},
+                                          {},
+                                          {},
+                                          {"vocab_size", ""},
+                                          {},
+                                          {"tie_word_embeddings", ""}}};
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kBloomMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -47,8 +47,8 @@ const Family kBloom = {
     .kind = FamilyKind::kDecoder,
     .read = bloom,
     .build = build_bloom,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kBloomKeys,
+    .measured = kBloomMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
 };

@@ -48,7 +48,7 @@ Architecture clip(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kContrastive};
+constexpr Task kClipMeasured[] = {Task::kContrastive};
 
 }  // namespace
 
@@ -81,7 +81,7 @@ const Family kClip = {
     .kind = FamilyKind::kContrastive,
     .read = clip,
     .build = build_clip,
-    .measured = kMeasured,
+    .measured = kClipMeasured,
 };
 
 }  // namespace memcalc::family

@@ -43,9 +43,9 @@ Architecture cohere2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kCohereMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kCoherePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                            "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -55,8 +55,8 @@ const Family kCohere = {
     .read = cohere,
     .build = build_cohere,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kCohereMeasured,
+    .tp_plan = kCoherePlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };
@@ -67,8 +67,8 @@ const Family kCohere2 = {
     .read = cohere2,
     .build = build_cohere,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kCohereMeasured,
+    .tp_plan = kCoherePlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -97,7 +97,7 @@ Architecture deberta_v2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+constexpr Task kDebertaV2Measured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -107,7 +107,7 @@ const Family kDebertaV2 = {
     .read = deberta_v2,
     .build = build_deberta_v2,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kDebertaV2Measured,
     .is_eager = [](const Behaviors&) { return true; },
 };
 

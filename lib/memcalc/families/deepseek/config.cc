@@ -110,8 +110,8 @@ Architecture kimi_k2(HfReader& config) {
   return deepseek_v3(config);
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
+constexpr Task kDeepseekMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kDeepseekMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj",
                                         "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kLitePlan[] = {"q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj", "gate_proj",
@@ -127,7 +127,7 @@ const Family kDeepseekV2 = {
     .read = deepseek_v2,
     .build = build_deepseek_v2,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kMeasured,
+    .measured = kDeepseekMeasured,
     .tp_plan = kV2Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -144,7 +144,7 @@ const Family kDeepseekV3 = {
     .read = deepseek_v3,
     .build = build_deepseek_v3,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kMeasured,
+    .measured = kDeepseekMeasured,
     .tp_plan = kV3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -173,7 +173,7 @@ const Family kKimiK2 = {
     .read = kimi_k2,
     .build = build_deepseek_v3,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kMeasuredCausal,
+    .measured = kDeepseekMeasuredCausal,
     .tp_plan = kV3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,

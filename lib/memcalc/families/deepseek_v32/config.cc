@@ -97,7 +97,7 @@ Architecture glm_moe_dsa(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+constexpr std::string_view kDeepseekV32Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -108,7 +108,7 @@ const Family kDeepseekV32 = {
     .build = build_deepseek_v32,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
     .measured = {},
-    .tp_plan = kPlan,
+    .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,
     .has_latent_attention = true,
     .compiled_whole_alone = true,
@@ -122,7 +122,7 @@ const Family kGlmMoeDsa = {
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
     .measured = {},
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,
     .has_latent_attention = true,
     .compiled_whole_alone = true,

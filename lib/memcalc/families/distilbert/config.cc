@@ -29,16 +29,16 @@ Architecture distilbert(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"n_layers", ""},
-                                     {"dim", ""},
-                                     {"n_heads", ""},
-                                     {},
-                                     {},
-                                     {"hidden_dim", ""},
-                                     {"vocab_size", ""},
-                                     {"max_position_embeddings", ""},
-                                     {"tie_word_embeddings", ""}}};
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+constexpr SizeKeysOfFamily kDistilbertKeys = {{{"n_layers", ""},
+                                               {"dim", ""},
+                                               {"n_heads", ""},
+                                               {},
+                                               {},
+                                               {"hidden_dim", ""},
+                                               {"vocab_size", ""},
+                                               {"max_position_embeddings", ""},
+                                               {"tie_word_embeddings", ""}}};
+constexpr Task kDistilbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -47,8 +47,8 @@ const Family kDistilBert = {
     .kind = FamilyKind::kEncoder,
     .read = distilbert,
     .build = build_distilbert,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kDistilbertKeys,
+    .measured = kDistilbertMeasured,
 };
 
 }  // namespace memcalc::family

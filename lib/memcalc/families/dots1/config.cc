@@ -44,8 +44,8 @@ Architecture dots1(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
-                                      "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+constexpr std::string_view kDots1Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
+                                           "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -57,7 +57,7 @@ const Family kDots1 = {
     .size_keys = kDecoderKeys,
     .measured = {},
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kDots1Plan,
     .dropout_is_module = false,
     .preset = R"("num_experts_per_tok": 6, "n_routed_experts": 128, "n_shared_experts": 2)",
     .told = "128 experts, of which a token takes 6, and 2 for all, as in dots.llm1",

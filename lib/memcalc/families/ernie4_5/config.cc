@@ -24,9 +24,9 @@ Architecture ernie4_5(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kErnie45Measured[] = {Task::kCausalLm};
+constexpr std::string_view kErnie45Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -36,8 +36,8 @@ const Family kErnie45 = {
     .read = ernie4_5,
     .build = build_ernie4_5,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kErnie45Measured,
+    .tp_plan = kErnie45Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

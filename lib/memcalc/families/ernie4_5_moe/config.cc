@@ -40,9 +40,9 @@ Architecture ernie4_5_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                      "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+constexpr Task kErnie45MoeMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kErnie45MoePlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
+                                                "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -52,8 +52,8 @@ const Family kErnie45Moe = {
     .read = ernie4_5_moe,
     .build = build_ernie4_5_moe,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kErnie45MoeMeasured,
+    .tp_plan = kErnie45MoePlan,
     .dropout_is_module = false,
 };
 

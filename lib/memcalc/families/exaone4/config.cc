@@ -27,9 +27,9 @@ Architecture exaone4(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
-                                      "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kExaone4Measured[] = {Task::kCausalLm};
+constexpr std::string_view kExaone4Plan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
+                                             "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -39,8 +39,8 @@ const Family kExaone4 = {
     .read = exaone4,
     .build = build_exaone4,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kExaone4Measured,
+    .tp_plan = kExaone4Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

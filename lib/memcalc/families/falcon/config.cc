@@ -60,9 +60,9 @@ Architecture falcon(HfReader& config) {
 }
 
 // Without --kv-heads: num_kv_heads says nothing where multi_query is true, which is the class's default.
-constexpr SizeKeysOfFamily kKeys = with(kEncoderKeys, 5, {"ffn_hidden_size", ""});
+constexpr SizeKeysOfFamily kFalconKeys = with(kEncoderKeys, 5, {"ffn_hidden_size", ""});
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kFalconMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -71,8 +71,8 @@ const Family kFalcon = {
     .kind = FamilyKind::kDecoder,
     .read = falcon,
     .build = build_falcon,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kFalconKeys,
+    .measured = kFalconMeasured,
     .has_own_classifier = true,
 };
 

@@ -161,12 +161,12 @@ Architecture paligemma(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"embed_tokens", "q_proj",    "k_proj",  "v_proj",
-                                      "o_proj",       "gate_proj", "up_proj", "down_proj"};
-constexpr std::string_view kNormedPlan[] = {"embed_tokens", "q_proj", "k_proj",    "v_proj",  "o_proj",
-                                            "q_norm",       "k_norm", "gate_proj", "up_proj", "down_proj"};
+constexpr Task kGemmaMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kGemmaMeasuredCausal[] = {Task::kCausalLm};
+constexpr std::string_view kGemmaPlan[] = {"embed_tokens", "q_proj",    "k_proj",  "v_proj",
+                                           "o_proj",       "gate_proj", "up_proj", "down_proj"};
+constexpr std::string_view kGemmaNormedPlan[] = {"embed_tokens", "q_proj", "k_proj",    "v_proj",  "o_proj",
+                                                 "q_norm",       "k_norm", "gate_proj", "up_proj", "down_proj"};
 
 }  // namespace
 
@@ -176,8 +176,8 @@ const Family kGemma = {
     .read = gemma,
     .build = build_gemma,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kGemmaMeasured,
+    .tp_plan = kGemmaPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -189,8 +189,8 @@ const Family kGemma2 = {
     .read = gemma2,
     .build = build_gemma2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kGemmaMeasured,
+    .tp_plan = kGemmaPlan,
     .is_eager = [](const Behaviors& b) { return b.gemma2_eager; },
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -202,8 +202,8 @@ const Family kGemma3 = {
     .kind = FamilyKind::kDecoder,
     .read = gemma3,
     .build = build_gemma3_vision,
-    .measured = kMeasuredCausal,
-    .tp_plan = kNormedPlan,
+    .measured = kGemmaMeasuredCausal,
+    .tp_plan = kGemmaNormedPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -215,8 +215,8 @@ const Family kGemma3Text = {
     .read = gemma3_text,
     .build = build_gemma3,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kNormedPlan,
+    .measured = kGemmaMeasured,
+    .tp_plan = kGemmaNormedPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -227,7 +227,7 @@ const Family kPaliGemma = {
     .kind = FamilyKind::kDecoder,
     .read = paligemma,
     .build = build_paligemma,
-    .measured = kMeasuredCausal,
+    .measured = kGemmaMeasuredCausal,
     .dropout_is_module = false,
 };
 

@@ -21,8 +21,9 @@ Architecture glm(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+constexpr Task kGlmMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kGlmPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
+                                         "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -32,9 +33,9 @@ const Family kGlm = {
     .read = glm,
     .build = build_glm,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kGlmMeasured,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kGlmPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };
@@ -45,9 +46,9 @@ const Family kGlm4 = {
     .read = glm,
     .build = build_glm4,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kGlmMeasured,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kGlmPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -30,9 +30,9 @@ Architecture glm4_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                      "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+constexpr Task kGlm4MoeMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kGlm4MoePlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
+                                             "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -42,9 +42,9 @@ const Family kGlm4Moe = {
     .read = glm4_moe,
     .build = build_glm4_moe,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kGlm4MoeMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kGlm4MoePlan,
     .dropout_is_module = false,
     .has_stages = true,
     .preset = R"("head_dim": 128)",  // transformers' own sizes give heads of 42, of which 21 would be rotated

@@ -33,7 +33,7 @@ Architecture gpt2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kGpt2Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
 
 }  // namespace
 
@@ -43,7 +43,7 @@ const Family kGpt2 = {
     .read = gpt2,
     .build = build_gpt2,
     .size_keys = kGpt2Keys,
-    .measured = kMeasured,
+    .measured = kGpt2Measured,
     .has_own_classifier = true,
     .to_megatron = gpt2_to_megatron,
 };

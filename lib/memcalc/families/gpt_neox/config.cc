@@ -33,9 +33,9 @@ Architecture gpt_neox(HfReader& config) {
   return spec;
 }
 
-constexpr Renaming kRenamings[] = {{"embed_out.", "lm_head.", /*starts_name=*/true}};
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "lm_head"};
+constexpr Renaming kGptNeoxRenamings[] = {{"embed_out.", "lm_head.", /*starts_name=*/true}};
+constexpr Task kGptNeoxMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kGptNeoxPlan[] = {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "lm_head"};
 
 }  // namespace
 
@@ -45,10 +45,10 @@ const Family kGptNeox = {
     .read = gpt_neox,
     .build = build_gpt_neox,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
-    .renamings = kRenamings,
+    .measured = kGptNeoxMeasured,
+    .renamings = kGptNeoxRenamings,
     .loads_by_checkpoint_names = true,
-    .tp_plan = kPlan,
+    .tp_plan = kGptNeoxPlan,
     .fp8_layers = true,
 };
 

@@ -31,8 +31,8 @@ Architecture gpt_oss(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"lm_head"};
+constexpr Task kGptOssMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kGptOssPlan[] = {"lm_head"};
 
 }  // namespace
 
@@ -42,9 +42,9 @@ const Family kGptOss = {
     .read = gpt_oss,
     .build = build_gpt_oss,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kGptOssMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kGptOssPlan,
     .is_eager = [](const Behaviors&) { return true; },  // attention sinks; others are kernels of the hub
     .dropout_is_module = false,
     .has_router_loss = true,

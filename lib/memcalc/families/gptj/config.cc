@@ -40,7 +40,7 @@ Architecture gptj(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kGptjMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ const Family kGptj = {
     .read = gptj,
     .build = build_gptj,
     .size_keys = kGpt2Keys,
-    .measured = kMeasured,
+    .measured = kGptjMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
 };

@@ -14,9 +14,9 @@ Architecture granite(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kGraniteMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kGranitePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -26,8 +26,8 @@ const Family kGranite = {
     .read = granite,
     .build = build_granite,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kGraniteMeasured,
+    .tp_plan = kGranitePlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -39,7 +39,7 @@ Architecture granitemoehybrid(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kGranitemoehybridMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -49,7 +49,7 @@ const Family kGraniteMoeHybrid = {
     .read = granitemoehybrid,
     .build = build_granitemoehybrid,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kGranitemoehybridMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -13,7 +13,7 @@ Architecture hunyuan(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kHunyuanV1DenseMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const Family kHunyuanV1Dense = {
     .read = hunyuan,
     .build = build_hunyuan,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kHunyuanV1DenseMeasured,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

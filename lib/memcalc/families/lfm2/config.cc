@@ -101,7 +101,7 @@ Architecture lfm2_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kLfm2Measured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -111,7 +111,7 @@ const Family kLfm2 = {
     .read = lfm2,
     .build = build_lfm2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kLfm2Measured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -22,9 +22,9 @@ Architecture mistral(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kLlamaMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kLlamaPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                           "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -34,8 +34,8 @@ const Family kLlama = {
     .read = llama,
     .build = build_llama,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kLlamaMeasured,
+    .tp_plan = kLlamaPlan,
     .dropout_is_module = false,
     .liger = true,
     .sequence_parallel = true,
@@ -52,8 +52,8 @@ const Family kMistral = {
     .read = mistral,
     .build = build_llama,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kLlamaMeasured,
+    .tp_plan = kLlamaPlan,
     .dropout_is_module = false,
     .liger = true,
     .sequence_parallel = true,

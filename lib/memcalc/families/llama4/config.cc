@@ -83,8 +83,8 @@ Architecture llama4_text(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr std::string_view kLlama4Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                            "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -95,7 +95,7 @@ const Family kLlama4Text = {
     .build = build_llama4_text,
     .size_keys = kDecoderKeys,
     .measured = {},
-    .tp_plan = kPlan,
+    .tp_plan = kLlama4Plan,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

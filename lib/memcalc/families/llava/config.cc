@@ -36,7 +36,7 @@ Architecture llava(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kLlavaMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -45,7 +45,7 @@ const Family kLlava = {
     .kind = FamilyKind::kDecoder,
     .read = llava,
     .build = build_llava,
-    .measured = kMeasured,
+    .measured = kLlavaMeasured,
     .dropout_is_module = false,
 };
 

@@ -18,7 +18,7 @@ Architecture m2m_100(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kM2m100Measured[] = {Task::kSeq2Seq};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ const Family kM2M100 = {
     .read = m2m_100,
     .build = build_m2m_100,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMeasured,
+    .measured = kM2m100Measured,
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

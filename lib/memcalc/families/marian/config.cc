@@ -18,7 +18,7 @@ Architecture marian(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kMarianMeasured[] = {Task::kSeq2Seq};
 
 }  // namespace
 
@@ -28,7 +28,7 @@ const Family kMarian = {
     .read = marian,
     .build = build_marian,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMeasured,
+    .measured = kMarianMeasured,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

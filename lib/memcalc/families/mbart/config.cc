@@ -4,7 +4,7 @@
 namespace memcalc::family {
 namespace {
 
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kMbartMeasured[] = {Task::kSeq2Seq};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const Family kMbart = {
     .read = bart,
     .build = build_mbart,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMeasured,
+    .measured = kMbartMeasured,
     .special_tokens = {.has_decoder_start = false, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -25,8 +25,9 @@ Architecture minimax_m2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+constexpr Task kMinimaxM2Measured[] = {Task::kCausalLm};
+constexpr std::string_view kMinimaxM2Plan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
+                                               "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -36,8 +37,8 @@ const Family kMiniMaxM2 = {
     .read = minimax_m2,
     .build = build_minimax_m2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kMinimaxM2Measured,
+    .tp_plan = kMinimaxM2Plan,
     .dropout_is_module = false,
     .has_stages = true,
 };

@@ -49,9 +49,9 @@ Architecture mistral3(HfReader& config) {
   return architecture;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kMinistral3Measured[] = {Task::kCausalLm};
+constexpr std::string_view kMinistral3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                                "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -61,8 +61,8 @@ const Family kMinistral3 = {
     .read = ministral3,
     .build = build_ministral3,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kMinistral3Measured,
+    .tp_plan = kMinistral3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };
@@ -73,7 +73,7 @@ const Family kMistral3 = {
     .read = mistral3,
     .build = build_mistral3,
     .measured = {},
-    .tp_plan = kPlan,
+    .tp_plan = kMinistral3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -16,9 +16,10 @@ Architecture mixtral(HfReader& config) {
   return spec;
 }
 
-constexpr Renaming kRenamings[] = {{".block_sparse_moe.", ".mlp."}};
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+constexpr Renaming kMixtralRenamings[] = {{".block_sparse_moe.", ".mlp."}};
+constexpr Task kMixtralMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kMixtralPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
+                                             "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -28,10 +29,10 @@ const Family kMixtral = {
     .read = mixtral,
     .build = build_mixtral,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .renamings = kRenamings,
+    .measured = kMixtralMeasured,
+    .renamings = kMixtralRenamings,
     .loads_by_checkpoint_names = true,
-    .tp_plan = kPlan,
+    .tp_plan = kMixtralPlan,
     .dropout_is_module = false,
     .has_router_loss = true,
     .fp8_layers = true,

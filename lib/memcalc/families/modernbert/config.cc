@@ -78,7 +78,7 @@ Architecture modernbert(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+constexpr Task kModernbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -88,7 +88,7 @@ const Family kModernBert = {
     .read = modernbert,
     .build = build_modernbert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kModernbertMeasured,
 };
 
 }  // namespace memcalc::family

@@ -30,7 +30,7 @@ Architecture mpnet(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+constexpr Task kMpnetMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ const Family kMpnet = {
     .read = mpnet,
     .build = build_mpnet,
     .size_keys = kEncoderKeys,
-    .measured = kMeasured,
+    .measured = kMpnetMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .checkpoints = false,
 };

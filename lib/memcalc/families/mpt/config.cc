@@ -28,17 +28,17 @@ Architecture mpt(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"n_layers", ""},
-                                     {"d_model", ""},
-                                     {"n_heads", ""},
-                                     {},
-                                     {},
-                                     {},
-                                     {"vocab_size", ""},
-                                     {"max_seq_len", ""},
-                                     {"tie_word_embeddings", ""}}};
+constexpr SizeKeysOfFamily kMptKeys = {{{"n_layers", ""},
+                                        {"d_model", ""},
+                                        {"n_heads", ""},
+                                        {},
+                                        {},
+                                        {},
+                                        {"vocab_size", ""},
+                                        {"max_seq_len", ""},
+                                        {"tie_word_embeddings", ""}}};
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kMptMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -47,8 +47,8 @@ const Family kMpt = {
     .kind = FamilyKind::kDecoder,
     .read = mpt,
     .build = build_mpt,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kMptKeys,
+    .measured = kMptMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,

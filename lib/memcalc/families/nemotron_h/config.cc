@@ -86,7 +86,7 @@ Architecture nemotron_h(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kNemotronHMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -95,7 +95,7 @@ const Family kNemotronH = {
     .kind = FamilyKind::kDecoder,
     .read = nemotron_h,
     .build = build_nemotron_h,
-    .measured = kMeasured,
+    .measured = kNemotronHMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

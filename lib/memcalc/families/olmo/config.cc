@@ -17,9 +17,9 @@ Architecture olmo(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kOlmoMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kOlmoPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                          "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -29,9 +29,9 @@ const Family kOlmo = {
     .read = olmo,
     .build = build_olmo,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kOlmoMeasured,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kOlmoPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -27,10 +27,10 @@ Architecture olmo3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kMeasuredCausal[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kOlmo2Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kOlmo2MeasuredCausal[] = {Task::kCausalLm};
+constexpr std::string_view kOlmo2Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                           "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -40,9 +40,9 @@ const Family kOlmo2 = {
     .read = olmo2,
     .build = build_olmo2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kOlmo2Measured,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kOlmo2Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -54,9 +54,9 @@ const Family kOlmo3 = {
     .read = olmo3,
     .build = build_olmo2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasuredCausal,
+    .measured = kOlmo2MeasuredCausal,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kOlmo2Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

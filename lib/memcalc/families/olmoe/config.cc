@@ -24,8 +24,9 @@ Architecture olmoe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+constexpr Task kOlmoeMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kOlmoePlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
+                                           "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -35,9 +36,9 @@ const Family kOlmoe = {
     .read = olmoe,
     .build = build_olmoe,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kMeasured,
+    .measured = kOlmoeMeasured,
     .special_tokens = {.begins = false},
-    .tp_plan = kPlan,
+    .tp_plan = kOlmoePlan,
     .dropout_is_module = false,
     .has_stages = true,
 };

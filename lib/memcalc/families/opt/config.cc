@@ -38,7 +38,7 @@ Architecture opt(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr Task kOptMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 
 }  // namespace
 
@@ -48,7 +48,7 @@ const Family kOpt = {
     .read = opt,
     .build = build_opt,
     .size_keys = with(kEncoderKeys, 5, {"ffn_dim", ""}),
-    .measured = kMeasured,
+    .measured = kOptMeasured,
     .dropout_is_module = false,
     .has_own_classifier = true,
     .fp8_layers = true,

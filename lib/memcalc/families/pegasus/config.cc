@@ -4,7 +4,7 @@
 namespace memcalc::family {
 namespace {
 
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kPegasusMeasured[] = {Task::kSeq2Seq};
 
 }  // namespace
 
@@ -14,7 +14,7 @@ const Family kPegasus = {
     .read = bart,
     .build = build_pegasus,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMeasured,
+    .measured = kPegasusMeasured,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -23,8 +23,8 @@ Architecture phi(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2", "lm_head"};
+constexpr Task kPhiMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kPhiPlan[] = {"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2", "lm_head"};
 
 }  // namespace
 
@@ -34,8 +34,8 @@ const Family kPhi = {
     .read = phi,
     .build = build_phi,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kPhiMeasured,
+    .tp_plan = kPhiPlan,
     .fp8_layers = true,
 };
 

@@ -17,8 +17,8 @@ Architecture phi3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
+constexpr Task kPhi3Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kPhi3Plan[] = {"qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -28,8 +28,8 @@ const Family kPhi3 = {
     .read = phi3,
     .build = build_phi3,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kPhi3Measured,
+    .tp_plan = kPhi3Plan,
     .fp8_layers = true,
     .has_stages = true,
 };

@@ -36,11 +36,11 @@ Architecture qwen3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
-constexpr std::string_view kNormedPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
-                                            "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kQwenMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kQwenPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                          "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr std::string_view kQwenNormedPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
+                                                "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -50,9 +50,9 @@ const Family kQwen2 = {
     .read = qwen2,
     .build = build_qwen2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kQwenMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kQwenPlan,
     .dropout_is_module = false,
     .liger = true,
     .sequence_parallel = true,
@@ -68,9 +68,9 @@ const Family kQwen3 = {
     .read = qwen3,
     .build = build_qwen3,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kQwenMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kNormedPlan,
+    .tp_plan = kQwenNormedPlan,
     .dropout_is_module = false,
     .liger = true,
     .ulysses = true,

@@ -38,9 +38,9 @@ Architecture qwen2_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kQwen2MoeMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kQwen2MoePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                              "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -50,9 +50,9 @@ const Family kQwen2Moe = {
     .read = qwen2_moe,
     .build = build_qwen2_moe,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kMeasured,
+    .measured = kQwen2MoeMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kQwen2MoePlan,
     .dropout_is_module = false,
     .has_stages = true,
 };

@@ -177,7 +177,7 @@ Architecture with_tower(HfReader& config, bool is_2_5) {
 Architecture qwen2_vl(HfReader& config) { return with_tower(config, false); }
 Architecture qwen2_5_vl(HfReader& config) { return with_tower(config, true); }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kQwen2VlMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -186,7 +186,7 @@ const Family kQwen2Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_vl,
     .build = build_qwen2_vl,
-    .measured = kMeasured,
+    .measured = kQwen2VlMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
@@ -196,7 +196,7 @@ const Family kQwen25Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_5_vl,
     .build = build_qwen2_vl,
-    .measured = kMeasured,
+    .measured = kQwen2VlMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
@@ -206,7 +206,7 @@ const Family kQwen3Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen3_vl,
     .build = build_qwen2_vl,
-    .measured = kMeasured,
+    .measured = kQwen2VlMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };

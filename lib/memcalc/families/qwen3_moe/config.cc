@@ -26,9 +26,9 @@ Architecture qwen3_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
-                                      "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+constexpr Task kQwen3MoeMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
+constexpr std::string_view kQwen3MoePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
+                                              "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -38,9 +38,9 @@ const Family kQwen3Moe = {
     .read = qwen3_moe,
     .build = build_qwen3_moe,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
+    .measured = kQwen3MoeMeasured,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kPlan,
+    .tp_plan = kQwen3MoePlan,
     .dropout_is_module = false,
     .has_router_loss = true,
     .fp8_layers = true,

@@ -25,9 +25,9 @@ Architecture seed_oss(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kSeedOssMeasured[] = {Task::kCausalLm};
+constexpr std::string_view kSeedOssPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -37,8 +37,8 @@ const Family kSeedOss = {
     .read = seed_oss,
     .build = build_seed_oss,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kSeedOssMeasured,
+    .tp_plan = kSeedOssPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -47,9 +47,9 @@ Architecture smollm3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                      "gate_proj", "up_proj", "down_proj", "lm_head"};
+constexpr Task kSmollm3Measured[] = {Task::kCausalLm};
+constexpr std::string_view kSmollm3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
+                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -59,8 +59,8 @@ const Family kSmolLm3 = {
     .read = smollm3,
     .build = build_smollm3,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kSmollm3Measured,
+    .tp_plan = kSmollm3Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -25,7 +25,7 @@ Architecture stablelm(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
+constexpr Task kStablelmMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -35,7 +35,7 @@ const Family kStableLm = {
     .read = stablelm,
     .build = build_stablelm,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kMeasured,
+    .measured = kStablelmMeasured,
     .fp8_layers = true,
 };
 

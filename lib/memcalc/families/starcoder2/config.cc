@@ -26,8 +26,8 @@ Architecture starcoder2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kPlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj", "lm_head"};
+constexpr Task kStarcoder2Measured[] = {Task::kCausalLm};
+constexpr std::string_view kStarcoder2Plan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj", "lm_head"};
 
 }  // namespace
 
@@ -37,8 +37,8 @@ const Family kStarcoder2 = {
     .read = starcoder2,
     .build = build_starcoder2,
     .size_keys = kDecoderKeys,
-    .measured = kMeasured,
-    .tp_plan = kPlan,
+    .measured = kStarcoder2Measured,
+    .tp_plan = kStarcoder2Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

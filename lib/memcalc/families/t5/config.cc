@@ -71,17 +71,17 @@ Architecture mt5(HfReader& config) {
   return spec;
 }
 
-constexpr SizeKeysOfFamily kKeys = {{{"num_layers", "num_decoder_layers"},
-                                     {"d_model", ""},
-                                     {"num_heads", ""},
-                                     {},
-                                     {"d_kv", ""},
-                                     {"d_ff", ""},
-                                     {"vocab_size", ""},
-                                     {},
-                                     {"tie_word_embeddings", ""}}};
+constexpr SizeKeysOfFamily kT5Keys = {{{"num_layers", "num_decoder_layers"},
+                                       {"d_model", ""},
+                                       {"num_heads", ""},
+                                       {},
+                                       {"d_kv", ""},
+                                       {"d_ff", ""},
+                                       {"vocab_size", ""},
+                                       {},
+                                       {"tie_word_embeddings", ""}}};
 constexpr SpecialTokens kTokens = {.begins = false, .has_decoder_start = true};
-constexpr Task kMeasured[] = {Task::kSeq2Seq};
+constexpr Task kT5Measured[] = {Task::kSeq2Seq};
 
 bool is_eager(const Behaviors& behaviors) { return behaviors.t5_attention == T5Attention::kEager; }
 
@@ -104,8 +104,8 @@ const Family kT5 = {
     .kind = FamilyKind::kEncoderDecoder,
     .read = t5,
     .build = build_t5,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kT5Keys,
+    .measured = kT5Measured,
     .special_tokens = kTokens,
     .is_eager = is_eager,
     .dropout_is_module = false,
@@ -119,8 +119,8 @@ const Family kMt5 = {
     .kind = FamilyKind::kEncoderDecoder,
     .read = mt5,
     .build = build_t5,
-    .size_keys = kKeys,
-    .measured = kMeasured,
+    .size_keys = kT5Keys,
+    .measured = kT5Measured,
     .special_tokens = kTokens,
     .is_eager = is_eager,
     .dropout_is_module = false,

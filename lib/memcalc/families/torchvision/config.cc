@@ -14,7 +14,7 @@ Architecture torchvision(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kImageClassification};
+constexpr Task kTorchvisionMeasured[] = {Task::kImageClassification};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ const Family kTorchvision = {
     .kind = FamilyKind::kImages,
     .read = torchvision,
     .build = build_torchvision,
-    .measured = kMeasured,
+    .measured = kTorchvisionMeasured,
     .is_torchvision = true,
     .compiled_whole_alone = true,
 };

@@ -35,14 +35,14 @@ Architecture vit(HfReader& config) { return vit_or_deit(config, /*deit=*/false);
 Architecture deit(HfReader& config) { return vit_or_deit(config, /*deit=*/true); }
 
 // "ViTModel", which DeiTModel shares.
-constexpr Renaming kRenamings[] = {{"encoder.layer.", "layers."},
-                                   {"attention.query", "q_proj"},
-                                   {"attention.key", "k_proj"},
-                                   {"attention.value", "v_proj"},
-                                   {"attention.output.dense", "attention.o_proj"},
-                                   {"intermediate.dense", "mlp.fc1"},
-                                   {"output.dense", "mlp.fc2"}};
-constexpr Task kMeasured[] = {Task::kImageClassification};
+constexpr Renaming kVitRenamings[] = {{"encoder.layer.", "layers."},
+                                      {"attention.query", "q_proj"},
+                                      {"attention.key", "k_proj"},
+                                      {"attention.value", "v_proj"},
+                                      {"attention.output.dense", "attention.o_proj"},
+                                      {"intermediate.dense", "mlp.fc1"},
+                                      {"output.dense", "mlp.fc2"}};
+constexpr Task kVitMeasured[] = {Task::kImageClassification};
 
 }  // namespace
 
@@ -52,8 +52,8 @@ const Family kVit = {
     .read = vit,
     .build = build_vit,
     .size_keys = kImageKeys,
-    .measured = kMeasured,
-    .renamings = kRenamings,
+    .measured = kVitMeasured,
+    .renamings = kVitRenamings,
     .dropout_is_module = false,
 };
 
@@ -63,8 +63,8 @@ const Family kDeit = {
     .read = deit,
     .build = build_vit,
     .size_keys = kImageKeys,
-    .measured = kMeasured,
-    .renamings = kRenamings,
+    .measured = kVitMeasured,
+    .renamings = kVitRenamings,
     .dropout_is_module = false,
 };
 

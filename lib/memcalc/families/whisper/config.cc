@@ -16,7 +16,7 @@ Architecture whisper(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMeasured[] = {Task::kSpeech};
+constexpr Task kWhisperMeasured[] = {Task::kSpeech};
 
 }  // namespace
 
@@ -26,7 +26,7 @@ const Family kWhisper = {
     .read = whisper,
     .build = build_whisper,
     .size_keys = with(kSeq2SeqKeys, 7, {"max_target_positions", ""}),
-    .measured = kMeasured,
+    .measured = kWhisperMeasured,
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
 };
