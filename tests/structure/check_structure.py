@@ -13,11 +13,12 @@ from pathlib import Path
 FAMILY_OF_SPEC = re.compile(r"memcalc/families/(?:list\.cc|\w+/(?:spec\.h|config\.cc))")
 RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 5, "cost": 5, "report": 6,
          "memcalc.h": 7, "memcalc.cc": 7, "facade": 8, "plan": 8, "planning.h": 9}
-# What two folders see of a lower rank, where it is less than all of it: a trace or a list of kernels, never a model.
+# What two folders see of a lower rank, where it is less than all of it: a trace, a list of kernels and the names of their
+# operators, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h"),
     "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
-             "symbolic/within_call.h"),
+             "symbolic/within_call.h", "symbolic/aten.h"),
 }
 # The probe puts the allocator itself on the driver: no façade shows its blocks.
 INNER = {"probe/replay.cc": ("memcalc/alloc/caching_allocator.h",)}
