@@ -34,7 +34,7 @@ constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12
 constexpr double kMeasuredBandwidth = 3.35e12;
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
-struct Shape {
+struct Sizes {
   double in_channels, out_channels;  // of a group
   double groups, entering, leaving, window;
 
@@ -46,7 +46,7 @@ struct Shape {
 
 /// Bytes at six tenths of the datasheet's rate; of what a byte takes then, only a part is the memory's
 /// (MemoryScaling), which alone changes on a card with another.
-double ideal_seconds(const Shape& shape, double peak, double item, double bandwidth, double share_of_memory) {
+double ideal_seconds(const Sizes& shape, double peak, double item, double bandwidth, double share_of_memory) {
   constexpr double kLaunch = 3e-6, kComputes = 0.5, kMoves = 0.6;
   const double seconds_per_byte = share_of_memory / bandwidth + (1 / kMoves - share_of_memory) / kMeasuredBandwidth;
   return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
@@ -56,7 +56,7 @@ double ideal_seconds(const Shape& shape, double peak, double item, double bandwi
 using Features = std::array<double, 11>;
 
 /// Where groups share channels a kernel is chosen by their number more than by the size of the images.
-Features features_of(const Shape& shape, double item) {
+Features features_of(const Sizes& shape, double item) {
   const auto steps = [](double value) { return std::log2(std::max(value, 1.0)); };
   // 0: rows of channels are a multiple of 16 bytes in 16 bits; to 3: odd
   const auto misaligned = [](double channels) {
@@ -100,7 +100,7 @@ const std::vector<Measured>& measured(std::size_t type, std::size_t of) {
     for (const Time& time : kTimes) {
       if (static_cast<std::size_t>(time.type) != type || class_of(time) != of) continue;
       const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-      const Shape shape = {.in_channels = real(time.in_channels / time.groups),
+      const Sizes shape = {.in_channels = real(time.in_channels / time.groups),
                            .out_channels = real(time.out_channels / time.groups),
                            .groups = real(time.groups),
                            .entering = real(time.entering),
@@ -170,7 +170,7 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
 
 /// Pixels of all images that enter, of the bytes of an ideal kernel: it reads or writes images, results and filter
 /// once.
-double entering_pixels(const Kernel& kernel, const Shape& of_result) {
+double entering_pixels(const Kernel& kernel, const Sizes& of_result) {
   const double elements = kernel.bytes / static_cast<double>(size_of(kernel.dtype));
   const double others = of_result.elements();  // nothing enters yet
   return std::max(1.0, std::round((elements - others) / (of_result.groups * of_result.in_channels)));
@@ -181,7 +181,7 @@ double entering_pixels(const Kernel& kernel, const Shape& of_result) {
 double measured_convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                     const DeviceSpec& device, const DeviceRates& rates) {
   const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) && computes_tf32(device) ? 1 : 2;
-  Shape shape = {.in_channels = std::max(convolution.group_channels, 1.0),
+  Sizes shape = {.in_channels = std::max(convolution.group_channels, 1.0),
                  .out_channels = static_cast<double>(convolution.channels),
                  .groups = static_cast<double>(convolution.groups),
                  .entering = 0,

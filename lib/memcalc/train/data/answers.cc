@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "memcalc/base/bytes.h"
 namespace memcalc {
 
 namespace {
-
-std::int64_t rounded_up(std::int64_t columns, std::int64_t multiple) {
-  return (columns + multiple - 1) / multiple * multiple;
-}
 
 /// The sequences of one tensor, padded to the longest.
 struct PaddedRows {
@@ -63,7 +60,7 @@ std::vector<BatchShape> collated_answers(const Batches& batches, const RunSpec& 
   const Samples samples(run, sample_count);
   const DataLengths& data = *run.training().lengths;
   const Loop loop = run.training().loop;
-  const auto columns_of = [&](std::int64_t longest) { return rounded_up(longest, data.pad_to_multiple_of); };
+  const auto columns_of = [&](std::int64_t longest) { return round_up(longest, data.pad_to_multiple_of); };
   std::vector<BatchShape> shapes;
   shapes.reserve(batches.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {

@@ -5,14 +5,11 @@
 #include <cstddef>
 #include <numeric>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
 
 namespace memcalc {
 namespace {
-
-std::int64_t rounded_up(std::int64_t columns, std::int64_t multiple) {
-  return (columns + multiple - 1) / multiple * multiple;
-}
 
 BatchShape padded_batch(std::span<const std::int32_t> lengths, const CollatorOptions& options) {
   BatchShape batch{.rows = static_cast<std::int64_t>(lengths.size())};
@@ -22,7 +19,7 @@ BatchShape padded_batch(std::span<const std::int32_t> lengths, const CollatorOpt
     batch.longest = std::max(batch.longest, kept);
   }
   // A fixed length is rounded up, too (PreTrainedTokenizerBase._pad).
-  batch.columns = rounded_up(options.fixed_columns.value_or(batch.longest), options.pad_to_multiple_of);
+  batch.columns = round_up(options.fixed_columns.value_or(batch.longest), options.pad_to_multiple_of);
   batch.valid_labels = options.labels == Labels::kEachToken ? batch.tokens : batch.rows;
   batch.sequences = batch.rows;
   batch.padded = batch.tokens < batch.rows * batch.columns;
@@ -38,7 +35,7 @@ BatchShape one_row(std::span<const std::int32_t> sequences, const CollatorOption
     batch.longest = std::max(batch.longest, tokens);
   }
   const auto count = static_cast<std::int64_t>(sequences.size());
-  batch.columns = rounded_up(batch.tokens, options.pad_to_multiple_of);
+  batch.columns = round_up(batch.tokens, options.pad_to_multiple_of);
   batch.valid_labels = options.labels == Labels::kEachToken ? batch.tokens - count : count;
   batch.sequences = count + batch.columns - batch.tokens;
   batch.padded = batch.tokens < batch.columns;
