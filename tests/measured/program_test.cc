@@ -457,6 +457,18 @@ TEST(Programs, OfImagesAndSpeechLeaveTheEventsOfTheirFamily) {
   }
 }
 
+/// A dataset's images are float32, which a ViT of 16 bits turns into its type.
+TEST(Programs, OfImagesTakeADatasetsTypeInTheTrainer) {
+  for (const test::Way& way : test::kWays) {
+    SCOPED_TRACE(way.name);
+    RunOptions options{.precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kTrainer};
+    options.batch_size = 3;
+    const std::vector<std::string> recorded = events_of(trace_of("vit.json.gz", options));
+    options.task = Task::kImageClassification;
+    expect_same(recorded, events_of(trace_of("vit.json", options)));
+  }
+}
+
 /// The same with adapters, on a quantised base, too. Whisper with checkpointing differs: what torch does there is not
 /// settled.
 TEST(Programs, OfImagesAndSpeechAreFineTunedAsTheirFamily) {

@@ -9,6 +9,7 @@
 
 #include "memcalc/models/program_model.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 
 namespace memcalc {
@@ -224,6 +225,11 @@ void ProgramModel::look_at_calls() {
   }
 }
 
+bool ProgramModel::follows_weights(std::string_view input) const {
+  return std::any_of(program_->inputs.begin(), program_->inputs.end(),
+                     [&](const ProgramTensor& each) { return each.name == input && each.dtype == "weights"; });
+}
+
 ModelOutput ProgramModel::forward(const Batch& batch) {
   graphs_run_ = 0;
   run_residents();
@@ -233,6 +239,13 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const auto& [member, place] = inputs_[i];
     values[i] = member != nullptr ? batch.*member : batch.others[place];
+    // A dataset's float32: a module whose weights are of 16 bits turns them into its type first (ViT's embeddings),
+    // which a recording, whose inputs are of that type, cannot say.
+    const bool is_floats = values[i].defined() && values[i].dtype() == DType::kFloat32;
+    if (is_floats && run_.uses_trainer() && is_half(binding_.weights) && member != &Batch::number_of_items &&
+        follows_weights(inputs[place].name)) {
+      values[i] = to_dtype(values[i], binding_.weights);
+    }
   }
   // The module itself may hold parameters (a token of classes), as its modules do.
   const HeldParameters* own = held(placed_->main.module, placed_->main.used);

@@ -94,6 +94,8 @@ class ProgramModel : public Model {
   [[nodiscard]] bool converts() const;
   [[nodiscard]] Storages make_storages(Tape& tape) const;
   void make_tied_heads();
+  /// Whether an input is of the type of the weights.
+  [[nodiscard]] bool follows_weights(std::string_view input) const;
   void find_inputs();
   void make_residents(Tape& tape);
   void run_residents();
