@@ -225,9 +225,21 @@ void ProgramModel::look_at_calls() {
   }
 }
 
-bool ProgramModel::follows_weights(std::string_view input) const {
-  return std::any_of(program_->inputs.begin(), program_->inputs.end(),
-                     [&](const ProgramTensor& each) { return each.name == input && each.dtype == "weights"; });
+bool ProgramModel::turns_into_weights_type(std::int32_t value, std::string_view input) const {
+  const bool of_weights = std::any_of(program_->inputs.begin(), program_->inputs.end(), [&](const ProgramTensor& each) {
+    return each.name == input && each.dtype == "weights";
+  });
+  if (!of_weights) return false;
+  const ProgramCall* first = nullptr;
+  for_each_instruction(bound(placed_->main).function->body, [&](const ProgramInstruction& each) {
+    const auto* call = std::get_if<ProgramCall>(&each);
+    if (first != nullptr || call == nullptr) return;
+    const bool takes = std::any_of(call->positional.begin(), call->positional.end(), [&](const ProgramArgument& given) {
+      return given.kind == ProgramArgument::Kind::kValue && given.integer == value;
+    });
+    if (takes) first = call;
+  });
+  return first != nullptr && first->function != "to" && first->function != "type";
 }
 
 ModelOutput ProgramModel::forward(const Batch& batch) {
@@ -239,11 +251,9 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const auto& [member, place] = inputs_[i];
     values[i] = member != nullptr ? batch.*member : batch.others[place];
-    // A dataset's float32: a module whose weights are of 16 bits turns them into its type first (ViT's embeddings),
-    // which a recording, whose inputs are of that type, cannot say.
-    const bool is_floats = values[i].defined() && values[i].dtype() == DType::kFloat32;
+    const bool is_floats = values[i].defined() && values[i].dtype() == DType::kFloat32;  // a dataset's
     if (is_floats && run_.uses_trainer() && is_half(binding_.weights) && member != &Batch::number_of_items &&
-        follows_weights(inputs[place].name)) {
+        turns_into_weights_type(static_cast<std::int32_t>(i), inputs[place].name)) {
       values[i] = to_dtype(values[i], binding_.weights);
     }
   }
