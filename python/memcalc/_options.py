@@ -89,6 +89,18 @@ class RunOptions(TypedDict, total=False):
     """`--no-router-loss`: TRL on mixtures of experts: router_aux_loss_coef is 0"""
     ref_model: str | None
     """`--ref-model`: TRL: none, own, adapters or precomputed [TRL's own]"""
+    steps_per_generation: int | None
+    """`--steps-per-generation`: micro-batches that are generated at once [--accum]"""
+    num_iterations: int | None
+    """`--iterations`: how often a completion is trained on (mu) [1]"""
+    grpo_loss: str | None
+    """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
+    importance_level: str | None
+    """`--importance-level`: ratios of a token or a sequence [token]"""
+    vllm_correction: str | None
+    """`--vllm-correction`: vllm_importance_sampling_mode, or none [sequence_mask]"""
+    label_smoothing: bool | None
+    """`--label-smoothing`: label_smoothing_factor above 0: a loss of all logits"""
     vllm: str | None
     """`--vllm`: vLLM generates: none, colocate, server [none]"""
     vllm_utilization: float | None
@@ -249,6 +261,8 @@ class RunOptions(TypedDict, total=False):
     """`--card`: in place of --gpu: mine,24GB,sm89,1008GB/s,165TFLOPS"""
     memory_gib: float | None
     """`--memory`: of the card, as torch reports it [the card's own]"""
+    host_memory_gib: float | None
+    """`--host-memory`: of each host [the card's usual host's]"""
     margin_gib: float | None
     """`--margin`: of the card that is to stay free [0]"""
     host: str | None
