@@ -33,7 +33,7 @@ CASES = [
     (("--model", "timm-vit-tiny-patch16-224", "--image", "384"), "no other: the module refuses another: AssertionError"),
     (("--model", "timm-vgg16", "--image", "192"), "image must be at least 224"),
     (("--model", "segformer-b0", "--image", "500"), "image must be a multiple of 32"),
-    (("--model", "gpt-j-6b", "--image", "224"), "it belongs to models that take images"),
+    (("--model", "gpt-j-6b", "--image", "224"), "it belongs to models of images"),
     ((*BERT, "--bs", ""), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs="), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs"), "--bs: expected a value, found nothing"),

@@ -241,7 +241,7 @@ const Field kFields[] = {
          .set = put<&R::image_size>,
          .get = take<&S::image_size>,
          .exists = takes_images,
-         .belongs_to = "models that take images"}),
+         .belongs_to = "models of images, and programs recorded so that their size is free"}),
     row("--image-width", "image_width", G::kModel, K::kWhole, "N", "pixels across, if not as high: --image [square]",
         {.unit = "pixels",
          .set = put<&RunRequest::image_width>,
