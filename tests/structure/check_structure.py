@@ -180,6 +180,24 @@ def check_lists(root, files):
             "no facade reaches it" if path in files else "does not exist")
 
 
+def check_units(root, files):
+    """lib/units.txt: each source once."""
+    names = re.findall(r"memcalc/\S+\.cc", (root / "lib/units.txt").read_text()) if (root / "lib/units.txt").exists() else []
+    for name in sorted(set(names)):
+        if names.count(name) > 1: yield f"lib/units.txt:1: {name} stands in it {names.count(name)} times"
+        if "lib/" + name not in files: yield f"lib/units.txt:1: {name} does not exist"
+
+
+def check_package(root):
+    """python/CMakeLists.txt names every module of the package: the others would be in no build and no wheel."""
+    folder = root / "python/memcalc"
+    cmake = root / "python/CMakeLists.txt"
+    listed = cmake.read_text().split() if cmake.exists() else []
+    for path in sorted(folder.rglob("*.py")) if folder.is_dir() else []:
+        if str(path.relative_to(folder)) not in listed:
+            yield f"python/CMakeLists.txt:1: {path.relative_to(root)} is not listed"
+
+
 def check_cmake(root):
     for path in sorted([root / "CMakeLists.txt", *root.glob("cmake/*"), *root.glob("[lctp]*/**/CMakeLists.txt")]):
         if re.search(r"\bfile\s*\(\s*GLOB", path.read_text()):
@@ -259,7 +277,7 @@ def check_tree(root):
         if path in files: violations += check_covered_by(path, text, root)
     for path, text in files.items():
         if path.startswith("lib/"): violations += check_mirrors(path, text)
-    return violations + list(check_lists(root, files)) + list(check_cmake(root))
+    return violations + list(check_lists(root, files)) + list(check_units(root, files)) + list(check_package(root)) + list(check_cmake(root))
 
 
 def long_files(root):
@@ -319,6 +337,9 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/models/a.cc", "#include <vector>\n", "lib/memcalc/models/a.cc is not listed"),
     ("lib/memcalc/report/report.h", '#include "memcalc/symbolic/trace.h"\n', "lib/memcalc/symbolic/trace.h is not listed"),
     ("lib/CMakeLists.txt", "  memcalc/alloc/replay.h\n", "no facade reaches it"),
+    ("lib/units.txt", "memcalc/memcalc.cc memcalc/memcalc.cc\n", "lib/units.txt:1: memcalc/memcalc.cc stands in it 2 times"),
+    ("lib/units.txt", "memcalc/gone.cc\n", "lib/units.txt:1: memcalc/gone.cc does not exist"),
+    ("python/memcalc/_new.py", "x = 1\n", "python/CMakeLists.txt:1: python/memcalc/_new.py is not listed"),
     ("lib/CMakeLists.txt", "  memcalc/alloc/gone.cc\n", "lib/memcalc/alloc/gone.cc is listed, but does not exist"),
     ("CMakeLists.txt", "file(GLOB sources *.cc)\n", "never globbed"),
     ("lib/memcalc/memcalc.cc", "// Covered by tests/unit/gone_test.cc.\n", "there is no tests/unit/gone_test.cc"),
