@@ -12,6 +12,7 @@ Question ask(const std::shared_ptr<const ModelSpec>& model, const std::shared_pt
   take_versions(request, registry);
   Question question{*model, resolve_request(*model, request), with_card_options(*device, request.card), device_assumed,
                     request.time};
+  question.time.host_size = host_size_of(request.card, question.device, registry);
   if (device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + device->name + ": none was named (gpu)");
   }

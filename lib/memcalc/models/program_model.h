@@ -94,8 +94,8 @@ class ProgramModel : public Model {
   [[nodiscard]] bool converts() const;
   [[nodiscard]] Storages make_storages(Tape& tape) const;
   void make_tied_heads();
-  /// Whether the module turns an input into its weights' type if it is of another (ViT's embeddings), which a recording,
-  /// whose inputs are of that type, does not have. One that always converts has the call.
+  /// Whether the module turns an input into its weights' type if it is of another (ViT's embeddings), which a
+  /// recording, whose inputs are of that type, does not have. One that always converts has the call.
   [[nodiscard]] bool turns_into_weights_type(std::int32_t value, std::string_view input) const;
   void find_inputs();
   void make_residents(Tape& tape);

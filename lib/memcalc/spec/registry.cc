@@ -494,6 +494,9 @@ struct SpecRegistry::Shared {
   std::optional<Contexts> contexts;
   std::optional<NcclMemory> nccl;  // of the measured card
   std::shared_ptr<const PredictionErrors> errors;
+
+  std::mutex hosts_mutex;
+  std::map<std::string, std::optional<UsualHost>> hosts;  // of the cards that were asked about
 };
 
 SpecRegistry::SpecRegistry(std::string directory)
@@ -539,10 +542,11 @@ DeviceSpec SpecRegistry::device(const std::string& reference, Rates rates) const
 }
 
 std::optional<UsualHost> SpecRegistry::usual_host(const std::string& card) const {
-  for (const std::string& directory : directories_) {
-    if (auto host = usual_host_of(directory, card)) return host;
-  }
-  return std::nullopt;
+  const std::scoped_lock lock(shared_->hosts_mutex);
+  if (const auto known = shared_->hosts.find(card); known != shared_->hosts.end()) return known->second;
+  std::optional<UsualHost> host;
+  for (std::size_t i = 0; i < directories_.size() && !host; ++i) host = usual_host_of(directories_[i], card);
+  return shared_->hosts.emplace(card, std::move(host)).first->second;
 }
 
 DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) const {

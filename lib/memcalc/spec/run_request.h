@@ -72,6 +72,9 @@ inline constexpr const char* kAssumedDevice = "h100-sxm";
 /// Finds the model and the card, and resolves the run. Throws Error(kUsage, kInput, kUnsupported).
 [[nodiscard]] Question question_of(const RunRequest& request, const SpecRegistry& registry);
 
+/// Of --host-memory, else of the usual host of the card; no bytes: neither is known.
+[[nodiscard]] HostSize host_size_of(const CardOptions& options, const DeviceSpec& device, const SpecRegistry& registry);
+
 /// The model alone.
 [[nodiscard]] ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry);
 
