@@ -271,7 +271,7 @@ TEST(ConfigFiles, LossesOfTrlAreOptionsWhereTheyHoldOtherTensors) {
   EXPECT_THAT(Written("num_generations: 8\ngeneration_batch_size: 30\n").refusal(), HasSubstr("a multiple of"));
   EXPECT_THAT(Written("num_generations: 8\ncache_implementation: static\n").refusal(),
               HasSubstr("caches of this kind"));
-  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: dapo\n").read(), "loss_type"), "irrelevant");
+  EXPECT_EQ(use_of(Written("num_generations: 8\nloss_type: dapo\n").read(), "loss_type"), "used");
   EXPECT_THAT(text_of(Written("packing: false\nrouter_aux_loss_coef: 0.0\n").read().options),
               HasSubstr("--no-router-loss"));
 }

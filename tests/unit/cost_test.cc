@@ -190,9 +190,8 @@ TEST(Cost, AGroupOfMuchIsABlocksAlone) {
   DeviceRates of_blocks = rates();
   of_blocks.blocks.source = "here";
   of_blocks.rowwise.launch_us = 1;
-  constexpr Operator kGroupNorm{"aten::native_group_norm"};
   Kernel each = kernel(1e6);
-  each.op = &kGroupNorm;
+  each.op = &aten::kNativeGroupNorm;
   each.kind = KernelKind::kRowwise;
   each.work = work::Rows{.count = 8, .width = 1'000'000};
   EXPECT_NEAR(kernel_seconds(each, device(), of_blocks), 833e-6, 1e-9);  // 0.83 ns an element, three launches
@@ -201,13 +200,12 @@ TEST(Cost, AGroupOfMuchIsABlocksAlone) {
 }
 
 TEST(Cost, TheGradientOfAConvolutionsBiasIsSlowerThanRows) {
-  constexpr Operator kNode{"ConvolutionBackward0"};
   DeviceRates rates_of_rows = rates();
   rates_of_rows.row_sum = {.launch_us = 0, .bandwidth = 1, .elements = 1};
   Kernel each = kernel(3e6, Phase::kBackward);
   each.kind = KernelKind::kRowSum;
   EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 3e-6, 1e-12);
-  each.node = &kNode;
+  each.node = &aten::kConvolution.node;
   EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 9e-6, 1e-12);  // 5 us, and three quarters of the rate
 }
 
