@@ -6,6 +6,7 @@
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
