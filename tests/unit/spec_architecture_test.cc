@@ -14,6 +14,7 @@
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_request.h"
 #include "memcalc/train/step.h"
@@ -219,6 +220,9 @@ TEST(NamedModels, ImagesOfAnotherSizeHaveOtherPositions) {
   const ModelSpec larger = model_of(request, registry());
   EXPECT_EQ(parameters_of(larger) - parameters_of(recorded), (32 * 32 - 14 * 14) * 768);
   EXPECT_THAT(larger.assumptions, Contains("image_size = 512 instead of 224 (--image)"));
+  const Question question = question_of(request, registry());
+  EXPECT_THAT(command_of(RunRecord{question.model, question.run.run, &question.device, &question.time}),
+              HasSubstr("--model vit-base-patch16-224 --image 512"));
   request.run.image_size = 224;
   EXPECT_EQ(model_of(request, registry()).name, "vit-base-patch16-224");
 }

@@ -181,11 +181,17 @@ bool is_always_said(const Field& field) {
          field.group == FieldGroup::kTime;
 }
 
+/// What changed the model itself: of the changed model it is what follows.
+bool changed_model(const Field& field, const RunRecord& ran) {
+  if (field.key == "images" || field.key == "image_width") return true;
+  return field.key == "image_size" && ran.model.changes.image.has_value();
+}
+
 /// What has to be said so that the rest follows.
 std::vector<RecordedField> shortest(const std::vector<RecordedField>& whole, const RunRecord& ran) {
   std::vector<RecordedField> said = whole;
   for (std::size_t i = said.size(); i-- > 0;) {  // what follows from others stands behind them
-    if (is_always_said(*said[i].field)) continue;
+    if (is_always_said(*said[i].field) || changed_model(*said[i].field, ran)) continue;
     std::vector<RecordedField> less = said;
     less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
     try {

@@ -120,7 +120,7 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
       model = registry.model(request.model, changes);
     }
     model.reference = request.model;
-    model.changes = request.changes;
+    model.changes = changes;
     return with_images(std::move(model), request);
   }
   if (!request.model.empty()) {
@@ -130,7 +130,7 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   if (request.run.image_size && has_image_key(request.family)) changes.image = request.run.image_size;
   ModelSpec model = model_of_family(request.family, changes);
   model.family = request.family;
-  model.changes = request.changes;
+  model.changes = changes;
   return model;
 }
 
