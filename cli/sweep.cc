@@ -68,11 +68,21 @@ void check_card(const std::string& gpu, const std::string& specs) {
   if (!gpu.empty()) (void)SpecRegistry(find_specs(specs)).device(gpu);
 }
 
-void check_cards(const Combinations& combinations, const std::string& specs) {
-  std::set<std::string> seen;
+/// Nor is a profile.
+void check_profile(const std::string& profile, const std::string& specs) {
+  if (profile.empty()) return;
+  VersionOptions asked;
+  asked.profile = profile;
+  std::vector<std::string> notes;
+  (void)SpecRegistry(find_specs(specs)).profiles().choose(asked, "", notes);
+}
+
+void check_names(const Combinations& combinations, const std::string& specs) {
+  std::set<std::string> cards, profiles;
   for (const Combination& each : combinations.all) {
-    const std::string gpu = text_of(each.typed, "--gpu");
-    if (seen.insert(gpu).second) check_card(gpu, specs);
+    const std::string gpu = text_of(each.typed, "--gpu"), profile = text_of(each.typed, "--profile");
+    if (cards.insert(gpu).second) check_card(gpu, specs);
+    if (profiles.insert(profile).second) check_profile(profile, specs);
   }
 }
 
@@ -86,7 +96,7 @@ void refuse_if_nothing_is_left(const std::vector<SweepQuestion>& questions) {
 
 std::vector<SweepQuestion> questions_of(const Combinations& combinations, const std::string& specs,
                                         const Search& search) {
-  check_cards(combinations, specs);
+  check_names(combinations, specs);
   std::vector<SweepQuestion> questions;
   for (const Combination& each : combinations.all) {
     if (search.interrupted()) break;

@@ -34,6 +34,7 @@ CASES = [
     (("--model", "timm-vgg16", "--image", "192"), "image must be at least 224"),
     (("--model", "segformer-b0", "--image", "500"), "image must be a multiple of 32"),
     (("--model", "gpt-j-6b", "--image", "224"), "it belongs to models of images"),
+    (("sweep", "--model", "gpt2", "--profile", "p1,p9"), "--profile: expected one of p1,"),
     ((*BERT, "--bs", ""), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs="), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs"), "--bs: expected a value, found nothing"),
