@@ -74,7 +74,7 @@ class Climb {
         bool device_assumed, const SearchControl& control)
       : question_{model, run, device}, time_(time), device_assumed_(device_assumed), control_(control) {
     threads_ = control.threads != 0 ? control.threads : std::max(1U, std::thread::hardware_concurrency());
-    Known& known = known_[key_of(run)] = Known{std::move(asked), Depth::kAllRanks};
+    Known& known = known_[key_of(run)] = Known{on_host(std::move(asked), run), Depth::kAllRanks};
     tried_[Set(techniques().size())] = Tried{true, run, &known};
   }
 
@@ -160,6 +160,7 @@ class Climb {
       // What does not fit on one of its ranks is most often not shown: the others would be simulated in vain.
       *known = known->depth == Depth::kShortModels ? on_heaviest_ranks(candidate)
                                                    : Known{simulated(candidate), Depth::kAllRanks};
+      known->outcome = on_host(std::move(known->outcome), tried->run);
     });
     return wave.empty();
   }
@@ -167,6 +168,16 @@ class Climb {
   [[nodiscard]] static Known on_heaviest_ranks(const Candidate& candidate) {
     Survey survey = simulated_on_heaviest_ranks(candidate);
     return {std::move(survey.outcome), survey.whole ? Depth::kAllRanks : Depth::kHeaviestRanks};
+  }
+
+  /// What takes more of the host than it has does not run, whatever the card has.
+  [[nodiscard]] Outcome on_host(Outcome outcome, const RunSpec& run) const {
+    if (time_ == nullptr || time_->host_size.bytes == 0 || !outcome.answered()) return outcome;
+    const std::int64_t ranks = run.parallel.is_parallel() ? ceil_div(run.parallel.gpus, run.parallel.nodes) : 1;
+    if (checked_multiply(ranks, outcome.host) <= time_->host_size.bytes) return outcome;
+    outcome.starts = false;
+    outcome.verdict = Verdict::kDoesNotFit;
+    return outcome;
   }
 
   /// A step of the search is finished.
@@ -211,6 +222,7 @@ class Climb {
       const bool has_short = short_lengths_of(candidate.model, candidate.run).has_value();
       *unknown[i]->known =
           has_short ? Known{surveyed(candidate).outcome, Depth::kShortModels} : on_heaviest_ranks(candidate);
+      unknown[i]->known->outcome = on_host(std::move(unknown[i]->known->outcome), candidate.run);
     });
     if (control_.progress && !unknown.empty()) control_.progress(known_.size(), 0);
   }
