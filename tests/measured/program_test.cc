@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,24 +46,6 @@ Trace trace_of(const std::string& file, const RunOptions& options) {
 std::vector<std::string> sorted(std::vector<std::string> events) {
   std::sort(events.begin(), events.end());
   return events;
-}
-
-/// Asks for each precision, with and without checkpointing and LoRA, in a plain loop.
-void in_every_way(const std::function<void(const RunOptions&)>& ask) {
-  for (const test::Way& way : test::kWays) {
-    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
-      for (const bool lora : {false, true}) {
-        SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
-                     (lora ? ", LoRA" : ""));
-        RunOptions options{.precision = way.precision,
-                           .weights_dtype = way.weights,
-                           .loop = Loop::kBare,
-                           .checkpointing = checkpointing};
-        if (lora) options.lora_rank = 4;
-        ask(options);
-      }
-    }
-  }
 }
 
 /// transformers' class has no checkpointing; layers that run several times are neither gathered nor compiled.
@@ -151,7 +132,7 @@ class Programs : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Programs, LeaveTheEventsOfTheirFamily) {
-  in_every_way([](const RunOptions& options) {
+  test::in_every_way([](const RunOptions& options) {
     if (keeps_another_tensor(options)) return;
     expect_equal(options, stops_otherwise(options));
   });
@@ -316,7 +297,7 @@ TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) 
       EXPECT_GT(written.size(), 200U);
       expect_same(recorded, written);
     };
-    in_every_way(compare);
+    test::in_every_way(compare);
     RunOptions padded{.precision = Precision::kBf16, .loop = Loop::kBare};
     padded.padding = true;
     compare(padded);
@@ -339,7 +320,7 @@ class CompiledPrograms : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(CompiledPrograms, LeaveTheEventsOfTheirFamily) { in_every_way(expect_equal); }
+TEST_P(CompiledPrograms, LeaveTheEventsOfTheirFamily) { test::in_every_way(expect_equal); }
 
 TEST_P(CompiledPrograms, AreTrainedInTheTrainer) {
   RunOptions options{.precision = Precision::kAmpBf16, .weights_dtype = DType::kFloat32, .loop = Loop::kTrainer};
@@ -503,7 +484,7 @@ TEST(Programs, OfImagesAndSpeechAreFineTunedAsTheirFamily) {
 
 /// CLIP's towers of 64 pixels and 55 tokens against each other.
 TEST(Programs, OfImagesAndTheirCaptionsLeaveTheEventsOfTheirFamily) {
-  in_every_way([](RunOptions options) {
+  test::in_every_way([](RunOptions options) {
     options.batch_size = 3;
     options.sequence_length = 55;
     const std::vector<std::string> recorded = events_of(trace_of("clip.json.gz", options));

@@ -126,22 +126,7 @@ class VersionPrograms : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(VersionPrograms, LeaveTheEventsOfTheirFamily) {
-  for (const test::Way& way : test::kWays) {
-    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
-      for (const bool lora : {false, true}) {
-        SCOPED_TRACE(std::string(way.name) + (checkpointing == Checkpointing::kFull ? ", checkpointing" : "") +
-                     (lora ? ", LoRA" : ""));
-        RunOptions options{.precision = way.precision,
-                           .weights_dtype = way.weights,
-                           .loop = Loop::kBare,
-                           .checkpointing = checkpointing};
-        if (lora) options.lora_rank = 4;
-        expect_equal(options);
-      }
-    }
-  }
-}
+TEST_P(VersionPrograms, LeaveTheEventsOfTheirFamily) { test::in_every_way(expect_equal); }
 
 TEST_P(VersionPrograms, AreTrainedInTheTrainer) {
   if (GetParam().task == Task::kContrastive) GTEST_SKIP();  // a program does not say in which order its batch is made

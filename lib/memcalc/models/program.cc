@@ -176,7 +176,7 @@ void ProgramModel::find_inputs() {
   }
   for (const std::string& keyword : bound(placed_->main).function->keywords) {
     if (keyword == kNumberOfItems) {
-      inputs_.emplace_back(&Batch::number_of_items, 0);
+      inputs_.push_back({.member = &Batch::number_of_items});
       continue;
     }
     const auto found =
@@ -184,7 +184,9 @@ void ProgramModel::find_inputs() {
     if (found == inputs.end()) {
       throw Error(ErrorCode::kInput, fmt::format("{}: there is no input {}", program_->name, keyword));
     }
-    inputs_.emplace_back(found->member, static_cast<std::size_t>(found - inputs.begin()));
+    const bool converts = run_.uses_trainer() && is_half(binding_.weights) &&
+                          turns_into_weights_type(static_cast<std::int32_t>(inputs_.size()), keyword);
+    inputs_.push_back({found->member, static_cast<std::size_t>(found - inputs.begin()), converts});
   }
 }
 
@@ -249,13 +251,10 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const auto& [member, place] = inputs_[i];
-    values[i] = member != nullptr ? batch.*member : batch.others[place];
-    const bool is_floats = values[i].defined() && values[i].dtype() == DType::kFloat32;  // a dataset's
-    if (is_floats && run_.uses_trainer() && is_half(binding_.weights) && member != &Batch::number_of_items &&
-        turns_into_weights_type(static_cast<std::int32_t>(i), inputs[place].name)) {
-      values[i] = to_dtype(values[i], binding_.weights);
-    }
+    const BoundInput& input = inputs_[i];
+    values[i] = input.member != nullptr ? batch.*input.member : batch.others[input.place];
+    const bool converts = input.converts && values[i].defined() && values[i].dtype() == DType::kFloat32;
+    if (converts) values[i] = to_dtype(values[i], binding_.weights);
   }
   // The module itself may hold parameters (a token of classes), as its modules do.
   const HeldParameters* own = held(placed_->main.module, placed_->main.used);

@@ -29,6 +29,13 @@ struct BoundFunction {
   std::vector<BoundInstruction> body;
 };
 
+/// What a keyword of the forward pass is given of a batch.
+struct BoundInput {
+  Tensor Batch::*member = nullptr;  // null: Batch::others, at `place`
+  std::size_t place = 0;
+  bool converts = false;  // a dataset's float32 is turned into the weights' type
+};
+
 /// A module that holds parameters itself, for the hooks around it.
 struct HeldParameters {
   std::vector<const Tensor*> tensors;
@@ -181,7 +188,7 @@ class ProgramModel : public Model {
   std::int32_t requires_grad_of_ = -1;
   std::vector<std::unique_ptr<BoundFunction>> functions_;  // of the program; null: it is not called
   std::vector<ProgramResident> residents_;
-  std::vector<std::pair<Tensor Batch::*, std::size_t>> inputs_;  // of the function's keywords; null: Batch::others
+  std::vector<BoundInput> inputs_;  // of the function's keywords
 };
 
 /// nn.LSTM and its like, whose weights lie in one storage (RNNBase.flatten_parameters).

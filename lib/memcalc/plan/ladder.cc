@@ -12,6 +12,7 @@
 #include "memcalc/plan/short_model.h"
 #include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/report/stages.h"
 #include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
@@ -173,8 +174,7 @@ class Climb {
   /// What takes more of the host than it has does not run, whatever the card has.
   [[nodiscard]] Outcome on_host(Outcome outcome, const RunSpec& run) const {
     if (time_ == nullptr || time_->host_size.bytes == 0 || !outcome.answered()) return outcome;
-    const std::int64_t ranks = run.parallel.is_parallel() ? ceil_div(run.parallel.gpus, run.parallel.nodes) : 1;
-    if (checked_multiply(ranks, outcome.host) <= time_->host_size.bytes) return outcome;
+    if (checked_multiply(ranks_on_host(run), outcome.host) <= time_->host_size.bytes) return outcome;
     outcome.starts = false;
     outcome.verdict = Verdict::kDoesNotFit;
     return outcome;

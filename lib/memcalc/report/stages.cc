@@ -175,10 +175,14 @@ std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run,
   return rows;
 }
 
+std::int64_t ranks_on_host(const RunSpec& run) {
+  return run.parallel.is_parallel() ? ceil_div(run.parallel.gpus, run.parallel.nodes) : 1;
+}
+
 std::optional<HostFit> host_fit_of(const HostMemory& steps, const std::vector<StageRow>& stages, const RunSpec& run,
                                    const HostSize& host) {
   if (host.bytes == 0) return std::nullopt;
-  const std::int64_t ranks = run.parallel.is_parallel() ? ceil_div(run.parallel.gpus, run.parallel.nodes) : 1;
+  const std::int64_t ranks = ranks_on_host(run);
   HostFit fit{.stage = run.trains() ? "train" : "run",
               .needed = checked_multiply(ranks, steps.total),
               .available = host.bytes,

@@ -15,6 +15,9 @@ namespace memcalc {
 [[nodiscard]] std::vector<StageRow> stages_of(const SymbolicRun& symbolic, const RunSpec& run,
                                               const ReplayResult& memory, std::optional<DType> checkpoint_dtype);
 
+/// That share the memory of one host.
+[[nodiscard]] std::int64_t ranks_on_host(const RunSpec& run);
+
 /// What the host holds in the stage that takes the most of it; nothing where the host's memory is not known or the run
 /// takes none. `steps`: of one rank.
 [[nodiscard]] std::optional<HostFit> host_fit_of(const HostMemory& steps, const std::vector<StageRow>& stages,
