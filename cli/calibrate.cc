@@ -48,8 +48,8 @@ ExitStatus run_calibrate(const CalibrateArguments& arguments) {
 
 }  // namespace
 
-Command add_calibrate(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("calibrate", "rates of a GPU from timings of its operators");
+Command add_calibrate(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("calibrate", "rates of a GPU from timings of its operators");
   auto arguments = std::make_shared<CalibrateArguments>();
   app->add_option("FILES", arguments->files, "operator timings, JSON lines")->type_name("");
   app->add_option("--gpu", arguments->gpu, "the card they were measured on [h100-sxm]")->type_name("NAME");

@@ -43,8 +43,8 @@ ExitStatus run_check(const CheckArguments& a) {
 
 }  // namespace
 
-Command add_check(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("check", "predictions beside measured rows");
+Command add_check(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("check", "predictions beside measured rows");
   auto arguments = std::make_shared<CheckArguments>();
   app->add_option("ROWS", arguments->rows, "measured rows, JSON lines")->type_name("");
   app->add_option("--models", arguments->models, "configs of models by name [the registry]")->type_name("FILE");

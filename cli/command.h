@@ -2,6 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -10,6 +14,17 @@ class App;
 namespace memcalc::cli {
 
 struct RunArguments;
+
+/// The command line that commands are added to.
+struct CommandLine {
+  CLI::App& parser;
+  // What was typed, where options of a run that are not among it need not be declared: CLI11 compares each that is
+  // declared with those before it, which takes longer than a small estimate. Nothing: all are.
+  std::optional<std::vector<std::string>> typed;
+
+  /// Whether an option is to be declared: "--bs".
+  [[nodiscard]] bool declares(std::string_view option) const;
+};
 
 /// What the process tells its caller; docs/cli.md, EXIT STATUS.
 enum ExitStatus : int { kAnswered = 0, kAnsweredNo = 1, kWrongInput = 2, kInternalError = 3, kInterrupted = 130 };
@@ -20,24 +35,24 @@ struct Command {
   RunArguments* arguments = nullptr;  // of commands that take a run: they may be told it by a command line behind "--"
 };
 
-[[nodiscard]] Command add_estimate(CLI::App& root);
-[[nodiscard]] Command add_max_batch(CLI::App& root);
-[[nodiscard]] Command add_max_seq(CLI::App& root);
-[[nodiscard]] Command add_max_model(CLI::App& root);
-[[nodiscard]] Command add_sweep(CLI::App& root);
-[[nodiscard]] Command add_compare(CLI::App& root);
-[[nodiscard]] Command add_ladder(CLI::App& root);
-[[nodiscard]] Command add_plan(CLI::App& root);
-[[nodiscard]] Command add_trace(CLI::App& root);
-[[nodiscard]] Command add_models(CLI::App& root);
-[[nodiscard]] Command add_gpus(CLI::App& root);
-[[nodiscard]] Command add_programs(CLI::App& root);
-[[nodiscard]] Command add_upgrade(CLI::App& root);
-[[nodiscard]] Command add_profiles(CLI::App& root);
-[[nodiscard]] Command add_utilization(CLI::App& root);
-[[nodiscard]] Command add_check(CLI::App& root);
-[[nodiscard]] Command add_calibrate(CLI::App& root);
-[[nodiscard]] Command add_weights(CLI::App& root);
-[[nodiscard]] Command add_completion(CLI::App& root);  // root outlives it
+[[nodiscard]] Command add_estimate(CommandLine& line);
+[[nodiscard]] Command add_max_batch(CommandLine& line);
+[[nodiscard]] Command add_max_seq(CommandLine& line);
+[[nodiscard]] Command add_max_model(CommandLine& line);
+[[nodiscard]] Command add_sweep(CommandLine& line);
+[[nodiscard]] Command add_compare(CommandLine& line);
+[[nodiscard]] Command add_ladder(CommandLine& line);
+[[nodiscard]] Command add_plan(CommandLine& line);
+[[nodiscard]] Command add_trace(CommandLine& line);
+[[nodiscard]] Command add_models(CommandLine& line);
+[[nodiscard]] Command add_gpus(CommandLine& line);
+[[nodiscard]] Command add_programs(CommandLine& line);
+[[nodiscard]] Command add_upgrade(CommandLine& line);
+[[nodiscard]] Command add_profiles(CommandLine& line);
+[[nodiscard]] Command add_utilization(CommandLine& line);
+[[nodiscard]] Command add_check(CommandLine& line);
+[[nodiscard]] Command add_calibrate(CommandLine& line);
+[[nodiscard]] Command add_weights(CommandLine& line);
+[[nodiscard]] Command add_completion(CommandLine& line);  // line.parser outlives it
 
 }  // namespace memcalc::cli

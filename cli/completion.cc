@@ -213,8 +213,8 @@ std::vector<std::string> page_names() {
 
 }  // namespace
 
-Command add_completion(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("completion", "completions for a shell, the manual page, schemas");
+Command add_completion(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("completion", "completions for a shell, the manual page, schemas");
   struct Arguments {
     std::string kind, output;
   };
@@ -222,7 +222,7 @@ Command add_completion(CLI::App& root) {
   app->add_option("kind", arguments->kind, "bash, zsh, fish; man, options, schema, rules: pages")->type_name("PAGE");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
   app->footer(kExamples);
-  return {app, [&root, arguments] {
+  return {app, [&root = line.parser, arguments] {
             Output output(arguments->output);
             std::array<std::string_view, kPages.size()> names;
             std::transform(kPages.begin(), kPages.end(), names.begin(), [](const Page& page) { return page.name; });

@@ -85,10 +85,10 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
 
 }  // namespace
 
-Command add_estimate(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
+Command add_estimate(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
   auto arguments = std::make_shared<EstimateArguments>();
-  add_run_options(*app, arguments->run, true);
+  add_run_options(line, *app, arguments->run, true);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "text, json, csv or md [text]")->type_name("F")->group(group);
   app->add_flag("--details", arguments->details, "in text: phases, FLOPs, host, all that is assumed")->group("Answer");

@@ -110,10 +110,10 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   return with_faults(own_faults_of(answered), answer.positive ? kAnswered : kAnsweredNo);
 }
 
-Command add_largest(CLI::App& root, const char* name, const char* description, const char* examples, Measure measure) {
-  CLI::App* app = root.add_subcommand(name, description);
+Command add_largest(CommandLine& line, const char* name, const char* description, const char* examples, Measure measure) {
+  CLI::App* app = line.parser.add_subcommand(name, description);
   auto arguments = std::make_shared<LargestArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   arguments->run.searched = {measure == Measure::kBatch ? "--bs" : "--seq"};
   app->add_option("--multiple-of", arguments->multiple_of, "of which only multiples are tried [1; max-seq 64]")
       ->type_name("N")
@@ -126,12 +126,12 @@ Command add_largest(CLI::App& root, const char* name, const char* description, c
 
 }  // namespace
 
-Command add_max_batch(CLI::App& root) {
-  return add_largest(root, "max-batch", "the largest batch that fits on a card", kBatchExamples, Measure::kBatch);
+Command add_max_batch(CommandLine& line) {
+  return add_largest(line, "max-batch", "the largest batch that fits on a card", kBatchExamples, Measure::kBatch);
 }
 
-Command add_max_seq(CLI::App& root) {
-  return add_largest(root, "max-seq", "the longest sequence that fits on a card", kSequenceExamples,
+Command add_max_seq(CommandLine& line) {
+  return add_largest(line, "max-seq", "the longest sequence that fits on a card", kSequenceExamples,
                      Measure::kSequence);
 }
 

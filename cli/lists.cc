@@ -56,8 +56,8 @@ ModelSearch search_of(const SearchArguments& arguments) {
 
 }  // namespace
 
-Command add_models(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("models", "the models that --model knows by name");
+Command add_models(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("models", "the models that --model knows by name");
   const auto arguments = add_list(*app);
   auto search = std::make_shared<SearchArguments>();
   app->add_option("--search", search->text, "words in a name, another name or the family")
@@ -80,8 +80,8 @@ Command add_models(CLI::App& root) {
           }};
 }
 
-Command add_gpus(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("gpus", "the cards that --gpu knows by name");
+Command add_gpus(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("gpus", "the cards that --gpu knows by name");
   const auto arguments = add_list(*app);
   app->footer("Examples:\n  memcalc gpus\n  memcalc gpus --format json\n");
   return {app, [arguments] {

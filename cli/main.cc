@@ -2,6 +2,7 @@
 // Covered by tests/cli.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -157,7 +158,7 @@ void refuse_empty_values(const std::vector<std::string>& arguments) {
 
 struct Entry {
   const char* name;
-  Command (*add)(CLI::App& root);
+  Command (*add)(CommandLine& line);
 };
 
 // In the order of --help.
@@ -189,12 +190,12 @@ std::vector<std::string> with_default_command(std::vector<std::string> arguments
   return arguments;
 }
 
-// CLI11 compares every option that is added with those before it: all commands' take longer than a small estimate.
-std::vector<Command> add_needed(CLI::App& root, const std::string& first) {
+// All commands' options, or those of one: CLI11 compares each with those before it.
+std::vector<Command> add_needed(CommandLine& line, const std::string& first) {
   std::vector<Command> commands;
   for (const Entry& entry : kCommands) {
     if (!asks_about_all(first) && first != entry.name) continue;
-    commands.push_back(entry.add(root));
+    commands.push_back(entry.add(line));
     commands.back().app->allow_extras();
   }
   return commands;
@@ -214,7 +215,13 @@ std::string message_of(const CLI::ParseError& error) {
   return text.substr(0, text.find('\n'));
 }
 
-ExitStatus run(const std::vector<std::string>& typed) {
+/// Options that were not typed are not known to the parser; its help and its hints name them.
+struct NeedsAllOptions {};
+
+/// `declare`: the options of a run that were typed alone, or all. Throws NeedsAllOptions where the first is too few.
+enum class Declare : std::uint8_t { kTyped, kAll };
+
+ExitStatus run(const std::vector<std::string>& typed, Declare declare) {
   CLI::App root("memcalc");
   root.name("memcalc");
   root.set_version_flag("--version", "memcalc " MEMCALC_VERSION);
@@ -229,11 +236,14 @@ ExitStatus run(const std::vector<std::string>& typed) {
   if (own.empty()) own = {"estimate"};
 
   std::vector<std::string> arguments = with_default_command(std::move(own));
-  const std::vector<Command> commands = add_needed(root, arguments.front());
+  CommandLine line{root, {}};
+  if (declare == Declare::kTyped && !asks_about_all(arguments.front())) line.typed = arguments;
+  const std::vector<Command> commands = add_needed(line, arguments.front());
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     root.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
+    if (line.typed) throw NeedsAllOptions();
     const auto parsed = root.get_subcommands();
     Output("-").write(parsed.empty() ? general_help(commands) : help_of(*parsed.front()));
     return kAnswered;
@@ -246,6 +256,7 @@ ExitStatus run(const std::vector<std::string>& typed) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     refuse_options_as_values(*command.app);
+    if (line.typed && !command.app->remaining().empty()) throw NeedsAllOptions();
     refuse_leftovers(*command.app);
     if (!other.empty()) {
       if (command.arguments == nullptr)
@@ -262,12 +273,28 @@ ExitStatus run(const std::vector<std::string>& typed) {
   throw UsageError("no command was given (memcalc --help)");
 }
 
+ExitStatus run(const std::vector<std::string>& typed) {
+  try {
+    return run(typed, Declare::kTyped);
+  } catch (const NeedsAllOptions&) {
+    return run(typed, Declare::kAll);
+  }
+}
+
 ExitStatus failed(ExitStatus status, const std::string& message) {
   std::fprintf(stderr, "memcalc: error: %s\n", message.c_str());
   return status;
 }
 
 }  // namespace
+
+bool CommandLine::declares(std::string_view option) const {
+  if (!typed) return true;
+  return std::any_of(typed->begin(), typed->end(), [&](const std::string& word) {
+    return word.starts_with(option) && (word.size() == option.size() || word[option.size()] == '=');
+  });
+}
+
 }  // namespace memcalc::cli
 
 int main(int argc, char** argv) {

@@ -187,10 +187,10 @@ ExitStatus run_plan(const PlanArguments& arguments) {
 
 }  // namespace
 
-Command add_ladder(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("ladder", "technique by technique, until the run fits");
+Command add_ladder(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("ladder", "technique by technique, until the run fits");
   auto arguments = std::make_shared<PlanArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   app->add_flag("--all", arguments->all, "every technique, also beyond the first that fits")
       ->disable_flag_override()
       ->group("Search");
@@ -200,10 +200,10 @@ Command add_ladder(CLI::App& root) {
   return {app, [arguments] { return run_ladder(*arguments); }, &arguments->run};
 }
 
-Command add_plan(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
+Command add_plan(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
   auto arguments = std::make_shared<PlanArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   for (const Field& field : run_fields()) {
     if (field.group == FieldGroup::kParallel && field.key != "gpus" && field.key != "nodes") {
       arguments->run.searched.emplace_back(field.flag);

@@ -68,8 +68,8 @@ ExitStatus run_programs(const ProgramsArguments& arguments) {
 
 }  // namespace
 
-Command add_programs(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("programs", "the models that were recorded as programs");
+Command add_programs(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("programs", "the models that were recorded as programs");
   auto arguments = std::make_shared<ProgramsArguments>();
   app->add_option("--models", arguments->models, "names or files of programs [those that --model knows]")
       ->type_name("MODEL")

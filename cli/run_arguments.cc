@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "combinations.h"
+#include "command.h"
 #include "spec_path.h"
 
 namespace memcalc::cli {
@@ -33,21 +34,24 @@ std::string text_of(const CLI::Option& option) {
 
 }  // namespace
 
-void add_run_options(CLI::App& command, RunArguments& arguments, bool data) {
+void add_run_options(const CommandLine& line, CLI::App& command, RunArguments& arguments, bool data) {
   command.get_formatter()->column_width(kHelpColumn);
+  const auto declare = [&](FieldGroup group, std::string_view flag, std::string_view value, std::string_view help,
+                           bool may_lack_value) {
+    if (!line.declares(flag)) return;
+    CLI::Option* option = add(command, group, flag, value, help);
+    if (may_lack_value) option->expected(0, 1);
+    arguments.options.push_back(option);
+  };
   for (const Field& field : run_fields()) {
     if (field.group == FieldGroup::kMegatron || field.group == FieldGroup::kDeepSpeed) continue;
     if (field.group == FieldGroup::kTime && !data) continue;
-    CLI::Option* option = add(command, field.group, field.flag, field.value, field.help);
-    if (may_lack_value(field)) option->expected(0, 1);
-    arguments.options.push_back(option);
-    if (!field.negative.empty()) {
-      arguments.options.push_back(add(command, field.group, field.negative, "", field.negative_help));
-    }
+    declare(field.group, field.flag, field.value, field.help, may_lack_value(field));
+    if (!field.negative.empty()) declare(field.group, field.negative, "", field.negative_help, false);
     if (field.key == "micro_batches") {
       for (const auto& [list, help] : {std::pair{"--megatron", "Megatron's own arguments: name or name=value, …"},
                                        std::pair{"--deepspeed", "its zero_optimization: name=value, …"}}) {
-        arguments.options.push_back(add(command, FieldGroup::kParallel, list, "LIST", help));
+        declare(FieldGroup::kParallel, list, "LIST", help, false);
       }
     }
   }

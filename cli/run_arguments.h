@@ -16,6 +16,8 @@ class Option;
 
 namespace memcalc::cli {
 
+struct CommandLine;
+
 /// An option and its value as they were typed: {"--bs", "4"}, {"--padding", ""}.
 struct TypedOption {
   std::string flag;
@@ -44,7 +46,7 @@ struct RunArguments {
 
 /// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its
 /// data.
-void add_run_options(CLI::App& command, RunArguments& arguments, bool data = false);
+void add_run_options(const CommandLine& line, CLI::App& command, RunArguments& arguments, bool data = false);
 
 /// Whether any of them was typed.
 [[nodiscard]] bool is_typed(const std::vector<TypedOption>& typed, std::string_view flag);

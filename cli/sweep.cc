@@ -208,10 +208,10 @@ ExitStatus run_max_model(const SweepArguments& arguments) {
 
 }  // namespace
 
-Command add_sweep(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("sweep", "memory over the values of any options; a table or a plot");
+Command add_sweep(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("sweep", "memory over the values of any options; a table or a plot");
   auto arguments = std::make_shared<SweepArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   add_search_options(*app, arguments->search);
   add_answer_options(*app, arguments->answer);
   app->add_option("--plot", arguments->plot, "also draw stacked bars of the memory: an SVG file")
@@ -221,10 +221,10 @@ Command add_sweep(CLI::App& root) {
   return {app, [arguments] { return run_sweep(*arguments); }, &arguments->run};
 }
 
-Command add_compare(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("compare", "models on cards: fit, headroom, time, price");
+Command add_compare(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("compare", "models on cards: fit, headroom, time, price");
   auto arguments = std::make_shared<SweepArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   app->add_option("--price", arguments->price, "dollars per GPU and hour [specs/prices.json]")
       ->type_name("USD")
       ->group("Search");
@@ -234,10 +234,10 @@ Command add_compare(CLI::App& root) {
   return {app, [arguments] { return run_compare(*arguments); }, &arguments->run};
 }
 
-Command add_max_model(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("max-model", "the largest model of a family that fits on a card");
+Command add_max_model(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("max-model", "the largest model of a family that fits on a card");
   auto arguments = std::make_shared<SweepArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   app->add_option("--family", arguments->family, "model_type or start of names (memcalc models), or all")
       ->type_name("F")
       ->group("Search");

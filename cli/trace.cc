@@ -59,10 +59,10 @@ ExitStatus run_trace(const TraceArguments& arguments) {
 
 }  // namespace
 
-Command add_trace(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("trace", "the allocator's event stream, block by block");
+Command add_trace(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("trace", "the allocator's event stream, block by block");
   auto arguments = std::make_shared<TraceArguments>();
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   const char* group = "Answer";
   app->add_option("--format", arguments->format, "tsv, json (a PyTorch memory snapshot), replay [tsv]")
       ->type_name("F")

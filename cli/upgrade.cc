@@ -85,21 +85,21 @@ ExitStatus run_profiles(const ProfilesArguments& arguments) {
 
 }  // namespace
 
-Command add_upgrade(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("upgrade", "what other versions of the frameworks change for a run");
+Command add_upgrade(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("upgrade", "what other versions of the frameworks change for a run");
   auto arguments = std::make_shared<UpgradeArguments>();
   app->add_option("--from", arguments->from, "versions before: a profile, torch=2.10, … [p3]")
       ->type_name("V")
       ->group("Upgrade");
   app->add_option("--to", arguments->to, "versions after [p1, what memcalc assumes]")->type_name("V")->group("Upgrade");
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   add_answer_options(*app, arguments->answer);
   app->footer(kUpgradeExamples);
   return {app, [arguments] { return run_upgrade(*arguments); }, &arguments->run};
 }
 
-Command add_profiles(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("profiles", "the versions that --profile knows by name");
+Command add_profiles(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("profiles", "the versions that --profile knows by name");
   auto arguments = std::make_shared<ProfilesArguments>();
   app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")
       ->type_name("DIR")

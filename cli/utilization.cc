@@ -69,8 +69,8 @@ ExitStatus run_utilization(const UtilizationArguments& a) {
 
 }  // namespace
 
-Command add_utilization(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("utilization", "how well a running job uses its cards");
+Command add_utilization(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("utilization", "how well a running job uses its cards");
   auto arguments = std::make_shared<UtilizationArguments>();
   const char* group = "Job";
   app->add_option("--achieved", arguments->achieved, "FLOP/s of one card")->type_name("X")->group(group);
@@ -83,7 +83,7 @@ Command add_utilization(CLI::App& root) {
   app->add_option("--reference", arguments->reference, "tokens/s of one card elsewhere")->type_name("X")->group(group);
   app->add_option("--log", arguments->log, "training log that states a throughput")->type_name("FILE")->group(group);
   app->add_option("--trace", arguments->trace, "Chrome trace of torch.profiler")->type_name("FILE")->group(group);
-  add_run_options(*app, arguments->run);
+  add_run_options(line, *app, arguments->run);
   add_answer_options(*app, arguments->answer);
   app->footer(kExamples);
   return {app, [arguments] { return run_utilization(*arguments); }, &arguments->run};

@@ -30,8 +30,8 @@ ExitStatus run_weights(const WeightsArguments& arguments) {
 
 }  // namespace
 
-Command add_weights(CLI::App& root) {
-  CLI::App* app = root.add_subcommand("weights", "parameters and types of weights on disk, by their headers");
+Command add_weights(CommandLine& line) {
+  CLI::App* app = line.parser.add_subcommand("weights", "parameters and types of weights on disk, by their headers");
   app->get_formatter()->column_width(24);
   auto arguments = std::make_shared<WeightsArguments>();
   app->add_option("PATH", arguments->path, "safetensors file, its index, or a directory")->type_name("");

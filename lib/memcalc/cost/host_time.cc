@@ -1,0 +1,100 @@
+#include "memcalc/cost/host_time.h"
+
+#include <algorithm>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/within_call.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+
+double host_work_microseconds(HostWork work, const HostRates& rates) {
+  switch (work) {
+    case HostWork::kTrainerStep: return rates.trainer_step_us;
+    case HostWork::kTrainerBatch: return rates.trainer_batch_us;
+    case HostWork::kTrainerTensor: return rates.trainer_tensor_us;
+    case HostWork::kFsdp2Forward: return rates.fsdp2_forward_us;
+    case HostWork::kFsdp2Backward: return rates.fsdp2_backward_us;
+    case HostWork::kFsdp1Forward: return rates.fsdp1_forward_us;
+    case HostWork::kFsdp1Backward: return rates.fsdp1_backward_us;
+    case HostWork::kDistributedLinear: return rates.distributed_linear_us;
+    case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
+    case HostWork::kReducedTensor: return rates.reduced_tensor_us;
+    case HostWork::kCheckpointForward: return rates.checkpoint_forward_us;
+    case HostWork::kCheckpointBackward: return rates.checkpoint_backward_us;
+    case HostWork::kPackedTensor: return rates.packed_tensor_us;
+    case HostWork::kUnpackedTensor: return rates.unpacked_tensor_us;
+    case HostWork::kOptimizerTensor: return rates.optimizer_tensor_us;
+    case HostWork::kZeroedTensor: return rates.zeroed_tensor_us;
+  }
+  return 0;
+}
+
+double host_microseconds(KernelKind kind, const HostRates& rates) {
+  switch (kind) {
+    case KernelKind::kMatrixProduct:
+    case KernelKind::kGroupedProduct: return rates.product_us;
+    case KernelKind::kCudnnAttention:
+    case KernelKind::kFlashAttention:
+    case KernelKind::kEfficientAttention: return rates.attention_us;
+    case KernelKind::kConvolution:
+    case KernelKind::kDepthwiseConvolution: return rates.convolution_us;
+    case KernelKind::kImage: return rates.image_us;
+    case KernelKind::kRowwise:
+    case KernelKind::kEmbeddingBackward: return rates.normalization_us;
+    case KernelKind::kPartOfPrevious: return 0;
+    case KernelKind::kCopyToDevice:
+    case KernelKind::kCopyToHost: return rates.copy_us;
+    default: return rates.pointwise_us;
+  }
+}
+
+}  // namespace
+
+bool is_list(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kMultiTensor && kernel.launches == 1 && kernel.elements > 0;
+}
+
+double list_passes(const Kernel& kernel) {
+  return std::max(1.0, kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype))));
+}
+
+double host_seconds(const Kernel& kernel, const HostRates& rates) {
+  if (is_of_compiled_code(kernel)) {
+    if (kernel.op == &kCompiledCall) {
+      return (rates.compiled_call_us + kernel.elements * rates.compiled_tensor_us) * kMicrosecond;
+    }
+    return kernel.kind == KernelKind::kPartOfPrevious ? 0 : kernel.launches * rates.compiled_us * kMicrosecond;
+  }
+  const auto* list = kernel.as<work::TensorList>();
+  const bool of_dtensors = list != nullptr && list->of_dtensors;
+  const double call = kernel.communicates()                ? rates.collective_us
+                      : of_dtensors && kernel.launches > 1 ? rates.sharded_operator_us
+                                                           : host_microseconds(kernel.kind, rates);
+  double microseconds = kernel.launches * call + kernel.views * rates.view_us;
+  if (const auto* work = kernel.as<work::OfHost>()) {
+    microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
+  }
+  if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
+  // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
+  // autocast converts and the steps of a recurrent network within one call.
+  const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
+  const bool python = (kernel.phase == Phase::kForward || kernel.recomputed) && !cast && !step;
+  // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
+  constexpr double kCastShare = 1.4;
+  if (cast) microseconds *= kCastShare;
+  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
+  if (is_list(kernel)) {
+    const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
+    const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);
+    microseconds += tensors * list_passes(kernel) * per_pass;
+  }
+  return microseconds * kMicrosecond;
+}
+
+}  // namespace memcalc

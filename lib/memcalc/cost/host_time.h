@@ -1,0 +1,18 @@
+// What the host needs to issue an operator, by its rates. Covered by tests/unit/cost_test.cc.
+#pragma once
+
+#include "memcalc/spec/device_rates.h"
+#include "memcalc/symbolic/kernel_list.h"
+
+namespace memcalc {
+
+/// A foreach or fused step over a list of tensors: one kernel stands for its passes.
+[[nodiscard]] bool is_list(const Kernel& kernel);
+
+/// How often the list is gone through: each pass is issued by itself, so the card starts with the first.
+[[nodiscard]] double list_passes(const Kernel& kernel);
+
+/// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
+[[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates);
+
+}  // namespace memcalc

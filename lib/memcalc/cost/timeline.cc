@@ -1,0 +1,376 @@
+#include "memcalc/cost/timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "memcalc/cost/collective.h"
+#include "memcalc/cost/host_time.h"
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6;
+
+bool is_copy(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kCopyToDevice || kernel.kind == KernelKind::kCopyToHost;
+}
+
+bool is_pinned_copy(const Kernel& kernel) {
+  const auto* copy = kernel.as<work::HostCopy>();
+  return copy != nullptr && copy->pinned;
+}
+
+/// Every layer has the same products, and each takes a search of tiles: those seen last are remembered.
+class RepeatedProducts {
+ public:
+  /// Null for another kind of kernel, or one that is not remembered.
+  [[nodiscard]] const double* find(const Kernel& kernel) const {
+    const work::Product* product = remembered(kernel);
+    if (product == nullptr) return nullptr;
+    const Entry& entry = entries_[place_of(*product)];
+    return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
+  }
+  void add(const Kernel& kernel, double seconds) {
+    if (const work::Product* product = remembered(kernel)) entries_[place_of(*product)] = {&kernel, seconds};
+  }
+
+ private:
+  struct Entry {
+    const Kernel* kernel = nullptr;
+    double seconds = 0;
+  };
+  static constexpr std::size_t kPlaces = 64;
+
+  static const work::Product* remembered(const Kernel& kernel) {
+    return kernel.kind == KernelKind::kMatrixProduct ? kernel.as<work::Product>() : nullptr;
+  }
+  static std::size_t place_of(const work::Product& p) {
+    const std::uint64_t mixed = static_cast<std::uint64_t>(p.m) * 31 + static_cast<std::uint64_t>(p.n) * 1009 +
+                                static_cast<std::uint64_t>(p.k) * 65537 + static_cast<std::uint64_t>(p.transposed);
+    return (mixed * 0x9E3779B97F4A7C15U) >> 58U;
+  }
+  /// In all that kernel_seconds() asks of a product.
+  static bool is_same(const Kernel& a, const Kernel& b) {
+    return *a.as<work::Product>() == *b.as<work::Product>() && a.dtype == b.dtype && a.bytes == b.bytes;
+  }
+
+  std::array<Entry, kPlaces> entries_{};
+};
+
+/// The ranks that wait for each other in a step.
+std::int64_t ranks_of(const KernelList& kernels) {
+  std::int64_t ranks = 1;
+  for (const Kernel& kernel : kernels) {
+    if (const auto* group = kernel.as<work::Communication>()) ranks = std::max(ranks, group->ranks);
+  }
+  return ranks;
+}
+
+Timeline::Issue::Way way_of(const Kernel& kernel) {
+  using Way = Timeline::Issue::Way;
+  if (kernel.communicates()) {
+    if (!runs_beside(kernel)) return Way::kBlocks;
+    return is_needed_at_once(kernel) ? Way::kGathers : Way::kReduces;
+  }
+  if (!runs_on_card(kernel)) return Way::kHost;
+  return kernel.stream == CudaStream::kDefault ? Way::kCompute : Way::kBeside;
+}
+
+Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links) {
+  Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
+  issue.launches = kernel.launches;
+  issue.seconds = issue.way == Timeline::Issue::Way::kCompute ? seconds / kernel.launches : seconds;
+  const bool computes = kernel.operator_class == OperatorClass::kContraction;
+  issue.longer = computes ? links.product_contention : links.memory_contention;
+  issue.time_class = static_cast<TimeClass>(kernel.operator_class);
+  if (is_list(kernel)) issue.passes = list_passes(kernel);
+  if (const auto* wait = kernel.as<work::Wait>()) {
+    issue.waits = true;
+    issue.waits_for = static_cast<std::int32_t>(wait->kernels);
+  }
+  issue.waits_until_done = is_copy(kernel) && !is_pinned_copy(kernel);
+  issue.uses_tensor_cores = uses_tensor_cores(kernel, device);
+  return issue;
+}
+
+void add_part(const StepTime& part, double times, StepTime& result) {
+  for (std::size_t i = 0; i < kTimeClassCount; ++i) result.by_class[i] += times * part.by_class[i];
+  result.forward_seconds += times * part.forward_seconds;
+  result.backward_seconds += times * part.backward_seconds;
+  result.optimizer_seconds += times * part.optimizer_seconds;
+  result.kernel_seconds += times * part.kernel_seconds;
+  result.host_seconds += times * part.host_seconds;
+  result.communication_seconds += times * part.communication_seconds;
+  result.tensor_core_seconds += times * part.tensor_core_seconds;
+  result.kernels += static_cast<std::int64_t>(times) * part.kernels;
+}
+
+}  // namespace
+
+bool runs_on_card(const Kernel& kernel) {
+  return kernel.kind != KernelKind::kPartOfPrevious && kernel.kind != KernelKind::kSynchronize;
+}
+
+// The mean of the largest of n standard normal variables: the quantile at (n - 0.375) / (n + 0.25) (Blom 1958), by
+// Abramowitz and Stegun 26.2.23.
+double slowest_of(std::int64_t ranks, double spread) {
+  if (ranks < 2) return 1;
+  const double n = static_cast<double>(ranks);
+  const double t = std::sqrt(-2 * std::log(1 - (n - 0.375) / (n + 0.25)));
+  const double score =
+      t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+  return 1 + spread * score;
+}
+
+std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+  std::vector<double> result;
+  result.reserve(kernels.size());
+  RepeatedProducts products;
+  const double gap = rates.host.gap_us * kMicrosecond;
+  for (const Kernel& kernel : kernels) {
+    if (const auto* communication = kernel.as<work::Communication>()) {
+      result.push_back(collective_seconds(*communication, device, rates.link));
+    } else if (is_copy(kernel)) {
+      result.push_back(copy_seconds(kernel, rates.transfer));
+    } else {
+      const double* known = products.find(kernel);
+      const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
+      if (known == nullptr) products.add(kernel, seconds);
+      result.push_back(seconds + (runs_on_card(kernel) ? gap * kernel.launches : 0));
+    }
+  }
+  return result;
+}
+
+Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
+                   const DeviceRates& rates)
+    : kernels_(kernels),
+      seconds_(seconds),
+      queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
+      slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
+  issues_.reserve(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    issues_.push_back(issue_of(kernels[i], seconds[i], device, rates.link));
+  }
+  for (const Issue& each : issues_) {
+    if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
+  }
+}
+
+/// The clocks of some hosts and of the card of each, in seconds since the first step began. The same is issued on all
+/// of them, so a step is gone through once for all.
+template <std::size_t kHosts>
+class Clocks {
+ public:
+  using Seconds = std::array<double, kHosts>;
+
+  Clocks(const Timeline& timeline, const std::array<const HostRates*, kHosts>& hosts)
+      : timeline_(timeline), queue_(timeline.queue_kernels_), finished_(timeline.issues_.size()) {
+    issuing_.reserve(timeline.kernels_.size());
+    for (const Kernel& kernel : timeline.kernels_) {
+      Seconds& each = issuing_.emplace_back();
+      for (std::size_t h = 0; h < kHosts; ++h) each[h] = host_seconds(kernel, *hosts[h]);
+    }
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      forward_[h] = hosts[h]->forward_us * kMicrosecond;
+      backward_[h] = hosts[h]->backward_us * kMicrosecond;
+      latency_[h] = hosts[h]->launch_latency_us * kMicrosecond;
+    }
+  }
+
+  /// Runs a step; how long it is. Where one is told, `told` gets what happens in it.
+  template <bool kTells>
+  Seconds step(StepTime& told) {
+    const Seconds begin = compute_;
+    told = {};
+    const KernelList& kernels = timeline_.kernels_;
+    for (std::size_t i = 0; i < kernels.size();) {
+      const std::int64_t repeats = kernels[i].repeats;
+      std::size_t end = i;
+      while (end < kernels.size() && kernels[end].repeats == repeats) ++end;
+      // The first may live on the host's lead; those after it take as long as the second.
+      for (std::int64_t left = repeats; left > 0;) {
+        const std::int64_t alike = left == repeats ? 1 : left;
+        group<kTells>(i, end, static_cast<double>(alike), told);
+        left -= alike;
+      }
+      i = end;
+    }
+    Seconds taken;
+    for (std::size_t h = 0; h < kHosts; ++h) taken[h] = compute_[h] - begin[h];
+    told.step_seconds = taken[0];
+    return taken;
+  }
+
+ private:
+  using Issue = Timeline::Issue;
+
+  /// The kernels of a micro-batch, which stands for `alike` of them, one after the other.
+  template <bool kTells>
+  void group(std::size_t begin, std::size_t end, double alike, StepTime& told) {
+    StepTime part;
+    const Seconds host_before = host_, compute_before = compute_;
+    for (std::size_t i = begin; i < end; ++i) {
+      issue<kTells>(i, part);
+      if (timeline_.issues_[i].is_waited_for) finished_[i] = compute_;
+    }
+    if constexpr (kTells) add_part(part, alike, told);
+    // Those that were not executed take as long as the one that stands for them. A host that waits for room in the
+    // queue goes as fast as the card does, though it caught up in the first of them.
+    const double others = alike - 1;
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      const double taken = compute_[h] - compute_before[h];
+      host_[h] += others * std::min(host_[h] - host_before[h], taken);
+      compute_[h] += others * taken;
+      communication_[h] += others * taken;
+    }
+  }
+
+  template <bool kTells>
+  void issue(std::size_t i, StepTime& part) {
+    using Way = Issue::Way;
+    const Issue& of = timeline_.issues_[i];
+    Seconds issuing = issuing_[i];
+    if (of.phase != phase_) {
+      if (of.phase == Phase::kForward) add_to(issuing, forward_);
+      if (of.phase == Phase::kBackward) add_to(issuing, backward_);
+      phase_ = of.phase;
+    }
+    for (double& each : issuing) each *= timeline_.slowest_;
+    if constexpr (kTells) part.host_seconds += issuing[0];
+    const bool launches = of.way == Way::kCompute || of.way == Way::kBeside;
+    if (!launches) add_to(host_, issuing);
+    if (of.waits) {
+      const Seconds& until = of.waits_for > 0 ? finished_[static_cast<std::size_t>(of.waits_for - 1)] : compute_;
+      keep_later(host_, until);
+    }
+    if (of.way == Way::kHost) return;
+    if (!launches) return communicate<kTells>(of, part);
+    if (of.phase == Phase::kOptimizer) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    if constexpr (kTells) part.kernels += of.launches;
+    if (of.way == Way::kBeside) {
+      add_to(host_, issuing);
+      for (std::size_t h = 0; h < kHosts; ++h) {
+        communication_[h] = std::max(communication_[h], host_[h]) + of.seconds;
+      }
+      return;
+    }
+    if constexpr (kTells) {
+      part.kernel_seconds += timeline_.seconds_[i];
+      if (of.uses_tensor_cores) part.tensor_core_seconds += timeline_.seconds_[i];
+    }
+    if (of.launches == 1 && of.passes == 1) {
+      launch<kTells>(issuing, of, part);
+    } else {
+      Seconds first, each;
+      for (std::size_t h = 0; h < kHosts; ++h) {
+        first[h] = issuing[h] / of.passes;
+        each[h] = first[h] / of.launches;
+      }
+      for (std::int32_t n = 0; n < of.launches; ++n) launch<kTells>(each, of, part);
+      for (std::size_t h = 0; h < kHosts; ++h) host_[h] += issuing[h] - first[h];
+    }
+    if (of.waits_until_done) keep_later(host_, compute_);  // of pageable memory the driver waits
+  }
+
+  // The queue holds so many launches; the host waits for room. A kernel is slower while a collective runs beside it.
+  template <bool kTells>
+  void launch(const Seconds& issuing, const Issue& of, StepTime& part) {
+    Seconds& slot = queue_[next_slot_];
+    if (++next_slot_ == queue_.size()) next_slot_ = 0;
+    Seconds until;
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      host_[h] = std::max(host_[h] + issuing[h], slot[h]);
+      until[h] = host_[h] + latency_[h];
+    }
+    advance<kTells>(until, TimeClass::kHost, of, part);
+    Seconds beside;
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      beside[h] = std::clamp((communication_[h] - compute_[h]) / (1 + of.longer), 0.0, of.seconds);
+      until[h] = compute_[h] + of.seconds;
+    }
+    advance<kTells>(until, of.time_class, of, part);
+    for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
+    advance<kTells>(until, TimeClass::kCommunication, of, part);
+    slot = compute_;
+  }
+
+  // A collective beside the compute stream starts when those before it are through: one that gathers need not wait for
+  // what is computed (the host issues it ahead), one that reduces needs what was computed before it.
+  template <bool kTells>
+  void communicate(const Issue& of, StepTime& part) {
+    if constexpr (kTells) part.communication_seconds += of.seconds;
+    if (of.way == Issue::Way::kBlocks) {
+      advance<kTells>(host_, TimeClass::kHost, of, part);
+      Seconds until;
+      for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + of.seconds;
+      return advance<kTells>(until, TimeClass::kCommunication, of, part);
+    }
+    const bool gathers = of.way == Issue::Way::kGathers;
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      communication_[h] = std::max({communication_[h], host_[h], gathers ? 0 : compute_[h]}) + of.seconds;
+    }
+    if (gathers) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+  }
+
+  template <bool kTells>
+  void advance(const Seconds& until, TimeClass time_class, const Issue& of, StepTime& part) {
+    if constexpr (kTells) {
+      const double seconds = until[0] - compute_[0];
+      if (seconds <= 0) return;
+      part.by_class[static_cast<std::size_t>(time_class)] += seconds;
+      const bool forward = of.phase == Phase::kForward || of.phase == Phase::kDecode;  // what a step generates, too
+      (forward                        ? part.forward_seconds
+       : of.phase == Phase::kBackward ? part.backward_seconds
+                                      : part.optimizer_seconds) += seconds;
+    }
+    keep_later(compute_, until);
+  }
+
+  static void add_to(Seconds& clock, const Seconds& seconds) {
+    for (std::size_t h = 0; h < kHosts; ++h) clock[h] += seconds[h];
+  }
+  static void keep_later(Seconds& clock, const Seconds& other) {
+    for (std::size_t h = 0; h < kHosts; ++h) clock[h] = std::max(clock[h], other[h]);
+  }
+
+  const Timeline& timeline_;
+  std::vector<Seconds> issuing_;   // that the host needs for each kernel
+  std::vector<Seconds> queue_;     // when the kernels launched last will have finished, a ring
+  std::vector<Seconds> finished_;  // when each kernel of this step did that is waited for
+  std::size_t next_slot_ = 0;      // in the queue
+  Phase phase_ = Phase::kZero;     // of the kernel issued last
+  Seconds forward_, backward_, latency_;
+  Seconds host_{}, compute_{};  // when each is free
+  Seconds communication_{};     // when the stream of collectives is
+};
+
+StepTime Timeline::steady(const HostRates& host) const {
+  Clocks<1> clocks(*this, {&host});
+  StepTime result;
+  clocks.step<false>(result);
+  clocks.step<false>(result);
+  clocks.step<true>(result);
+  return result;
+}
+
+std::vector<double> Timeline::steady_seconds(std::span<const MeasuredHost> hosts) const {
+  constexpr std::size_t kTogether = 4;  // two vectors of two doubles
+  std::vector<double> result;
+  for (std::size_t i = 0; i < hosts.size(); i += kTogether) {
+    std::array<const HostRates*, kTogether> together;
+    for (std::size_t h = 0; h < kTogether; ++h) together[h] = &hosts[std::min(i + h, hosts.size() - 1)].rates;
+    Clocks<kTogether> clocks(*this, together);
+    StepTime untold;
+    std::array<double, kTogether> seconds{};
+    for (int step = 0; step < 3; ++step) seconds = clocks.template step<false>(untold);
+    for (std::size_t h = 0; h < kTogether && i + h < hosts.size(); ++h) result.push_back(seconds[h]);
+  }
+  return result;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,77 @@
+// The clocks of a step: the host issues kernels one after the other, each stream of the card runs them in order, and
+// whichever is behind decides. Covered by tests/unit/cost_test.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memcalc/cost/step_time.h"
+#include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/kernel_list.h"
+
+namespace memcalc {
+
+/// Whether a kernel of the card stands for it, and not the host's work or a part of the kernel before.
+[[nodiscard]] bool runs_on_card(const Kernel& kernel);
+
+/// Seconds of each kernel of a step by itself, with the gap before it.
+[[nodiscard]] std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device,
+                                             const DeviceRates& rates);
+
+/// How many times an average host's time the slowest of some ranks takes, whose times have this standard deviation over
+/// their mean: at their collectives the others wait for it.
+[[nodiscard]] double slowest_of(std::int64_t ranks, double spread);
+
+class Timeline {
+ public:
+  /// What the clocks ask of a kernel.
+  struct Issue {
+    /// Where it runs.
+    enum class Way : std::uint8_t {
+      kHost,         // nowhere: the host's own work
+      kCompute,      // launched on the compute stream
+      kBeside,       // a copy on a stream of its own: FSDP's
+      kBlocks,       // a collective between the kernels of the compute stream
+      kGathers,      // one beside them, for which the next kernel waits
+      kReduces,      // one beside them, for which the optimizer waits
+    };
+    double seconds = 0;          // of a launch; of what is not launched on the compute stream altogether
+    double longer = 0;           // beside a collective, by this share
+    double passes = 1;           // that the host issues by themselves
+    std::int32_t launches = 1;
+    std::int32_t waits_for = 0;  // with `waits`: for so many kernels; 0: for all that were issued
+    Way way = Way::kHost;
+    Phase phase = Phase::kForward;
+    TimeClass time_class = TimeClass::kElementwise;
+    bool waits = false;          // the host does before it goes on
+    bool waits_until_done = false;  // for this one: a copy of pageable memory
+    bool is_waited_for = false;
+    bool uses_tensor_cores = false;
+  };
+
+  /// `seconds`: of each kernel (seconds_of). Pre: both outlive the timeline.
+  Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
+           const DeviceRates& rates);
+
+  /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has
+  /// issued the first kernel, and the third is told.
+  [[nodiscard]] StepTime steady(const HostRates& host) const;
+
+  /// How long that step is on each of some hosts, in their order.
+  [[nodiscard]] std::vector<double> steady_seconds(std::span<const MeasuredHost> hosts) const;
+
+ private:
+  template <std::size_t kHosts>
+  friend class Clocks;
+
+  const KernelList& kernels_;
+  const std::vector<double>& seconds_;
+  std::vector<Issue> issues_;    // of each kernel
+  std::size_t queue_kernels_;    // launches that wait at most
+  double slowest_;               // the slowest rank's host: its seconds over those of an average one
+};
+
+}  // namespace memcalc
