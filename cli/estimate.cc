@@ -86,7 +86,8 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
 }  // namespace
 
 Command add_estimate(CommandLine& line) {
-  CLI::App* app = line.parser.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
+  CLI::App* app =
+      line.parser.add_subcommand("estimate", "peak memory of a training run, by category (the default command)");
   auto arguments = std::make_shared<EstimateArguments>();
   add_run_options(line, *app, arguments->run, true);
   const char* group = "Answer";

@@ -110,7 +110,8 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   return with_faults(own_faults_of(answered), answer.positive ? kAnswered : kAnsweredNo);
 }
 
-Command add_largest(CommandLine& line, const char* name, const char* description, const char* examples, Measure measure) {
+Command add_largest(CommandLine& line, const char* name, const char* description, const char* examples,
+                    Measure measure) {
   CLI::App* app = line.parser.add_subcommand(name, description);
   auto arguments = std::make_shared<LargestArguments>();
   add_run_options(line, *app, arguments->run);

@@ -201,7 +201,8 @@ Command add_ladder(CommandLine& line) {
 }
 
 Command add_plan(CommandLine& line) {
-  CLI::App* app = line.parser.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
+  CLI::App* app =
+      line.parser.add_subcommand("plan", "how to run a training on some GPUs: what fits, the fastest first");
   auto arguments = std::make_shared<PlanArguments>();
   add_run_options(line, *app, arguments->run);
   for (const Field& field : run_fields()) {

@@ -20,48 +20,7 @@ double input_pixels(const Kernel& kernel, const work::Convolution& convolution) 
   return std::max(1.0, images / (groups * std::max(convolution.group_channels, 1.0)));
 }
 
-/// ConvolutionTable::kWindows
-std::size_t window_class(double window, bool strided) {
-  if (window == 1) return 0;
-  if (window == 9 && !strided) return 1;
-  return (window == 25 || window == 49) && !strided ? 2 : 3;
-}
-
 }  // namespace
-
-// cuDNN chooses a kernel by type, pass and window; what was measured of each is in a table (device_rates.h). A tile of
-// the result has 128 x 128 elements.
-double convolution_by_table(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
-                            const ConvolutionTable& table) {
-  constexpr double kMicrosecond = 1e-6, kTile = 128, kVector = 4, kStrided = 1.5;
-  const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) && computes_tf32(device) ? 1 : 2;
-  const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
-  const auto pixels = static_cast<double>(convolution.pixels), channels = static_cast<double>(convolution.channels);
-  const auto depth = static_cast<double>(convolution.depth);
-  const double group_channels = std::max(convolution.group_channels, 1.0);
-  const double window = depth / group_channels;
-  const double entering = input_pixels(kernel, convolution);
-  const ConvolutionPassRates& rates = table.rates[type][pass][window_class(window, entering > kStrided * pixels)];
-  double m = pixels, n = channels, k = depth;
-  if (pass == 1) {
-    m = entering;
-    n = group_channels;
-    k = channels * window;
-  } else if (pass == 2) {
-    m = channels;
-    n = depth;
-    k = pixels;
-  }
-  const double narrow = pass == 2 ? std::min(m, n) : n;
-  const double tiles = std::ceil(m / kTile) * std::ceil(n / kTile) * static_cast<double>(convolution.groups);
-  const double ramp =
-      narrow / (narrow + rates.narrow) * k / (k + rates.depth) * tiles / (tiles + rates.waves * device.multiprocessors);
-  const double few = std::min(group_channels, channels) < kVector ? 1 + rates.few : 1;
-  const double peak = peak_flops(kernel, device) * rates.share * ramp;
-  const double computed = kernel.flops > 0 ? few * kernel.flops / peak : 0;
-  const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
-  return rates.launch_us * kMicrosecond + std::hypot(computed, moved);
-}
 
 double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
                            const ConvolutionRates& rates) {

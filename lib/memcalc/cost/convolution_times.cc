@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <vector>
@@ -20,14 +21,18 @@ namespace {
 
 /// A row of specs/measured/h100-sxm/convolution_times.txt.
 struct Time {
-  int type, own_kernels;
-  std::int64_t in_channels, out_channels, groups, entering, leaving, window;
-  std::array<double, 3> microseconds;
+  std::int8_t type, kind;
+  std::int32_t in_channels, out_channels, groups, entering, leaving, window;
+  std::array<std::int32_t, 3> nanoseconds;
 };
 
 #include "memcalc/cost/convolution_times.inc"
 
-constexpr std::size_t kTypes = 3, kClasses = 3, kPasses = 3;
+constexpr std::size_t kTypes = 3, kPasses = 3;
+
+/// Those that are compared with each other.
+enum class ConvolutionKind : std::uint8_t { kWhole, kGroups, kOwnKernels, kChannelsLast };  // kOwnKernels: PyTorch's, depthwise
+constexpr std::size_t kKinds = 4;
 
 /// Of the card that the table is of, by type: the datasheet's FLOP/s, and bytes per second.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
@@ -85,21 +90,20 @@ struct Measured {
   std::array<double, kPasses> ratios;  // logarithms of measured over ideal
 };
 
-/// 0: one group; 1: groups; 2: depthwise, by PyTorch's own kernels
-std::size_t class_of(const Time& time) {
-  if (time.own_kernels != 0) return 2;
-  return time.groups > 1 ? 1 : 0;
-}
+/// Most rows are too far by the channels of a group alone.
+constexpr std::size_t kSortedBy = 2;
 
-/// Those of a type and a class, made when first asked for.
-const std::vector<Measured>& measured(std::size_t type, std::size_t of) {
-  static std::array<std::vector<Measured>, kTypes * kClasses> all;
-  static std::array<std::once_flag, kTypes * kClasses> made;
-  const std::size_t place = type * kClasses + of;
+bool has_fewer_channels(const Measured& row, double channels) { return row.features[kSortedBy] < channels; }
+
+/// Those of a type and a kind, made when first asked for, by their channels.
+const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
+  static std::array<std::vector<Measured>, kTypes * kKinds> all;
+  static std::array<std::once_flag, kTypes * kKinds> made;
+  const std::size_t place = type * kKinds + static_cast<std::size_t>(kind);
   std::call_once(made[place], [&] {
     for (const Time& time : kTimes) {
-      if (static_cast<std::size_t>(time.type) != type || class_of(time) != of) continue;
-      const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+      if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
+      const auto real = [](std::int32_t value) { return static_cast<double>(value); };
       const Sizes shape = {.in_channels = real(time.in_channels / time.groups),
                            .out_channels = real(time.out_channels / time.groups),
                            .groups = real(time.groups),
@@ -109,11 +113,13 @@ const std::vector<Measured>& measured(std::size_t type, std::size_t of) {
       const double ideal = ideal_seconds(shape, kMeasuredPeaks[type], kItemSizes[type], kMeasuredBandwidth, 1);
       Measured row{.features = features_of(shape, kItemSizes[type]), .ratios = {}};
       for (std::size_t pass = 0; pass < kPasses; ++pass) {
-        constexpr double kMicrosecond = 1e-6;
-        row.ratios[pass] = std::log(time.microseconds[pass] * kMicrosecond / ideal);
+        constexpr double kNanosecond = 1e-9;
+        row.ratios[pass] = std::log(real(time.nanoseconds[pass]) * kNanosecond / ideal);
       }
       all[place].push_back(row);
     }
+    std::stable_sort(all[place].begin(), all[place].end(),
+                     [](const Measured& a, const Measured& b) { return has_fewer_channels(a, b.features[kSortedBy]); });
   });
   return all[place];
 }
@@ -128,23 +134,25 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
     const Measured* row = nullptr;
   };
   std::array<Neighbour, kNeighbours> nearest;
-  for (const Measured& row : rows) {
-    const auto squares = [&](std::size_t from, std::size_t to) {
-      double sum = 0;
-      for (std::size_t i = from; i < to; ++i) {
-        const double difference = features[i] - row.features[i];
-        sum += difference * difference;
-      }
-      return sum;
-    };
-    constexpr std::size_t kTell = 4;  // work and channels: most rows are too far by these
-    double square = squares(0, kTell);
-    if (square >= nearest.back().square) continue;
-    square += squares(kTell, features.size());
-    if (square >= nearest.back().square) continue;
+  const auto square_of = [](double value) { return value * value; };
+  const auto consider = [&](const Measured& row) {
+    double square = 0;
+    for (std::size_t i = 0; i < features.size(); ++i) square += square_of(features[i] - row.features[i]);
+    if (square >= nearest.back().square) return;
     std::size_t place = kNeighbours - 1;
     for (; place > 0 && nearest[place - 1].square > square; --place) nearest[place] = nearest[place - 1];
     nearest[place] = {square, &row};
+  };
+  // Outward from those with as many channels, until all that follow are too far by them alone.
+  const double channels = features[kSortedBy];
+  auto above = std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), below = above;
+  for (; above != rows.end() && square_of(above->features[kSortedBy] - channels) < nearest.back().square; ++above) {
+    consider(*above);
+  }
+  for (; below != rows.begin(); --below) {
+    const Measured& row = *std::prev(below);
+    if (square_of(channels - row.features[kSortedBy]) >= nearest.back().square) break;
+    consider(row);
   }
   struct Vote {
     double ratio, weight;
@@ -189,12 +197,14 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .window = 1};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
-  const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
-  const std::size_t of = own_kernels ? 2 : convolution.groups > 1 ? 1 : 0;
+  const ConvolutionKind kind = kernel.kind == KernelKind::kDepthwiseConvolution ? ConvolutionKind::kOwnKernels
+                    : convolution.groups > 1                         ? ConvolutionKind::kGroups
+                    : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
+                                                                     : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
   const double ideal = ideal_seconds(shape, peak_flops(kernel, device), kItemSizes[type],
                                      device.memory_bandwidth_bytes_per_second, rates.scaling.share);
-  return ideal * median_ratio(measured(type, of), features_of(shape, kItemSizes[type]), pass);
+  return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);
 }
 
 }  // namespace memcalc

@@ -226,13 +226,6 @@ const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec
 
 namespace {
 
-/// Of images; else of sequences and volumes.
-bool has_square_window(const work::Convolution& convolution) {
-  const double window = static_cast<double>(convolution.depth) / std::max(convolution.group_channels, 1.0);
-  const double side = std::round(std::sqrt(window));
-  return side * side == window;
-}
-
 /// Its seconds by the model of what it works on; where that has none, by what it reads and writes.
 struct SecondsOf {
   const Kernel& kernel;
@@ -246,17 +239,13 @@ struct SecondsOf {
     return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
-    if (rates.convolutions.source.empty()) {
+    if (rates.convolution_times.empty()) {
       return is_depthwise(convolution)
                  ? depthwise_seconds(kernel, convolution, device, rates)
                  : convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
     }
     const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
     if (is_depthwise(convolution) && !own_kernels) return depthwise_seconds(kernel, convolution, device, rates);
-    // The table's numbers are of images without groups.
-    if (convolution.groups == 1 && has_square_window(convolution)) {
-      return convolution_by_table(kernel, convolution, device, rates.convolutions);
-    }
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {

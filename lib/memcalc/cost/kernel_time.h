@@ -27,8 +27,6 @@ namespace memcalc {
                                        const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                          const DeviceSpec& device, const ConvolutionRates& rates);
-[[nodiscard]] double convolution_by_table(const Kernel& kernel, const work::Convolution& convolution,
-                                          const DeviceSpec& device, const ConvolutionTable& table);
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
 [[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                        const DeviceSpec& device, const DeviceRates& rates);

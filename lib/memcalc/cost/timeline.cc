@@ -24,18 +24,18 @@ bool is_pinned_copy(const Kernel& kernel) {
   return copy != nullptr && copy->pinned;
 }
 
-/// Every layer has the same products, and each takes a search of tiles: those seen last are remembered.
-class RepeatedProducts {
+/// Layers repeat their products and convolutions, and each takes a search, of tiles or of alike ones: those seen last
+/// are remembered.
+class Repeated {
  public:
   /// Null for another kind of kernel, or one that is not remembered.
   [[nodiscard]] const double* find(const Kernel& kernel) const {
-    const work::Product* product = remembered(kernel);
-    if (product == nullptr) return nullptr;
-    const Entry& entry = entries_[place_of(*product)];
+    if (!is_searched(kernel)) return nullptr;
+    const Entry& entry = entries_[place_of(kernel)];
     return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
   }
   void add(const Kernel& kernel, double seconds) {
-    if (const work::Product* product = remembered(kernel)) entries_[place_of(*product)] = {&kernel, seconds};
+    if (is_searched(kernel)) entries_[place_of(kernel)] = {&kernel, seconds};
   }
 
  private:
@@ -43,22 +43,36 @@ class RepeatedProducts {
     const Kernel* kernel = nullptr;
     double seconds = 0;
   };
-  static constexpr std::size_t kPlaces = 64;
+  static constexpr int kPlacesBits = 8;
 
-  static const work::Product* remembered(const Kernel& kernel) {
-    return kernel.kind == KernelKind::kMatrixProduct ? kernel.as<work::Product>() : nullptr;
+  static bool is_searched(const Kernel& kernel) {
+    return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kConvolution ||
+           kernel.kind == KernelKind::kDepthwiseConvolution;
   }
-  static std::size_t place_of(const work::Product& p) {
-    const std::uint64_t mixed = static_cast<std::uint64_t>(p.m) * 31 + static_cast<std::uint64_t>(p.n) * 1009 +
-                                static_cast<std::uint64_t>(p.k) * 65537 + static_cast<std::uint64_t>(p.transposed);
-    return (mixed * 0x9E3779B97F4A7C15U) >> 58U;
+  static std::size_t place_of(const Kernel& kernel) {
+    const auto number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    std::uint64_t mixed = 0;
+    if (const auto* p = kernel.as<work::Product>()) {
+      mixed = number(p->m) * 31 + number(p->n) * 1009 + number(p->k) * 65537 + number(static_cast<int>(p->transposed));
+    } else if (const auto* c = kernel.as<work::Convolution>()) {
+      mixed = number(c->pixels) * 31 + number(c->channels) * 1009 + number(c->depth) * 65537 + number(c->groups) * 101 +
+              number(c->backward ? 1 : 0) + number(c->weight_gradient ? 2 : 0);
+    }
+    return (mixed * 0x9E3779B97F4A7C15U) >> (64U - kPlacesBits);
   }
-  /// In all that kernel_seconds() asks of a product.
+  /// In all that kernel_seconds() asks of them.
   static bool is_same(const Kernel& a, const Kernel& b) {
-    return *a.as<work::Product>() == *b.as<work::Product>() && a.dtype == b.dtype && a.bytes == b.bytes;
+    if (a.kind != b.kind || a.dtype != b.dtype || a.bytes != b.bytes) return false;
+    if (const auto* product = a.as<work::Product>()) {
+      const auto* other = b.as<work::Product>();
+      return other != nullptr && *product == *other;
+    }
+    const auto* convolution = a.as<work::Convolution>();
+    const auto* other = b.as<work::Convolution>();
+    return convolution != nullptr && other != nullptr && *convolution == *other;
   }
 
-  std::array<Entry, kPlaces> entries_{};
+  std::array<Entry, std::size_t{1} << kPlacesBits> entries_{};
 };
 
 /// The ranks that wait for each other in a step.
@@ -129,7 +143,7 @@ double slowest_of(std::int64_t ranks, double spread) {
 std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
   std::vector<double> result;
   result.reserve(kernels.size());
-  RepeatedProducts products;
+  Repeated repeated;
   const double gap = rates.host.gap_us * kMicrosecond;
   for (const Kernel& kernel : kernels) {
     if (const auto* communication = kernel.as<work::Communication>()) {
@@ -137,9 +151,9 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
     } else if (is_copy(kernel)) {
       result.push_back(copy_seconds(kernel, rates.transfer));
     } else {
-      const double* known = products.find(kernel);
+      const double* known = repeated.find(kernel);
       const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
-      if (known == nullptr) products.add(kernel, seconds);
+      if (known == nullptr) repeated.add(kernel, seconds);
       result.push_back(seconds + (runs_on_card(kernel) ? gap * kernel.launches : 0));
     }
   }

@@ -31,22 +31,22 @@ class Timeline {
   struct Issue {
     /// Where it runs.
     enum class Way : std::uint8_t {
-      kHost,         // nowhere: the host's own work
-      kCompute,      // launched on the compute stream
-      kBeside,       // a copy on a stream of its own: FSDP's
-      kBlocks,       // a collective between the kernels of the compute stream
-      kGathers,      // one beside them, for which the next kernel waits
-      kReduces,      // one beside them, for which the optimizer waits
+      kHost,     // nowhere: the host's own work
+      kCompute,  // launched on the compute stream
+      kBeside,   // a copy on a stream of its own: FSDP's
+      kBlocks,   // a collective between the kernels of the compute stream
+      kGathers,  // one beside them, for which the next kernel waits
+      kReduces,  // one beside them, for which the optimizer waits
     };
-    double seconds = 0;          // of a launch; of what is not launched on the compute stream altogether
-    double longer = 0;           // beside a collective, by this share
-    double passes = 1;           // that the host issues by themselves
+    double seconds = 0;  // of a launch; of what is not launched on the compute stream altogether
+    double longer = 0;   // beside a collective, by this share
+    double passes = 1;   // that the host issues by themselves
     std::int32_t launches = 1;
     std::int32_t waits_for = 0;  // with `waits`: for so many kernels; 0: for all that were issued
     Way way = Way::kHost;
     Phase phase = Phase::kForward;
     TimeClass time_class = TimeClass::kElementwise;
-    bool waits = false;          // the host does before it goes on
+    bool waits = false;             // the host does before it goes on
     bool waits_until_done = false;  // for this one: a copy of pageable memory
     bool is_waited_for = false;
     bool uses_tensor_cores = false;
@@ -69,9 +69,9 @@ class Timeline {
 
   const KernelList& kernels_;
   const std::vector<double>& seconds_;
-  std::vector<Issue> issues_;    // of each kernel
-  std::size_t queue_kernels_;    // launches that wait at most
-  double slowest_;               // the slowest rank's host: its seconds over those of an average one
+  std::vector<Issue> issues_;  // of each kernel
+  std::size_t queue_kernels_;  // launches that wait at most
+  double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };
 
 }  // namespace memcalc

@@ -57,26 +57,8 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
     });
     text += ", \"source\": " + in_quotes(blocks.source) + "}";
   }
-  if (const ConvolutionTable& table = rates.convolutions; !table.source.empty()) {
-    using Table = ConvolutionTable;
-    text += ",\n" + margin + "  \"convolutions\": {\n" + margin + "    \"source\": " + in_quotes(table.source);
-    for (std::size_t type = 0; type < Table::kTypes.size(); ++type) {
-      text += ",\n" + margin + "    " + in_quotes(Table::kTypes[type]) + ": {";
-      for (std::size_t pass = 0; pass < Table::kPasses.size(); ++pass) {
-        text += std::string(pass > 0 ? "," : "") + "\n" + margin + "      " + in_quotes(Table::kPasses[pass]) + ": {";
-        for (std::size_t window = 0; window < Table::kWindows.size(); ++window) {
-          text += std::string(window > 0 ? "," : "") + "\n" + margin + "        " + in_quotes(Table::kWindows[window]);
-          std::string numbers;
-          visit_pass_rates(table.rates[type][pass][window], [&](const char* name, double value) {
-            numbers += std::string(numbers.empty() ? "" : ", ") + in_quotes(name) + ": " + general_text(value, 4);
-          });
-          text += ": {" + numbers + "}";
-        }
-        text += "\n" + margin + "      }";
-      }
-      text += "\n" + margin + "    }";
-    }
-    text += "\n" + margin + "  }";
+  if (!rates.convolution_times.empty()) {
+    text += ",\n" + margin + "  \"convolution_times\": " + in_quotes(rates.convolution_times);
   }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {

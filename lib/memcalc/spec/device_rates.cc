@@ -39,22 +39,7 @@ DeviceRates read_device_rates(const JsonObject& json) {
     });
     rates.depthwise.source = depthwise->required_string("source");
   }
-  if (const std::optional<JsonObject> table = json.nullable_object("convolutions")) {
-    using Table = ConvolutionTable;
-    rates.convolutions.source = table->required_string("source");
-    for (std::size_t type = 0; type < Table::kTypes.size(); ++type) {
-      const JsonObject passes = table->required_object(Table::kTypes[type]);
-      for (std::size_t pass = 0; pass < Table::kPasses.size(); ++pass) {
-        const JsonObject windows = passes.required_object(Table::kPasses[pass]);
-        for (std::size_t window = 0; window < Table::kWindows.size(); ++window) {
-          const JsonObject numbers = windows.required_object(Table::kWindows[window]);
-          visit_pass_rates(rates.convolutions.rates[type][pass][window], [&](const char* name, double& value) {
-            value = numbers.required_double(name, {1e-12, 1e9});
-          });
-        }
-      }
-    }
-  }
+  if (json.has("convolution_times")) rates.convolution_times = json.required_string("convolution_times");
   if (const std::optional<JsonObject> blocks = json.nullable_object("blocks")) {
     rates.blocks.source = blocks->required_string("source");
     visit_block_rates(rates.blocks, [&](const char* group, const char* name, double& value) {

@@ -56,27 +56,6 @@ struct ConvolutionRates {
   double bandwidth = 1;  // of the ideal bytes: layout conversions are in it
 };
 
-/// One pass of a convolution by cuDNN, as an implicit product of m x n x k: launch + the root of the sum of squares of
-/// FLOPs / (share * ramps * datasheet) and bytes / (bandwidth * datasheet). cost/convolution.cc
-struct ConvolutionPassRates {
-  double launch_us = 10;
-  double share = 0.5;      // of the datasheet's FLOP/s; above 1 where cuDNN takes Winograd's algorithm
-  double narrow = 1e-9;    // size of the narrower side of the result at which half of it is reached,
-  double depth = 1e-9;     // of the sum,
-  double waves = 1e-9;     // tiles for each multiprocessor
-  double bandwidth = 0.5;  // of the ideal bytes: conversions between layouts are in it
-  double few = 1e-9;       // what fewer than four channels cost more, as a share
-};
-
-/// By type, pass and window, which is how cuDNN chooses its kernels (row-major images).
-struct ConvolutionTable {
-  static constexpr std::array<std::string_view, 3> kTypes = {"half", "tf32", "float32"};
-  static constexpr std::array<std::string_view, 3> kPasses = {"forward", "input_gradient", "weight_gradient"};
-  static constexpr std::array<std::string_view, 4> kWindows = {"1x1", "3x3", "5x5", "other"};
-  std::array<std::array<std::array<ConvolutionPassRates, 4>, 3>, 3> rates{};
-  std::string source;  // empty: not measured, ConvolutionRates stand for them
-};
-
 /// Batch norm: a block goes over a channel, so that few channels leave multiprocessors idle.
 struct ChannelRates {
   double launch_us = 4;
@@ -232,7 +211,8 @@ struct DeviceRates {
   MemoryScaling scaling;
   CacheRates cache;
   DepthwiseRates depthwise;
-  ConvolutionTable convolutions;
+  // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
+  std::string convolution_times;
   BlockRates blocks;
 };
 
@@ -265,18 +245,6 @@ void visit_depthwise_rates(Rates& rates, Visit visit) {
   visit("direct_input", rates.direct_input);
   visit("direct_weight", rates.direct_weight);
   visit("direct_float32_weight", rates.direct_float32_weight);
-}
-
-/// Calls visit(name, value) for each number of them.
-template <typename Rates, typename Visit>
-void visit_pass_rates(Rates& rates, Visit visit) {
-  visit("launch_us", rates.launch_us);
-  visit("share", rates.share);
-  visit("narrow", rates.narrow);
-  visit("depth", rates.depth);
-  visit("waves", rates.waves);
-  visit("bandwidth", rates.bandwidth);
-  visit("few", rates.few);
 }
 
 /// Calls visit(group, name, value) for each number of them; the group of what is not batch norm's is "".

@@ -95,6 +95,9 @@ struct Convolution {
   bool tf32 = false;          // of float32 images
   bool backward = false;
   bool weight_gradient = false;  // with `backward`
+  bool channels_last = false;    // how the images lie
+
+  [[nodiscard]] bool operator==(const Convolution&) const = default;
 };
 
 /// kCopyToDevice, kCopyToHost

@@ -1,7 +1,7 @@
 """Times convolutions of networks, one pass at a time, on a card.
 
 usage: convolution_passes.py shapes OUT.jsonl                       the convolutions of 360 networks of timm and torchvision (meta device)
-       convolution_passes.py time SHAPES.jsonl OUT.jsonl SECONDS SEED
+       convolution_passes.py time SHAPES.jsonl OUT.jsonl SECONDS SEED [images]    `images`: without groups, a third channels last
 
 A row: [layout, type, N, [C, ...], [K, C / groups, ...], stride, padding, dilation, groups, transposed, us of forward, input gradient,
 weight gradient]. Each call stands behind others, so that no launch is waited for; what comes before has written the pass's own
@@ -52,7 +52,7 @@ def shapes(out):
             if found: f.write(json.dumps([name, found], separators=(",", ":")) + "\n")
 
 
-def measure(source, out, seconds, seed):
+def measure(source, out, seconds, seed, images):
     import torch
     R = random.Random(seed); A = torch.ops.aten
     pool = {}
@@ -83,6 +83,7 @@ def measure(source, out, seconds, seed):
         c, k = R.choice((32, 64, 128, 256, 512)), R.choice((3, 16, 32, 64, 128, 256)); h = R.choice((7, 14, 28, 32, 56, 64)); w = R.choice((2, 2, 3, 4, 4))
         return [2, [c, h, h], [c, k, w, w], [2, 2], [(w - 1) // 2 if w > 2 else 0] * 2, [1, 1], 1, True]
     def draw():
+        if images: return R.choice(classes[R.choices(("few", "1x1", "dense"), (4, 36, 60))[0]])
         r = R.random()
         if r < .06: return speech()
         if r < .10: return volume()
@@ -115,7 +116,7 @@ def measure(source, out, seconds, seed):
         for v in w0[2:]: flops *= v
         if size > 1.6e8 or osize > 1.6e8 or flops > 1.5e11: continue
         for kind in R.sample(("bf16", "tf32", "fp32", "bf16", "fp16"), 2):
-            layout = "nhwc" if dims == 2 and R.random() < .18 else "nchw"
+            layout = "nhwc" if dims == 2 and R.random() < (.33 if images else .18) else "nchw"
             dt = TYPE.get(kind, torch.float32); torch.backends.cudnn.allow_tf32 = kind != "fp32"
             mf = torch.channels_last if layout == "nhwc" else torch.contiguous_format
             try:
@@ -135,4 +136,4 @@ def measure(source, out, seconds, seed):
 
 if __name__ == "__main__":
     if sys.argv[1] == "shapes": shapes(sys.argv[2])
-    else: measure(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]))
+    else: measure(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]), "images" in sys.argv[6:])

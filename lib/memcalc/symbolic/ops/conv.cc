@@ -92,7 +92,8 @@ void count_kernel(Tape& tape, const Operator& op, DType dtype, const Convolution
                             .depth = s.in_channels / s.groups * s.kernel_depth * s.kernel_height * s.kernel_width,
                             .group_channels = static_cast<double>(s.in_channels / s.groups),
                             .backward = pass != ConvolutionPass::kForward,
-                            .weight_gradient = pass == ConvolutionPass::kWeightGradient},
+                            .weight_gradient = pass == ConvolutionPass::kWeightGradient,
+                            .channels_last = s.channels_last},
                            bytes);
 }
 
