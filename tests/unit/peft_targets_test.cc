@@ -104,7 +104,8 @@ std::int64_t requests(const std::string& words, Bytes bytes) {
 // peft's own operators of one layer, on a processor: before 0.21 the adapter of gate_up_proj is made in float32
 // [4, 256, 64] by einsum, multiplied, and cast; its gradient is cast and multiplied.
 TEST(PeftTargets, OfExpertsAreAddedAsTheReleaseDoes) {
-  const std::string words = mixtral("--bs 1 --seq 16 --precision bf16 --loop bare --lora-targets experts.gate_up_proj --peft ");
+  const std::string words =
+      mixtral("--bs 1 --seq 16 --precision bf16 --loop bare --lora-targets experts.gate_up_proj --peft ");
   constexpr Bytes kWhole = 4 * 4 * 256 * 64;
   EXPECT_EQ(requests(words + "0.21.2", kWhole), 0);
   EXPECT_EQ(requests(words + "0.20.0", kWhole), 2 * 4);

@@ -138,7 +138,7 @@ constexpr Rule kTrainers[] = {
      .options = "--trl --loop",
      .message = "{--loop}: TRL {} computes the loss of 256 tokens after the other, each part under a checkpoint with a "
                 "copy of the head's weight, which is not modelled",
-     .accepted = "--trl 1.15.0 or later, or --trl 1.6.0 or before",
+     .accepted = "--trl 1.15.0 or later, or --trl 1.1.0",
      .broken =
          [](const RuleQuestion& q) {
            return trains(q) && training_of(q).loop == Loop::kTrlSft &&
