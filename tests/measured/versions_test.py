@@ -17,9 +17,7 @@ MEMCALC = ""
 OFF = {
     "tf4.57.6-all-minilm-l6-v2-b12-s128-amp-bf16-ckpt-clip-sgdm-tokcls": (0.71, 0),
     "tf4.57.6-gemma-2-2b-b1-s1024-bf16": (0.002, 0),
-    "tf4.57.6-whisper-medium-b3-s100-tf32-adafactor-torch": (0.007, 0.288),
-    "tf4.57.6-whisper-tiny-b1-s200-amp-fp16-adafactor-torch": (0.189, 0.469),
-    "tf5.5.4-clip-vit-large-p14-b6-s32-bf16-ckpt-clip-sgdm": (0.038, 0),
+    "tf4.57.6-whisper-tiny-b1-s200-amp-fp16-adafactor-torch": (0, 0.235),
     "tf5.5.4-bart-large-b8-s64-amp-fp16-ckpt-padding-accumulation_steps2-clip": (0, 2.454),
     "tf5.23.0-smollm2-135m-b1-s640-bf16-accumulation_steps2": (0, 0.096),
     "tf5.23.0-clip-vit-base-p16-b6-s32-amp-fp16-clip": (0.08, 0.256),

@@ -447,6 +447,25 @@ TEST(Attention, WithoutKeysTakesItsLaunch) {
   EXPECT_NEAR(attention_seconds(nothing, {}, device(), attention), 2e-6, 1e-12);
 }
 
+TEST(Attention, WithABiasTakesItsOwnRates) {
+  Kernel kernel_of = kernel(0);
+  kernel_of.kind = KernelKind::kCudnnAttention;
+  kernel_of.dtype = DType::kBFloat16;
+  AttentionRates attention;
+  attention.launch_us = 1e-9;
+  attention.bias = 1.8;
+  attention.bias_backward = 1.5;
+  work::Attention shape{.heads = 32, .queries = 1024, .keys = 1024, .width = 64};
+  const auto seconds = [&] { return attention_seconds(kernel_of, shape, device(), attention); };
+  const double forward = seconds();
+  shape.bias = true;
+  EXPECT_NEAR(seconds() / forward, 1.8, 1e-6);
+  shape.backward = true;
+  const double backward = seconds();
+  shape.bias = false;
+  EXPECT_NEAR(backward / seconds(), 1.5, 1e-6);
+}
+
 TEST(Cost, ClassesSumToTheStep) {
   KernelList list = repeated(20, 3e7);
   list[3].operator_class = OperatorClass::kNormalization;

@@ -39,5 +39,25 @@ TEST_F(PackedMaskTest, EagerAttentionAddsNumbersInEitherCase) {
 
 TEST_F(PackedMaskTest, FlashAttentionTakesLengthsInstead) { EXPECT_FALSE(mask_of(3, Attention::kFlash).defined()); }
 
+// transformers 4.57.6: the mask's functions are called by torch.vmap, whose batched tensors are Python's. Rows that
+// might be packed are looked up twice.
+TEST(MaskByVmap, CostsTheHostAnIndexOrTwo) {
+  Behaviors behaviors;
+  behaviors.masks_by_vmap = true;
+  test::TapeBench bench(test::h100(), behaviors);
+  bench.tape.kernels.recording = true;
+  RunSpec run;
+  Batch batch;
+  batch.position_ids = bench.input({1, kTokens}, DType::kInt64, false);
+  batch.sequences = 3;
+  ASSERT_TRUE(create_causal_mask(run, bench.input({1, kTokens, 8}), batch, false).defined());
+  std::int64_t indices = 0;
+  for (const Kernel& kernel : bench.tape.kernels.list()) {
+    const auto* work = kernel.as<work::OfHost>();
+    if (work != nullptr && work->what == HostWork::kVmappedIndex) indices += work->times;
+  }
+  EXPECT_EQ(indices, 2);
+}
+
 }  // namespace
 }  // namespace memcalc

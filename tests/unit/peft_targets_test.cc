@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
 #include "support/typed_run.h"
@@ -75,6 +77,39 @@ TEST(PeftTargets, OfAMixtureAreItsExpertsAndItsRouter) {
 // Before transformers 5 each expert is an MLP of nn.Linear.
 TEST(PeftTargets, OfALoopOverExpertsAreItsLayers) {
   EXPECT_EQ(trained(mixtral("--transformers 4.57.6")), 2 * (kAttention + kRouter + 4 * 3 * 2 * (64 + 128)));
+}
+
+TEST(PeftTargets, FollowTheReleaseOfPeft) {
+  // The adapters that peft made on torch 2.11 with transformers 5.17: no names are converted, those of a list, all.
+  EXPECT_EQ(trained(mixtral("--peft 0.18.1")), 2 * kAttention);
+  EXPECT_EQ(trained(mixtral("--peft 0.18.1 --lora-targets experts.gate_up_proj")), 2 * kGateUp);
+  EXPECT_EQ(trained(mixtral("--peft 0.19.1 --lora-targets w2,w1,w3")), 2 * (2 * kGateUp + kDown));
+  EXPECT_EQ(trained(mixtral("--peft 0.20.0")), trained(mixtral("")));
+  // Before transformers 5 there is nothing to convert.
+  EXPECT_EQ(trained(mixtral("--peft 0.19.1 --transformers 4.57.6")), trained(mixtral("--transformers 4.57.6")));
+  const auto rule = [](const std::string& words) { return error_rule([&] { (void)trained(mixtral(words)); }); };
+  EXPECT_EQ(rule("--peft 0.19.1"), "lora-all-linear-of-version");
+  EXPECT_EQ(rule("--peft 0.18.1 --lora-targets w2,w1,w3"), "lora-target-is-a-layer");
+}
+
+/// How many requests of these bytes the training makes.
+std::int64_t requests(const std::string& words, Bytes bytes) {
+  const Question question = test::question_of(test::words_in(words));
+  const SymbolicRun run = run_symbolically(question.model, question.run.run, question.device);
+  return std::count_if(run.trace.events.begin(), run.trace.events.end(), [&](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.step == 1 && run.trace.blocks[event.block].requested == bytes;
+  });
+}
+
+// peft's own operators of one layer, on a processor: before 0.21 the adapter of gate_up_proj is made in float32
+// [4, 256, 64] by einsum, multiplied, and cast; its gradient is cast and multiplied.
+TEST(PeftTargets, OfExpertsAreAddedAsTheReleaseDoes) {
+  const std::string words =
+      mixtral("--bs 1 --seq 16 --precision bf16 --loop bare --lora-targets experts.gate_up_proj --peft ");
+  constexpr Bytes kWhole = 4 * 4 * 256 * 64;
+  EXPECT_EQ(requests(words + "0.21.2", kWhole), 0);
+  EXPECT_EQ(requests(words + "0.20.0", kWhole), 2 * 4);
+  EXPECT_EQ(requests(words + "0.18.1", kWhole), 2 * 4);
 }
 
 TEST(PeftTargets, WhatPeftRefusesIsRefused) {

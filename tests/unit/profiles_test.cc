@@ -149,7 +149,7 @@ TEST(Profiles, NamedOnesInheritFromTheirParents) {
   EXPECT_EQ(p3.version(Software::kBitsandbytes), Profile{}.version(Software::kBitsandbytes));
   EXPECT_EQ(p3.behaviors.experts, ExpertForm::kLoop);
   EXPECT_EQ(p3.behaviors.cudnn_attention, CudnnAttention::kNowhere);
-  EXPECT_FALSE(p3.behaviors.sft_chunked_loss);
+  EXPECT_EQ(p3.behaviors.sft_loss, SftLossForm::kLogits);
 }
 
 TEST(Profiles, ACudaOfItsOwnIsKept) {

@@ -75,7 +75,7 @@ const test::RuleCase kCases[] = {
     {"sft-loss-version", "gpt2",
      [](RunSpec& run) {
        run.training().sft_loss = SftLoss::kDft;
-       run.profile.behaviors.sft_chunked_loss = false;
+       run.profile.behaviors.sft_loss = SftLossForm::kLogits;
      },
      kSft},
     {"trl-reference-of-an-engine", "gpt2",

@@ -39,6 +39,13 @@ const test::RuleCase kCases[] = {
        run.training().compile = true;
      },
      kBare},
+    {"checkpointing-every-of-version", "gpt2",
+     [](RunSpec& run) {
+       run.profile.behaviors.checkpoints_every_nth = false;
+       run.training().checkpointing = Checkpointing::kFull;
+       run.training().checkpoint_every = 2;
+     },
+     kBare},
     {"loading-of-version", "gpt2",
      [](RunSpec& run) {
        run.profile.behaviors.loads_by_conversion = false;
@@ -54,6 +61,10 @@ const test::RuleCase kCases[] = {
        run.parallel.gpus = 2;
      },
      kTrainer},
+    {"sft-chunks-of-version",
+     "gpt2",
+     [](RunSpec& run) { run.profile.behaviors.sft_loss = SftLossForm::kCheckpointedChunks; },
+     {.loop = Loop::kTrlSft}},
     {"trainer-of-version",
      "gpt2",
      [](RunSpec& run) { run.profile.behaviors.trl_trainers_are_read = false; },

@@ -31,6 +31,7 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kUnpackedTensor: return rates.unpacked_tensor_us;
     case HostWork::kOptimizerTensor: return rates.optimizer_tensor_us;
     case HostWork::kZeroedTensor: return rates.zeroed_tensor_us;
+    case HostWork::kVmappedIndex: return rates.vmapped_index_us;
   }
   return 0;
 }

@@ -125,6 +125,7 @@ Kernel attention_kernel(const Row& row, bool backward) {
                                 .width = row.size("D"),
                                 .causal = row.json.required_bool("causal"),
                                 .dropout = row.json.optional_bool("dropout").value_or(false),
+                                .bias = row.json.optional_bool("bias").value_or(false),
                                 .backward = backward};
   return kernel;
 }

@@ -17,9 +17,12 @@ Seq2SeqAttention::Seq2SeqAttention(ModuleBuilder& b, const Config& config, const
 
 AttentionResult Seq2SeqAttention::forward(const Tensor& hidden_states, const Tensor& key_value_states,
                                           const Tensor& mask, KeyValueCache* cache) const {
-  const auto heads_of = [this](Tensor projected) {
+  const auto viewed = [this](Tensor projected) {
     const Shape shape{projected.size(0), projected.size(1), -1, head_dim};
-    Tensor heads = transpose(view(std::move(projected), shape), 1, 2);
+    return transpose(view(std::move(projected), shape), 1, 2);
+  };
+  const auto heads_of = [&](Tensor projected) {
+    Tensor heads = viewed(std::move(projected));
     return is_whisper ? contiguous(std::move(heads)) : heads;
   };
   Tensor query_states = heads_of(is_whisper ? multiply_scalar(q_proj(hidden_states)) : q_proj(hidden_states));
@@ -28,7 +31,12 @@ AttentionResult Seq2SeqAttention::forward(const Tensor& hidden_states, const Ten
     cache->read(key_states, value_states);
   } else {
     const Tensor& current_states = key_value_states.defined() ? key_value_states : hidden_states;
-    if (is_whisper) {
+    if (is_whisper && hidden_states.tape().behaviors.whisper_projects_first) {
+      key_states = viewed(k_proj(current_states));
+      value_states = viewed(v_proj(current_states));
+      key_states = contiguous(std::move(key_states));
+      value_states = contiguous(std::move(value_states));
+    } else if (is_whisper) {
       key_states = heads_of(k_proj(current_states));
       value_states = heads_of(v_proj(current_states));
     } else {  // both are projected before they are viewed

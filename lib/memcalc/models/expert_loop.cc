@@ -47,12 +47,12 @@ Tensor ExpertLoop::run(const Expert& expert, const Tensor& x) const {
   return product;
 }
 
-Tensor ExpertLoop::forward(const Tensor& input) const {
+Tensor ExpertLoop::forward(const Tensor& input, Tensor& router_logits) const {
   Tape& tape = input.tape();
   const std::int64_t width = input.size(-1), count = static_cast<std::int64_t>(experts.size());
   Tensor hidden_states = view(input, {-1, width});
   const std::int64_t tokens = hidden_states.size(0);
-  Tensor router_logits = gate(hidden_states);
+  router_logits = gate(hidden_states);
   Tensor selected_experts, routing_weights = softmax(router_logits, DType::kFloat32);
   {
     auto [values, indices] = topk(routing_weights, top_k);
@@ -90,7 +90,7 @@ Tensor ExpertLoop::forward(const Tensor& input) const {
     final_hidden_states = index_add_in_place(final_hidden_states, top_x, added);
   }
   Tensor result = reshape(final_hidden_states, input.shape());
-  drop(hidden_states, router_logits, routing_weights, selected_experts, final_hidden_states);
+  drop(hidden_states, routing_weights, selected_experts, final_hidden_states);
   drop(expert_mask, expert_hit, places, current_state, current_hidden_states);
   return result;
 }

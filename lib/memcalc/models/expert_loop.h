@@ -36,8 +36,9 @@ struct ExpertLoop {
 
   ExpertLoop(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsSpec& sizes, bool norm_topk_prob,
              const Names& names);
-  /// Experts get as many tokens as a router without training gives them (token_shares.h).
-  [[nodiscard]] Tensor forward(const Tensor& input) const;
+  /// Experts get as many tokens as a router without training gives them (token_shares.h). Returns the router's logits,
+  /// too.
+  [[nodiscard]] Tensor forward(const Tensor& input, Tensor& router_logits) const;
 
  private:
   [[nodiscard]] Tensor run(const Expert& expert, const Tensor& x) const;
@@ -59,8 +60,10 @@ struct FusedOrLoop {
                   ? std::variant<Fused, ExpertLoop>(ExpertLoop(b, spec, spec.experts, norm_topk_prob, names))
                   : std::variant<Fused, ExpertLoop>(Fused(b, spec))) {}
 
-  [[nodiscard]] Tensor forward(const Tensor& x) const {
-    return std::visit([&](const auto& module) { return module.forward(x); }, block);
+  /// The loop returns its router's logits beside its result.
+  [[nodiscard]] Tensor forward(const Tensor& x, Tensor& router_logits) const {
+    if (const auto* loop = std::get_if<ExpertLoop>(&block)) return loop->forward(x, router_logits);
+    return std::get<Fused>(block).forward(x);
   }
 };
 

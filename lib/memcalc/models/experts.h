@@ -99,6 +99,14 @@ struct DenseOrMixture {
   [[nodiscard]] Tensor forward(const Tensor& x) const {
     return std::visit([&](const auto& module) { return module.forward(x); }, mlp);
   }
+  /// Of a mixture that returns its router's logits, too.
+  [[nodiscard]] Tensor forward(const Tensor& x, Tensor& router_logits) const requires requires(const Mixture& mixture) {
+    mixture.forward(x, router_logits);
+  }
+  {
+    if (const auto* mixture = std::get_if<Mixture>(&mlp)) return mixture->forward(x, router_logits);
+    return std::get<GatedMlp>(mlp).forward(x);
+  }
 };
 
 }  // namespace memcalc

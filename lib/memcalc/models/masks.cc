@@ -9,6 +9,7 @@
 #include "memcalc/models/block_masks.h"
 #include "memcalc/models/full_causal_mask.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -175,11 +176,13 @@ Tensor boolean_mask_by_vmap(Tape& tape, const Shape& shape, Pattern pattern, con
     const Places places{no_grad::view(cache_position, {queries, 1}), no_grad::view(key_range, {1, keys}), {queries}};
     if (packed.defined()) {
       mask = both(pattern, places, [&] { return same_sequence_by_vmap(packed, places); });
+      record_host_work(tape, HostWork::kVmappedIndex, 2);
     } else if (padding.defined()) {
       mask = both(pattern, places, [&] {
         const Tensor rows = no_grad::view(batch_range, {batch, 1});
         return no_grad::view(no_grad::index(padding, {{0, rows}, {1, key_range}}), {batch, 1, keys});
       });
+      record_host_work(tape, HostWork::kVmappedIndex);
     } else {
       mask = pattern_mask(pattern, places);
     }

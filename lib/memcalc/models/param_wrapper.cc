@@ -41,7 +41,8 @@ Tensor delta_weight(const ParamWrapper& wrapper) {
 }
 
 ActiveWrappers::Proxy ActiveWrappers::proxy_of(const ParamWrapper& wrapper) {
-  if (wrapper.experts() == 1) return {.wrapper = &wrapper, .delta_weight = delta_weight(wrapper)};
+  const bool by_factors = wrapper.parameter.tape().behaviors.expert_adapters == ExpertAdapters::kFactors;
+  if (wrapper.experts() == 1 || !by_factors) return {.wrapper = &wrapper, .delta_weight = delta_weight(wrapper)};
   // get_delta_factors
   const Tensor weight_a = by_expert(wrapper);
   const Tensor weight_b = permute(expert_last(wrapper), {2, 0, 1});
@@ -89,6 +90,7 @@ Tensor ActiveWrappers::read(const Tensor& parameter) {
   }
   for (const Proxy& proxy : proxies_) {
     if (proxy.wrapper->parameter.impl() != parameter.impl()) continue;
+    if (parameter.tape().behaviors.expert_adapters == ExpertAdapters::kAsMade) return proxy.added();
     cache_.emplace_back(parameter.impl(), proxy.added());
     return cache_.back().second;
   }

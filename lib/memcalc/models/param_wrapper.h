@@ -20,7 +20,7 @@ struct ConvertedTargets;
 /// lora.ParamWrapper of a matrix [out, in], or of one for each expert.
 struct ParamWrapper {
   Tensor parameter;
-  bool is_transposed = false;  // [experts, in, out]
+  bool is_transposed = false;  // [experts, in, out], or peft takes it for that
   Tensor lora_a{}, lora_b{};   // [rank * experts, in], [out, rank * experts]
 
   [[nodiscard]] std::int64_t experts() const { return parameter.rank() == 3 ? parameter.size(0) : 1; }
@@ -51,7 +51,8 @@ class ActiveWrappers {
   ActiveWrappers(const ActiveWrappers&) = delete;
   ActiveWrappers& operator=(const ActiveWrappers&) = delete;
 
-  /// self.NAME in the module: with the adapter where it has one, which is added once (parametrize.cached).
+  /// self.NAME in the module: with the adapter where it has one, which is added once (parametrize.cached; peft 0.18:
+  /// each time).
   [[nodiscard]] Tensor read(const Tensor& parameter);
 
  private:

@@ -178,10 +178,15 @@ struct PreNormLayer {
     hidden_states = joined(residual, hidden_states);
     residual = hidden_states;
     hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(input_of(hidden_states, whole));
+    Tensor router_logits;  // "hidden_states, _ = self.mlp(hidden_states)": a variable of the layer
+    if constexpr (requires { mlp.forward(input, router_logits); }) {
+      hidden_states = mlp.forward(input_of(hidden_states, whole), router_logits);
+    } else {
+      hidden_states = mlp.forward(input_of(hidden_states, whole));
+    }
     whole.reset();
     hidden_states = joined(residual, hidden_states);
-    drop(residual, attention.weights);
+    drop(residual, attention.weights, router_logits);
     return hidden_states;
   }
 

@@ -24,6 +24,8 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
                      "  \"command\": " + in_quotes(rates.command) + ",\n" + margin +
                      "  \"date\": " + in_quotes(rates.date);
   if (!rates.host_source.empty()) text += ",\n" + margin + "  \"host_source\": " + in_quotes(rates.host_source);
+  if (!rates.attention_source.empty())
+    text += ",\n" + margin + "  \"attention_source\": " + in_quotes(rates.attention_source);
   if (!rates.link_source.empty()) text += ",\n" + margin + "  \"link_source\": " + in_quotes(rates.link_source);
   if (const MemoryScaling& scaling = rates.scaling; scaling.bytes_per_second > 0) {
     text += ",\n" + margin +

@@ -11,6 +11,9 @@ constexpr std::string_view kCublasWorkspaces[] = {"hopper", "hopper-and-blackwel
 constexpr std::string_view kExpertForms[] = {"loop", "argsort", "masked-in-place", "masked-by-copies", "unmasked"};
 constexpr std::string_view kGpt2Buffers[] = {"none", "mask", "mask-and-scalar"};
 constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainable"};
+constexpr std::string_view kExpertAdapters[] = {"as-made", "whole", "factors"};
+constexpr std::string_view kConvertedNames[] = {"none", "listed", "all"};
+constexpr std::string_view kSftLossForms[] = {"logits", "checkpointed-chunks", "fused-head"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 
 // Of each value, in the order of the values. Measured: runs on a card under a release that has it are exact, or what is
@@ -24,6 +27,7 @@ constexpr Evidence kCudnnEvidence[] = {E::kSources, E::kMeasured, E::kSources};
 constexpr Evidence kExpertEvidence[] = {E::kMeasured, E::kMeasured, E::kStreams, E::kMeasured, E::kMeasured};
 constexpr Evidence kGpt2Evidence[] = {E::kMeasured, E::kSources, E::kMeasured};
 constexpr Evidence kT5Evidence[] = {E::kMeasured, E::kMeasured, E::kMeasured};
+constexpr Evidence kLastOfThreeMeasured[] = {E::kSources, E::kSources, E::kMeasured};
 constexpr Evidence kUpcastEvidence[] = {E::kSources, E::kSources, E::kMeasured};
 
 template <auto kMember, std::size_t kCount>
@@ -73,6 +77,9 @@ constexpr Behavior kTable[] = {
     row<&B::checkpoints_forward>("checkpointing.inside-hooks", S::kTransformers,
                                  "a layer's checkpoint lies inside of FSDP2's hooks", kNoMeasured,
                                  "modeling_layers.py; 5.22.2, 5.23.0"),
+    row<&B::checkpoints_every_nth>("checkpointing.every-n", S::kTransformers,
+                                   "gradient_checkpointing_enable takes every_n_layers", kYesMeasured,
+                                   "modeling_utils.py; 5.15.1, 5.16.1"),
     row<&B::gemma_caches_in_training>("gemma.caches-in-training", S::kTransformers,
                                       "Gemma 2 and 3 keep the key-value cache while they train", kMeasured,
                                       "models/gemma3/modeling_gemma3.py; 4.57.6, 5.0.0"),
@@ -98,6 +105,12 @@ constexpr Behavior kTable[] = {
                               kMeasured, "models/vit/modeling_vit.py; 5.5.4, 5.9.0"),
     row<&B::clip_text_mask>("clip.text-mask", S::kTransformers, "CLIP's text model always makes its causal mask",
                             kYesRecorded, "models/clip/modeling_clip.py; 4.57.6, 5.5.4"),
+    row<&B::clip_projects_last>("clip.projects-last", S::kTransformers,
+                                "CLIP projects its images behind the text model", kMeasured,
+                                "models/clip/modeling_clip.py; 5.5.4, 5.9.0"),
+    row<&B::whisper_projects_first>("whisper.projects-first", S::kTransformers,
+                                    "Whisper projects keys and values before it copies either", kMeasured,
+                                    "models/whisper/modeling_whisper.py; 5.0.0, 5.5.4"),
     row<&B::electra_eager>("electra.eager", S::kTransformers, "ELECTRA has no SDPA: eager attention", kNoMeasured,
                            "models/electra/modeling_electra.py; 4.57.6, 5.0.0"),
     row<&B::t5_masks_of_ones>("t5.masks-of-ones", S::kTransformers,
@@ -114,6 +127,9 @@ constexpr Behavior kTable[] = {
     row<&B::qwen_routes_in_float32>("experts.qwen-float32", S::kTransformers,
                                     "Qwen's mixtures keep routing weights in float32", kMeasured,
                                     "models/qwen3_moe/modeling_qwen3_moe.py; 5.5.4, 5.9.0"),
+    row<&B::mixtral_rebinds_logits>("experts.mixtral-rebinds", S::kTransformers,
+                                    "Mixtral's router lets go of its logits before it chooses", kYesRecorded,
+                                    "models/mixtral/modeling_mixtral.py; 5.5.4, 5.9.0"),
     row<&B::deepseek_caches_latent>("deepseek.caches-latent", S::kTransformers,
                                     "DeepSeek's cache holds the latent, expanded in each layer", kYesMeasured,
                                     "models/deepseek_v3/modeling_deepseek_v3.py; 5.14.1, 5.15.0"),
@@ -148,8 +164,15 @@ constexpr Behavior kTable[] = {
                                 "prepare_model_for_kbit_training empties the cache after its casts", kYesMeasured,
                                 "utils/other.py; 0.19.1, 0.20.0"),
 
-    row<&B::sft_chunked_loss>("sft.chunked-loss", S::kTrl, "SFTTrainer computes its loss in chunks", kYesMeasured,
-                              "trainer/sft_config.py; 1.1.0, 1.7.0"),
+    row<&B::expert_adapters>("experts.adapters", S::kPeft, "how the adapter of experts in one parameter is added to it",
+                             kLastOfThreeMeasured, "tuners/lora/layer.py; 0.18.1, 0.19.1, 0.20.0, 0.21.2",
+                             kExpertAdapters),
+    row<&B::converted_names>("experts.adapter-names", S::kPeft, "which names of expert modules mean their parameters",
+                             kLastOfThreeMeasured, "utils/transformers_weight_conversion.py; 0.18.1, 0.19.1, 0.20.0",
+                             kConvertedNames),
+
+    row<&B::sft_loss>("sft.loss", S::kTrl, "how SFTTrainer computes its loss by default", kLastOfThreeMeasured,
+                      "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.7.0, 1.14.2, 1.15.0", kSftLossForms),
     row<&B::trl_trainers_are_read>("trl.trainers-read", S::kTrl,
                                    "trainers beside the SFTTrainer do what was read of them", kYesMeasured,
                                    "trainer/; 1.16.0"),

@@ -43,6 +43,19 @@ enum class T5Attention : std::uint8_t { kEager, kSdpa, kSdpaContiguous };
 /// it is sharded).
 enum class Fsdp2Upcast : std::uint8_t { kAllShards, kNothing, kTrainable };
 
+/// How peft adds the adapter of experts whose matrices are one parameter: tuners/lora/layer.py, ParamWrapper. As made:
+/// 0.18 takes a parameter's second size for what goes in, however it is laid out, and adds each time that it is read;
+/// as a whole: the adapter is made a tensor of the parameter's shape; as factors: torch.baddbmm.
+enum class ExpertAdapters : std::uint8_t { kAsMade, kWhole, kFactors };
+
+/// Which names of a transformers 4 module peft turns into a parameter of transformers 5: none; those of a list;
+/// "all-linear", too. utils/transformers_weight_conversion.py, _convert_peft_config_moe
+enum class ConvertedNames : std::uint8_t { kNone, kListed, kAll };
+
+/// The loss of TRL's SFTTrainer where nothing is said: of the model's logits; in chunks of 256 tokens, each under a
+/// checkpoint (_chunked_cross_entropy_loss); in the head's own autograd function (add_fused_lm_head).
+enum class SftLossForm : std::uint8_t { kLogits, kCheckpointedChunks, kFusedHead };
+
 /// Which CUDA cards have the larger default workspace of cuBLAS (symbolic/cublas_workspaces.h). From pytorch#175344 on,
 /// merged after 2.11 was cut, Blackwell, too: not run on such a card.
 enum class CublasWorkspace : std::uint8_t { kHopper, kHopperAndBlackwell };
@@ -66,6 +79,7 @@ struct Behaviors {
   bool masks_of_ones = false;
   bool reentrant_checkpoints = false;
   bool checkpoints_forward = false;
+  bool checkpoints_every_nth = true;
   bool gemma_caches_in_training = true;
   bool gemma_scales_late = false;
   bool gemma2_eager = false;
@@ -76,12 +90,15 @@ struct Behaviors {
   bool opt_mask_of_ones = true;
   bool vit_keeps_locals = false;
   bool clip_text_mask = false;
+  bool clip_projects_last = false;
+  bool whisper_projects_first = false;
   bool electra_eager = false;
   bool t5_masks_of_ones = false;
   bool t5_ties_head = true;
   T5Attention t5_attention = T5Attention::kSdpa;
   ExpertForm experts = ExpertForm::kMaskedByCopies;
   bool qwen_routes_in_float32 = false;
+  bool mixtral_rebinds_logits = false;
   bool deepseek_caches_latent = true;
   Gpt2Buffers gpt2_buffers = Gpt2Buffers::kNone;
   bool decoding_packs_queries = false;
@@ -98,9 +115,11 @@ struct Behaviors {
 
   // peft
   bool kbit_empties_cache = true;
+  ExpertAdapters expert_adapters = ExpertAdapters::kFactors;
+  ConvertedNames converted_names = ConvertedNames::kAll;
 
   // trl
-  bool sft_chunked_loss = true;
+  SftLossForm sft_loss = SftLossForm::kFusedHead;
   bool trl_trainers_are_read = true;
 
   // bitsandbytes

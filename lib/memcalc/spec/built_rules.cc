@@ -8,7 +8,7 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
-extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled,
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
     kLoraParameterGathered;  // spec/peft_targets.h
 
 // --- models
@@ -42,6 +42,11 @@ const BuiltRule kLoraTarget{"lora-target-is-a-layer", "--lora-targets",
 const BuiltRule kLoraFused{"lora-targets-fused", "--lora-targets",
                            "peft targets {} only beside {}: both are the parameter {} of transformers 5",
                            "both names, or neither", ErrorCode::kUsage};
+const BuiltRule kLoraAllLinear{
+    "lora-all-linear-of-version", "--lora-targets --peft",
+    "peft 0.19 takes 'all-linear' of this mixture of experts for a list of letters, and finds "
+    "no module of such a name",
+    "--lora-targets with names, or --peft 0.20.0 or later"};
 const BuiltRule kLoraParameterDropout{"lora-parameter-dropout", "--lora-dropout --lora-targets",
                                       "peft has no dropout in front of the adapter of a parameter, and {} is one",
                                       "--lora-dropout 0, or --lora-targets of linear layers alone"};
@@ -155,6 +160,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLoraLayers,
                                      &kLoraTarget,
                                      &kLoraFused,
+                                     &kLoraAllLinear,
                                      &kLoraParameterDropout,
                                      &kLoraParameterCompiled,
                                      &kLoraParameterGathered,

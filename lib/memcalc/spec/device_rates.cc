@@ -18,6 +18,7 @@ DeviceRates read_device_rates(const JsonObject& json) {
   rates.command = json.required_string("command");
   rates.date = json.required_string("date");
   rates.host_source = json.optional_string("host_source").value_or("");
+  rates.attention_source = json.optional_string("attention_source").value_or("");
   rates.link_source = json.optional_string("link_source").value_or("");
   if (const std::optional<JsonObject> scaling = json.nullable_object("memory_scaling")) {
     rates.scaling.bytes_per_second = scaling->required_double("bytes_per_second", {1, 1e18});
@@ -51,7 +52,11 @@ DeviceRates read_device_rates(const JsonObject& json) {
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     if (!pooling && std::string_view(group) == "pooling") return;
     if (!of_compiled && std::string_view(name).starts_with("compiled")) return;
-    value = json.required_object(group).required_double(name, {1e-12, 1e15});
+    const JsonObject object = json.required_object(group);
+    const std::string_view key(name);
+    const bool is_younger = key.starts_with("bias") || key == "vmapped_index_us";  // than 2026-11-27
+    if (is_younger && !object.has(name)) return;
+    value = object.required_double(name, {1e-12, 1e15});
   });
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {

@@ -38,11 +38,13 @@ struct AttentionRates {
   double launch_us = 1;
   double forward = 1;  // share of the datasheet's FLOP/s for long sequences and wide heads
   double backward = 1;
-  double head = 64;    // width of heads at which half of it is reached
-  double keys = 64;    // number of keys at which half of it is reached
-  double causal = 1;   // blocks on the diagonal that are computed whole, of 128 keys
-  double dropout = 1;  // forward time with random numbers over without
-  double passes = 0;   // of backward over the float32 gradient of the queries, bound by memory
+  double head = 64;          // width of heads at which half of it is reached
+  double keys = 64;          // number of keys at which half of it is reached
+  double causal = 1;         // blocks on the diagonal that are computed whole, of 128 keys
+  double dropout = 1;        // forward time with random numbers over without
+  double bias = 1;           // forward time with a bias over without,
+  double bias_backward = 1;  // and backward time
+  double passes = 0;         // of backward over the float32 gradient of the queries, bound by memory
 };
 
 /// Convolutions (cost/convolution.cc).
@@ -126,6 +128,7 @@ struct HostRates {
   double unpacked_tensor_us = 1;      // both hooks in backward
   double optimizer_tensor_us = 1;     // the optimizer's own loop over its parameters
   double zeroed_tensor_us = 1;        // zero_grad's, with the gradients that die
+  double vmapped_index_us = 1;        // tensor[index] in a function that torch.vmap calls for a mask
   double compiled_us = 1;             // each kernel that the code of a compiled graph launches
   double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
   double compiled_tensor_us = 1;      // each tensor that it is given or returns
@@ -193,9 +196,10 @@ struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
   std::string date;
-  std::string host_source;  // where the host's numbers are from; empty: not said
-  std::string link_source;  // where the network's are from
-  bool predicted = false;   // this card was not measured
+  std::string host_source;       // where the host's numbers are from; empty: not said
+  std::string attention_source;  // and those of attention with a bias
+  std::string link_source;       // where the network's are from
+  bool predicted = false;        // this card was not measured
 
   MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, pooling, indexed,
       multi_tensor;
@@ -294,6 +298,7 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("unpacked_tensor_us", rates.unpacked_tensor_us);
   visit("optimizer_tensor_us", rates.optimizer_tensor_us);
   visit("zeroed_tensor_us", rates.zeroed_tensor_us);
+  visit("vmapped_index_us", rates.vmapped_index_us);
   visit("compiled_us", rates.compiled_us);
   visit("compiled_call_us", rates.compiled_call_us);
   visit("compiled_tensor_us", rates.compiled_tensor_us);
@@ -340,6 +345,8 @@ void visit_rates(Rates& rates, Visit visit) {
     visit(group, "causal", r.causal);
     visit(group, "dropout", r.dropout);
     visit(group, "passes", r.passes);
+    visit(group, "bias", r.bias);
+    visit(group, "bias_backward", r.bias_backward);
   };
   const auto convolution = [&](const char* group, auto& r) {
     visit(group, "launch_us", r.launch_us);

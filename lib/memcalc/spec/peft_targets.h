@@ -15,7 +15,7 @@
 namespace memcalc {
 
 namespace rules {
-extern const BuiltRule kLoraFused, kLoraParameterDropout, kLoraParameterCompiled,
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
     kLoraParameterGathered;  // built_rules.cc
 }
 

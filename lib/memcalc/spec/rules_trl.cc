@@ -104,10 +104,11 @@ constexpr Rule kSft[] = {
     {.id = "sft-loss-version",
      .options = "--sft-loss --profile",
      .message = "sft loss: DFT of a TRL that holds the logits is not modelled",
-     .accepted = "--sft-loss nll, or a profile with TRL 1.7 or later",
+     .accepted = "--sft-loss nll, or a profile with TRL 1.15 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return training_of(q).sft_loss == SftLoss::kDft && !q.run.profile.behaviors.sft_chunked_loss;
+           return training_of(q).sft_loss == SftLoss::kDft &&
+                  q.run.profile.behaviors.sft_loss != SftLossForm::kFusedHead;
          }},
 };
 
@@ -232,13 +233,13 @@ constexpr Rule kSmoothing[] = {
     {.id = "label-smoothing-alone",
      .options = "--label-smoothing --compile --gpus --parallel --sft-loss --lengths --profile",
      .message = "label smoothing: with torch.compile, sharded parameters, another loss type, rows without padding or a "
-                "TRL before 1.7 it is not modelled",
+                "TRL before 1.15 it is not modelled",
      .accepted = "--label-smoothing with --parallel ddp or one GPU, --sft-loss nll",
      .broken =
          [](const RuleQuestion& q) {
            const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
            return q.run.compiles() || shards || training_of(q).sft_loss != SftLoss::kNll || q.run.is_padding_free() ||
-                  (trains_by_sft(q) && !q.run.profile.behaviors.sft_chunked_loss);
+                  (trains_by_sft(q) && q.run.profile.behaviors.sft_loss != SftLossForm::kFusedHead);
          }},
 };
 

@@ -89,6 +89,16 @@ constexpr Rule kModels[] = {
      .broken = [](const RuleQuestion& q) { return q.run.compiles() && !behaviors(q).compile_is_read; },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
+    {.id = "checkpointing-every-of-version",
+     .options = "--checkpointing --transformers",
+     .message = "checkpointing {--checkpointing}: transformers {} has no every_n_layers",
+     .accepted = "--checkpointing full, or --transformers 5.16.0 or later",
+     .broken =
+         [](const RuleQuestion& q) {
+           return trains(q) && training_of(q).checkpoint_every > 1 && runs_transformers(q.model) &&
+                  !behaviors(q).checkpoints_every_nth;
+         },
+     .detail = asked_transformers},
     {.id = "loading-of-version",
      .options = "--load --stages --transformers",
      .message = "--load, --stages: how transformers {} reads a checkpoint is not modelled",
@@ -121,16 +131,30 @@ constexpr Rule kWrappers[] = {
      .code = ErrorCode::kUnsupported},
 };
 
+std::string asked_trl(const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); }
+
 constexpr Rule kTrainers[] = {
+    {.id = "sft-chunks-of-version",
+     .options = "--trl --loop",
+     .message = "{--loop}: TRL {} computes the loss of 256 tokens after the other, each part under a checkpoint with a "
+                "copy of the head's weight, which is not modelled",
+     .accepted = "--trl 1.15.0 or later, or --trl 1.1.0",
+     .broken =
+         [](const RuleQuestion& q) {
+           return trains(q) && training_of(q).loop == Loop::kTrlSft &&
+                  behaviors(q).sft_loss == SftLossForm::kCheckpointedChunks;
+         },
+     .detail = asked_trl,
+     .code = ErrorCode::kUnsupported},
     {.id = "trainer-of-version",
      .options = "--trl --loop",
-     .message = "{--loop}: of TRL {} only the SFTTrainer was read",
-     .accepted = "--trl 1.16.0, or --loop trl-sft",
+     .message = "{--loop}: it was read at TRL 1.15 and 1.16, not at {}, of which only the SFTTrainer was",
+     .accepted = "--trl 1.15.0 or later",
      .broken =
          [](const RuleQuestion& q) {
            return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && !behaviors(q).trl_trainers_are_read;
          },
-     .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); },
+     .detail = asked_trl,
      .code = ErrorCode::kUnsupported},
 };
 

@@ -31,8 +31,9 @@ enum class HostWork : std::uint8_t {
   kUnpackedTensor,
   kOptimizerTensor,  // the optimizer's loop over its parameters before its first kernel
   kZeroedTensor,     // zero_grad's
+  kVmappedIndex,     // an index in a function of masks under torch.vmap, whose batched tensors are Python's
 };
-inline constexpr std::size_t kHostWorkCount = 16;
+inline constexpr std::size_t kHostWorkCount = 17;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -51,7 +52,8 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"checkpoint: pack_hook"},
      {"checkpoint: unpack_hook"},
      {"Optimizer._init_group"},
-     {"Optimizer.zero_grad"}}};
+     {"Optimizer.zero_grad"},
+     {"vmap: tensor[index]"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

@@ -85,6 +85,7 @@ struct Attention {
   std::int64_t queries = 0, keys = 0, width = 0;
   bool causal = false;  // the upper half of the scores is not computed
   bool dropout = false;
+  bool bias = false;  // one is added to the scores: masks and position biases
   bool backward = false;
 };
 

@@ -114,14 +114,17 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
 }
 
 /// Names that end no linear layer's are LoraConfig's target_parameters.
-Targets targets_of(const Lora& lora, const Model& model) {
+Targets targets_of(const Lora& lora, const Model& model, ConvertedNames converted) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
   std::vector<std::string> named = lora.targets;
   const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
   Targets targets;
-  const ConvertedTargets* renamed = model.experts.empty() ? nullptr : model.experts.front()->converted;
+  const bool converts = converted != ConvertedNames::kNone && !model.experts.empty();
+  const ConvertedTargets* renamed = converts ? model.experts.front()->converted : nullptr;
   if (renamed != nullptr && has_parameter(model, renamed->renamed.back().parameter)) {
     if (every_linear) {
+      // set("all-linear") is a set of letters.
+      if (converted == ConvertedNames::kListed) throw refusal(rules::kLoraAllLinear);
       for (const auto& layer : model.linear_layers) {
         if (!is_output_embedding(layer->name)) add_new(named, last_part(layer->name));
       }
@@ -168,7 +171,8 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
       if (run.parallel.data_parallel == DataParallel::kDsZero3) {
         throw refusal(rules::kLoraParameterGathered, {each.name});
       }
-      module->wrappers.push_back({.parameter = each.tensor, .is_transposed = module->is_transposed});
+      const bool as_made = tape.behaviors.expert_adapters == ExpertAdapters::kAsMade && each.tensor.rank() == 3;
+      module->wrappers.push_back({.parameter = each.tensor, .is_transposed = module->is_transposed || as_made});
       ranks.push_back(targets.rank(lora, each));
     });
     std::string name = module->name;
@@ -209,7 +213,7 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     for (const Parameter& each : model.parameters) tape.autograd.set_trainable(each.tensor, own->is_adapter(each.name));
     return;
   }
-  const Targets targets = targets_of(lora, model);
+  const Targets targets = targets_of(lora, model, tape.behaviors.converted_names);
   for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   const bool trains_head =
       lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);

@@ -21,13 +21,18 @@ struct Felt {
 bool shards_by_fsdp2(const Felt& f) { return f.run.parallel.data_parallel == DataParallel::kFsdp2; }
 bool is_type(const Felt& f, std::string_view type) { return f.model.model_type == type; }
 
+bool adapts_packed_experts(const Felt& f) {
+  return f.run.fine_tuning.lora && has_experts(f.model) && f.run.profile.behaviors.experts != ExpertForm::kLoop;
+}
+
 /// In which runs a behaviour of this name can be felt.
 struct Concern {
   std::string_view behavior;
   bool (*concerns)(const Felt& felt);
 };
 
-// Those that a rule refuses (compile.read, load.by-conversion, trl.trainers-read, deepseek.caches-latent) need no word.
+// Those that a rule refuses (compile.read, load.by-conversion, trl.trainers-read, deepseek.caches-latent,
+// checkpointing.every-n) need no word.
 constexpr Concern kConcerns[] = {
     {"sdpa.prefers-cudnn",
      [](const Felt& f) {
@@ -40,6 +45,7 @@ constexpr Concern kConcerns[] = {
      [](const Felt& f) { return shards_by_fsdp2(f) && f.run.checkpointing() != Checkpointing::kNone; }},
     {"gemma2.eager", [](const Felt& f) { return is_type(f, "gemma2"); }},
     {"clip.text-mask", [](const Felt& f) { return is_type(f, "clip"); }},
+    {"experts.mixtral-rebinds", [](const Felt& f) { return is_type(f, "mixtral"); }},
     {"electra.eager", [](const Felt& f) { return is_type(f, "electra"); }},
     {"experts.form", [](const Felt& f) { return has_experts(f.model); }},
     {"gpt2.buffers", [](const Felt& f) { return is_type(f, "gpt2"); }},
@@ -57,7 +63,9 @@ constexpr Concern kConcerns[] = {
     {"fsdp2.upcasts", [](const Felt& f) { return f.run.uses_trainer() && shards_by_fsdp2(f); }},
     {"fsdp2.wraps-ends", [](const Felt& f) { return f.run.uses_trainer() && shards_by_fsdp2(f); }},
     {"kbit.empties-cache", [](const Felt& f) { return f.run.fine_tuning.prepares_for_kbit; }},
-    {"sft.chunked-loss", [](const Felt& f) { return f.run.trains() && f.run.training().loop == Loop::kTrlSft; }},
+    {"experts.adapters", adapts_packed_experts},
+    {"experts.adapter-names", adapts_packed_experts},
+    {"sft.loss", [](const Felt& f) { return f.run.trains() && f.run.training().loop == Loop::kTrlSft; }},
     {"nf4.keeps-inputs",
      [](const Felt& f) {
        const Quantization kind = f.run.fine_tuning.quantization;
@@ -109,12 +117,6 @@ void tell_about_versions(const ModelSpec& model, const RunSpec& run, const Devic
         "tokens choose experts as a router without training lets them: the fullest of a layer gets about twice the "
         "mean, "
         "the emptiest a fifth (models/token_shares.h)");
-  }
-  const bool other_peft = run.profile.version(Software::kPeft) != today.version(Software::kPeft);
-  if (other_peft && run.fine_tuning.lora && has_experts(model) && !loops) {
-    result.assumptions.emplace_back(
-        "adapters of experts and routers are those of peft 0.21; 0.19 and 0.20 make each of them a whole tensor first, "
-        "0.18 adapts only those that --lora-targets names");
   }
   const std::string recorded = recorded_under(model);
   if (!recorded.empty() && recorded != text_of(run.profile.version(Software::kTransformers))) {

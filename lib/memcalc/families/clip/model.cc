@@ -101,11 +101,20 @@ class ClipModel : public Model {
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
     ModelOutput output;
     PooledStates vision_outputs = vision_model_[0].forward(run_, batch.pixel_values);
-    vision_outputs.pooler_output = visual_projection_(vision_outputs.pooler_output);
+    const bool projects_last = logit_scale_.tape().behaviors.clip_projects_last;
+    if (!projects_last) vision_outputs.pooler_output = visual_projection_(vision_outputs.pooler_output);
     PooledStates text_outputs = text_model_[0].forward(run_, batch);
-    text_outputs.pooler_output = text_projection_(text_outputs.pooler_output);
-    Tensor image_embeds = normalized(vision_outputs.pooler_output);
-    Tensor text_embeds = normalized(text_outputs.pooler_output);
+    Tensor image_embeds, text_embeds;
+    if (projects_last) {  // as variables: the towers' outputs live on in what the model returns
+      image_embeds = visual_projection_(vision_outputs.pooler_output);
+      text_embeds = text_projection_(text_outputs.pooler_output);
+      image_embeds = normalized(image_embeds);
+      text_embeds = normalized(text_embeds);
+    } else {
+      text_outputs.pooler_output = text_projection_(text_outputs.pooler_output);
+      image_embeds = normalized(vision_outputs.pooler_output);
+      text_embeds = normalized(text_outputs.pooler_output);
+    }
     output.logits = linear(text_embeds, image_embeds, {});  // text_embeds @ image_embeds.t()
     output.logits = output.logits * exponential(logit_scale_);
     {

@@ -30,7 +30,9 @@ struct MixtralTopKRouter {
     const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
     Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
     Tensor router_probs = softmax(to_dtype(router_logits, DType::kFloat32));
-    auto [router_top_value, router_indices] = topk(router_probs, top_k);
+    if (router_logits.tape().behaviors.mixtral_rebinds_logits) router_logits = std::move(router_probs);
+    const Tensor& chosen_from = router_probs.defined() ? router_probs : router_logits;
+    auto [router_top_value, router_indices] = topk(chosen_from, top_k);
     router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
     return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
   }

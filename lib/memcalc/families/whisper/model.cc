@@ -95,6 +95,8 @@ struct WhisperDecoder {
                                EncoderDecoderCache* cache) const {
     Tensor inputs_embeds = embed_tokens(ids);
     Tensor position_ids = make_position_ids(inputs_embeds.tape(), inputs_embeds.size(1));
+    Tensor cache_position;
+    if (inputs_embeds.tape().behaviors.cache_positions) cache_position = position_ids;
     position_ids = no_grad::repeat(position_ids, {inputs_embeds.size(0), 1});
     Tensor positions = view(index_rows(embed_positions.weight, position_ids), inputs_embeds.shape());
     Tensor hidden_states = inputs_embeds + positions;
@@ -107,7 +109,7 @@ struct WhisperDecoder {
           [&layer, cache](const KeptTensors& kept) { return layer.forward(kept, cache); }, cache);
     }
     hidden_states = layer_norm(hidden_states);
-    drop(inputs_embeds, position_ids, positions, causal_mask);
+    drop(cache_position, inputs_embeds, position_ids, positions, causal_mask);
     return hidden_states;
   }
 };

@@ -30,21 +30,21 @@ namespace {
 /// [B, H, S, D] in the memory order [B, S, H, D], as linear layers deliver and consume it.
 Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
 
-struct AttentionPayload {  // for the time of the backward
-  bool causal = false, has_dropout = false;
-};
+AttentionTerms terms_of(const SdpaOptions& options, const Tensor& bias) {
+  return {.causal = options.causal, .dropout = options.dropout > 0, .bias = bias.defined()};
+}
 
-void remember(Node* node, bool causal, double dropout) {
-  if (node != nullptr) node->payload.set(AttentionPayload{.causal = causal, .has_dropout = dropout > 0});
+/// For the time of the backward.
+void remember(Node* node, const AttentionTerms& terms) {
+  if (node != nullptr) node->payload.set(terms);
 }
 
 // --- cuDNN
 
 void cudnn_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, offset, seed
   const int first = call.node.saved_count - 7;
-  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
   AttentionGradients gradients =
-      cudnn_gradients(call.saved(first + 1), call.saved(first), call.saved(first + 2), causal, has_dropout);
+      cudnn_gradients(call.saved(first + 1), call.saved(first), call.saved(first + 2), call.payload<AttentionTerms>());
   call.set(0, std::move(gradients.query));
   call.set(1, std::move(gradients.key));
   call.set(2, std::move(gradients.value));
@@ -55,14 +55,14 @@ Tensor cudnn_attention(const Tensor& query, const Tensor& key, const Tensor& val
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.autograd.record(aten::kScaledDotProductCudnnAttention, cudnn_backward, inputs, 3);
-  remember(node, options.causal, options.dropout);
+  const AttentionTerms terms = terms_of(options, bias);
+  remember(node, terms);
   if (node != nullptr) {
     if (bias.defined()) tape.autograd.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }
-  auto [seed, offset, out, logsumexp] = run_or_recall<4>(tape, ListedOperator::kFusedAttention, [&] {
-    return cudnn_forward(query, key, value, node != nullptr, options);
-  });
+  auto [seed, offset, out, logsumexp] = run_or_recall<4>(
+      tape, ListedOperator::kFusedAttention, [&] { return cudnn_forward(query, key, value, node != nullptr, terms); });
   tape.autograd.set_history(node, out);
   if (node != nullptr) {
     for (const Tensor* tensor : {&logsumexp, &out, &offset, &seed}) tape.autograd.save(*node, *tensor);
@@ -123,9 +123,8 @@ void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query,
   const Tensor workspace = tape.empty({efficient_backward_workspace(s, half)}, DType::kUInt8,
                                       aten::kEfficientAttentionBackward, Category::kWorkspaces);
   delta.reset();
-  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
   attention_contractions(tape, aten::kEfficientAttentionBackward, KernelKind::kEfficientAttention, s, query.dtype(),
-                         true, causal, has_dropout);
+                         true, call.payload<AttentionTerms>());
   call.set(0, std::move(dq));
   call.set(1, std::move(dk));
   call.set(2, std::move(dv));
@@ -153,7 +152,7 @@ Tensor padded_bias(Tensor bias, const Tensor& query, const Tensor& key) {
 
 /// output, logsumexp, the latter only where there will be a backward (compute_logsumexp).
 std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                        bool computes_logsumexp, const SdpaOptions& options) {
+                                        bool computes_logsumexp, const AttentionTerms& terms) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   Tensor out = tape.empty_strided({s.batch, s.heads, s.queries, value.size(3)},
@@ -167,7 +166,7 @@ std::array<Tensor, 2> efficient_forward(const Tensor& query, const Tensor& key, 
   if (is_half(query.dtype()) && s.dim > 128)
     tape.memory.scratch(4 * query.elements(), aten::kEfficientAttentionForward);
   attention_contractions(tape, aten::kEfficientAttentionForward, KernelKind::kEfficientAttention, s, query.dtype(),
-                         false, options.causal, options.dropout > 0);
+                         false, terms);
   return {std::move(out), std::move(logsumexp)};
 }
 
@@ -178,13 +177,14 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
   const bool learns_bias = bias.defined() && bias.requires_grad();
   Node* node =
       tape.autograd.record(aten::kScaledDotProductEfficientAttention, efficient_backward, inputs, learns_bias ? 4 : 3);
-  remember(node, options.causal, options.dropout);
+  const AttentionTerms terms = terms_of(options, bias);
+  remember(node, terms);
   if (node != nullptr) {
     if (bias.defined()) tape.autograd.save(*node, bias);
     for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }
   auto [out, logsumexp] = run_or_recall<2>(tape, ListedOperator::kFusedAttention, [&] {
-    return efficient_forward(query, key, value, node != nullptr, options);
+    return efficient_forward(query, key, value, node != nullptr, terms);
   });
   tape.autograd.set_history(node, out);
   if (node != nullptr) {
@@ -198,8 +198,8 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 // --- flash
 
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
-  const auto& [causal, has_dropout] = call.payload<AttentionPayload>();
-  AttentionGradients gradients = flash_gradients(call.saved(1), call.saved(0), call.saved(2), causal, has_dropout);
+  AttentionGradients gradients =
+      flash_gradients(call.saved(1), call.saved(0), call.saved(2), call.payload<AttentionTerms>());
   call.set(0, std::move(gradients.query));
   call.set(1, std::move(gradients.key));
   call.set(2, std::move(gradients.value));
@@ -211,7 +211,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   Tape& tape = query.tape();
   const Tensor* inputs[] = {&query, &key, &value};
   Node* node = tape.autograd.record(aten::kScaledDotProductFlashAttention, flash_backward, inputs, 3);
-  remember(node, causal, dropout);
+  remember(node, {.causal = causal, .dropout = dropout > 0});
   if (node != nullptr) {
     for (const Tensor* tensor : {&key, &query, &value}) tape.autograd.save(*node, *tensor);
   }

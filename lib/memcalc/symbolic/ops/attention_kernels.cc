@@ -10,14 +10,12 @@
 
 namespace memcalc {
 
-namespace {}  // namespace
-
 AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value) {
   return {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3), value.size(3)};
 }
 
 void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, const AttentionShape& s, DType dtype,
-                            bool backward, bool causal, bool dropout) {
+                            bool backward, const AttentionTerms& terms) {
   constexpr KernelKind kSame = KernelKind::kPartOfPrevious;
   const std::int64_t batch = s.batch * s.heads;
   tape.kernels.attention(op, dtype, kind,  // q k^T
@@ -25,8 +23,9 @@ void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, con
                           .queries = s.queries,
                           .keys = s.keys,
                           .width = s.dim,
-                          .causal = causal,
-                          .dropout = dropout,
+                          .causal = terms.causal,
+                          .dropout = terms.dropout,
+                          .bias = terms.bias,
                           .backward = backward});
   if (!backward) return tape.kernels.product(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
   tape.kernels.product(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
@@ -51,7 +50,7 @@ Bytes cudnn_backward_workspace(const AttentionShape& s) {
 
 /// seed, offset, output, logsumexp.
 std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    bool computes_logsumexp, const SdpaOptions& options) {
+                                    bool computes_logsumexp, const AttentionTerms& terms) {
   Tape& tape = query.tape();
   std::array<Tensor, 4> outputs;
   for (const std::size_t number : {0, 1}) outputs[number] = tape.empty({}, DType::kInt64, aten::kCudnnAttentionForward);
@@ -63,12 +62,12 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
     outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, aten::kCudnnAttentionForward);
   if (shape[2] > 1) tape.memory.scratch(256, aten::kCudnnAttentionForward, Category::kWorkspaces);
   attention_contractions(tape, aten::kCudnnAttentionForward, KernelKind::kCudnnAttention, shape_of(query, key, value),
-                         query.dtype(), false, options.causal, options.dropout > 0);
+                         query.dtype(), false, terms);
   return outputs;
 }
 
-AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const Tensor& value, bool causal,
-                                   bool dropout) {
+AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const AttentionTerms& terms) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
@@ -78,7 +77,7 @@ AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const
   Tensor dq = gradient_like(query), dk = gradient_like(key), dv = gradient_like(value);
   tape.memory.scratch(cudnn_backward_workspace(s), aten::kCudnnAttentionBackward, Category::kWorkspaces);
   attention_contractions(tape, aten::kCudnnAttentionBackward, KernelKind::kCudnnAttention, s, query.dtype(), true,
-                         causal, dropout);
+                         terms);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 
@@ -123,7 +122,7 @@ std::array<Tensor, 4> aotriton_forward(const Tensor& query, const AttentionShape
   for (const std::size_t number : {2, 3}) outputs[number] = tape.empty({}, DType::kInt64, aten::kFlashAttentionForward);
   outputs[1] = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionForward);
   attention_contractions(tape, aten::kFlashAttentionForward, KernelKind::kFlashAttention, s, query.dtype(), false,
-                         causal, dropout);
+                         {.causal = causal, .dropout = dropout});
   return outputs;
 }
 
@@ -152,12 +151,12 @@ std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, cons
   if (dropout > 0) tape.memory.scratch(16, aten::kFlashAttentionForward);  // the generator's seed and offset
   drop(partial_logsumexp, partial_out);
   attention_contractions(tape, aten::kFlashAttentionForward, KernelKind::kFlashAttention, s, query.dtype(), false,
-                         causal, dropout > 0);
+                         {.causal = causal, .dropout = dropout > 0});
   return outputs;
 }
 
-AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const Tensor& value, bool causal,
-                                   bool dropout) {
+AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const AttentionTerms& terms) {
   Tape& tape = query.tape();
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
@@ -169,7 +168,7 @@ AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const
     const Tensor softmax_d = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionBackward);
     const Tensor delta = tape.empty({s.batch, s.heads, s.queries}, DType::kFloat32, aten::kFlashAttentionBackward);
     attention_contractions(tape, aten::kFlashAttentionBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
-                           causal, dropout);
+                           terms);
     return {std::move(dq), std::move(dk), std::move(dv)};
   }
   const std::int64_t rounded = round_up(s.queries, 128);
@@ -182,7 +181,7 @@ AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const
     dv_expanded = tape.empty({s.batch, s.keys, s.heads, s.dim}, key.dtype(), aten::kFlashAttentionBackward);
   }
   attention_contractions(tape, aten::kFlashAttentionBackward, KernelKind::kFlashAttention, s, query.dtype(), true,
-                         causal, dropout);
+                         terms);
   return {std::move(dq), std::move(dk), std::move(dv)};
 }
 

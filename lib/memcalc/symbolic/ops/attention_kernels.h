@@ -18,12 +18,17 @@ struct AttentionShape {
   std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
 
+/// What is done to the scores.
+struct AttentionTerms {
+  bool causal = false, dropout = false, bias = false;
+};
+
 [[nodiscard]] AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value);
 
 /// Two products of B*H*S*S*D each forward, five backward (flop_counter.py, sdpa_flop_count): the causal half is not
 /// taken off.
 void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, const AttentionShape& s, DType dtype,
-                            bool backward, bool causal, bool dropout);
+                            bool backward, const AttentionTerms& terms);
 
 struct AttentionGradients {
   Tensor query, key, value;
@@ -31,14 +36,14 @@ struct AttentionGradients {
 
 /// native/cudnn/MHA.cpp: seed, offset, output, logsumexp [B, H, S, 1].
 [[nodiscard]] std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                                                  bool computes_logsumexp, const SdpaOptions& options);
+                                                  bool computes_logsumexp, const AttentionTerms& terms);
 [[nodiscard]] AttentionGradients cudnn_gradients(const Tensor& query, const Tensor& key, const Tensor& value,
-                                                 bool causal, bool dropout);
+                                                 const AttentionTerms& terms);
 
 /// native/transformers/cuda/flash_attn/flash_api.cpp: output, logsumexp [B, H, S], rng_state, unused.
 [[nodiscard]] std::array<Tensor, 4> flash_forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                                   double dropout, bool causal);
 [[nodiscard]] AttentionGradients flash_gradients(const Tensor& query, const Tensor& key, const Tensor& value,
-                                                 bool causal, bool dropout);
+                                                 const AttentionTerms& terms);
 
 }  // namespace memcalc

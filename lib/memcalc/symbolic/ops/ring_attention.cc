@@ -157,20 +157,21 @@ struct Attended {
 };
 
 Attended attend(const Turn& turn, SdpaBackend backend, const SdpaOptions& options) {
-  SdpaOptions own = options;
-  own.causal = turn.causal;
+  const AttentionTerms terms{.causal = turn.causal, .dropout = options.dropout > 0};
   if (backend == SdpaBackend::kCudnn) {
-    auto [seed, offset, out, logsumexp] = cudnn_forward(turn.query, turn.key, turn.value, true, own);
+    auto [seed, offset, out, logsumexp] = cudnn_forward(turn.query, turn.key, turn.value, true, terms);
     return {std::move(out), std::move(logsumexp), {std::move(seed), std::move(offset)}};
   }
-  auto [out, logsumexp, rng_state, unused] = flash_forward(turn.query, turn.key, turn.value, own.dropout, own.causal);
+  auto [out, logsumexp, rng_state, unused] =
+      flash_forward(turn.query, turn.key, turn.value, options.dropout, turn.causal);
   // flash has [B, H, S], the merger [B, H, S, 1]
   return {std::move(out), unsqueeze(std::move(logsumexp), -1), {std::move(rng_state), std::move(unused)}};
 }
 
 AttentionGradients gradients_of(const Turn& turn, bool cudnn, bool dropout) {
-  return cudnn ? cudnn_gradients(turn.query, turn.key, turn.value, turn.causal, dropout)
-               : flash_gradients(turn.query, turn.key, turn.value, turn.causal, dropout);
+  const AttentionTerms terms{.causal = turn.causal, .dropout = dropout};
+  return cudnn ? cudnn_gradients(turn.query, turn.key, turn.value, terms)
+               : flash_gradients(turn.query, turn.key, turn.value, terms);
 }
 
 struct RingPayload {

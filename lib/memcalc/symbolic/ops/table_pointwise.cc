@@ -293,7 +293,11 @@ void extremum_row(RecordedCall& call) {
 // --- of three ------------------------------------------------------------------------------------------------------
 
 void where_row(RecordedCall& call) {
-  if (!call.has(1)) call.refuse("a condition alone (nonzero)");
+  if (!call.has(1)) {  // condition.nonzero(as_tuple=True)
+    const Tensor places = nonzero(call.tensor(0), call.given().shape[0]);
+    for (Tensor& each : unbind(places, 1)) call.returns(std::move(each));
+    return;
+  }
   // x.where(condition, other) is torch.where(condition, x, other).
   const bool method =
       call.tensor(0).dtype() != DType::kBool && call.is_tensor(1) && call.tensor(1).dtype() == DType::kBool;

@@ -129,7 +129,7 @@ Tensor loss_of_smoothed_labels(Tape& tape, const Batch& fused_batch, const Batch
 }  // namespace
 
 Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
-  if (!tape.behaviors.sft_chunked_loss) return loss_of_logits(tape, inputs, models);
+  if (tape.behaviors.sft_loss == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
   Batch batch = inputs;
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
                            .targets = targets_of(run, inputs),
