@@ -84,12 +84,13 @@ class Programs : public testing::TestWithParam<Case> {
            model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid" ||
            model == "glm4_moe_lite" || model == "granitemoe" || model == "gemma4_moe" || model == "dots1" ||
-           model == "deepseek_v32" || model == "glm_moe_dsa";
+           model == "deepseek_v32" || model == "glm_moe_dsa" || model == "hy_v3" || model == "nemotron_h_moe" ||
+           model == "deepseek_ocr2_text";
   }
 
   static bool has_mamba() {
     const std::string& model = GetParam().model;
-    return model == "nemotron_h" || model == "granitemoehybrid" || model == "mamba2" || model == "falcon_h1";
+    return model.starts_with("nemotron_h") || model == "granitemoehybrid" || model == "mamba2" || model == "falcon_h1";
   }
 
   /// Families whose graphs are not modelled.
@@ -162,7 +163,8 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
 TEST_P(Programs, AdaptExpertsThatAreNamed) {
   if (!has_experts()) GTEST_SKIP();
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 4};
-  options.lora_targets = {"experts.gate_up_proj", "experts.down_proj"};
+  const bool has_gate = GetParam().model != "nemotron_h_moe";
+  options.lora_targets = {has_gate ? "experts.gate_up_proj" : "experts.up_proj", "experts.down_proj"};
   expect_equal(options);
 }
 
@@ -265,7 +267,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}, Case{"arcee", Task::kCausalLm},
         Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm}, Case{"falcon_h1", Task::kCausalLm},
         Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm}, Case{"deepseek_v32", Task::kCausalLm},
-        Case{"glm_moe_dsa", Task::kCausalLm}),
+        Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm},
+        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -17,12 +17,6 @@ void read_leading_dense(HfReader& config, std::int64_t fallback, DeepseekSpec& s
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, fallback, {0, kLayerRange.max});
 }
 
-void take_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
-  const ExpertGroups read = read_groups(config, groups, chosen, fewest, spec.experts);
-  spec.n_group = read.n_group;
-  spec.topk_group = read.topk_group;
-}
-
 Architecture deepseek_v2(HfReader& config) {
   DeepseekV2Spec spec;
   read_deepseek(config, {.vocab_size = 102400, .intermediate_size = 11008, .max_position_embeddings = 2048}, spec);
@@ -33,12 +27,7 @@ Architecture deepseek_v2(HfReader& config) {
   const std::int64_t per_token = config.json().required_int("num_experts_per_tok", {1, 1023});
   spec.experts = read_experts(config, {"n_routed_experts", "num_experts"}, 64, per_token, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 2);
-  constexpr std::array<std::string_view, 2> methods = {"greedy", "group_limited_greedy"};
-  const std::string method = config.json().optional_choice("topk_method", methods).value_or("greedy");
-  if (method == "group_limited_greedy") {
-    spec.n_group = config.json().required_int("n_group", {1, 1023});
-    take_groups(config, spec.n_group, config.json().required_int("topk_group", {1, 1023}), 1, spec);
-  }
+  read_greedy_groups(config, spec);
   return spec;
 }
 
