@@ -70,6 +70,7 @@ class Programs : public testing::TestWithParam<Case> {
     if (model == "llama4" && options.lora_rank > 0) return;
     options.batch_size = 3;
     options.sequence_length = has_mamba() ? 192 : 77;  // a program of Mamba-2 takes whole chunks alone
+    if (model == "mamba") options.sequence_length = 12;  // its loop over the tokens is written out in the program
     if (task == Task::kSeq2Seq) options.target_sequence_length = 33;
     const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
     options.task = task;
@@ -98,7 +99,7 @@ class Programs : public testing::TestWithParam<Case> {
     const std::string& model = GetParam().model;
     return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
            model == "lfm2_moe" || model.starts_with("gemma4") || model == "deepseek_v32" || model == "glm_moe_dsa" ||
-           model == "llama4" || model == "mllama" || has_mamba();
+           model == "llama4" || model == "mllama" || model == "mamba" || has_mamba();
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
@@ -127,7 +128,7 @@ class Programs : public testing::TestWithParam<Case> {
   static bool stops_otherwise(const RunOptions& options) {
     if (options.checkpointing != Checkpointing::kFull) return false;
     const std::string& model = GetParam().model;
-    return has_experts() || has_mamba() || model == "llama4" ||
+    return has_experts() || has_mamba() || model == "mamba" || model == "llama4" ||
            ((model == "gpt2" || model == "mpt") && options.precision == Precision::kAmpBf16);
   }
 };
@@ -268,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm}, Case{"falcon_h1", Task::kCausalLm},
         Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm}, Case{"deepseek_v32", Task::kCausalLm},
         Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm},
-        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm}),
+        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

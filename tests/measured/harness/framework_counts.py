@@ -38,7 +38,7 @@ CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
                 "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
-                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text")
+                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
