@@ -184,6 +184,10 @@ TEST_P(Programs, StandOnAQuantisedBase) {
                              .checkpointing = checkpointing,
                              .lora_rank = 4,
                              .quantization = Quantization::kNf4};
+    if (GetParam().model == "mamba") {  // it reads a weight directly, which is packed
+      EXPECT_THROW((void)trace_of("mamba.json", options), Error);
+      continue;
+    }
     if (!keeps_another_tensor(options)) expect_equal(options);
   }
 }

@@ -43,14 +43,14 @@ struct HyV3TopKRouter {
 struct HyV3Moe {
   HyV3TopKRouter gate;
   Experts experts;
-  Tensor e_score_correction_bias;  // float32 in any model (_keep_in_fp32_modules_strict)
+  Tensor e_score_correction_bias;
   GatedMlp shared_experts;
   bool combines_in_float32;
 
   HyV3Moe(ModuleBuilder& b, const HyV3Spec& spec)
       : gate(b.scope("gate", [&] { return HyV3TopKRouter(b, spec); })),
         experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
-        e_score_correction_bias(b.buffer({spec.experts.count}, DType::kFloat32)),
+        e_score_correction_bias(b.buffer({spec.experts.count}, b.dtype)),
         shared_experts(b.scope("shared_experts", [&] {
           const std::int64_t width = checked_multiply(spec.experts.intermediate_size, spec.num_shared_experts);
           return GatedMlp(b, spec, width, false);
@@ -91,7 +91,7 @@ struct HyV3Layer : PreNormLayer<HyV3Spec, TransposedNormedAttention, RmsNorm, Hy
 std::unique_ptr<Model> build_hy_v3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<HyV3Spec>();
   auto plan = decoder_plan<HyV3Layer>(spec, run);
-  plan.masks = MaskPlan{};
+  plan.position_ids_first = true;
   plan.has_classifier = false;
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }

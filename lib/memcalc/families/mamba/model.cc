@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/base/error.h"
 #include "memcalc/families/mamba/spec.h"
 #include "memcalc/models/causal_convolution.h"
 #include "memcalc/models/hooked_module.h"
@@ -67,12 +68,16 @@ Tensor selective_scan(const Tensor& hidden_states, const Tensor& time_step, cons
     scan_output = concatenate(columns, 2);
   }
   {
-    const Tensor skipped = hidden_states * unsqueeze(unsqueeze(D, 0), 2);
-    scan_output = scan_output + skipped;
+    Tensor skipped = hidden_states * unsqueeze(unsqueeze(D, 0), 2);
+    Tensor sum = scan_output + skipped;
+    skipped.reset();
+    scan_output = std::move(sum);
   }
   {
-    const Tensor activated = silu(gate);
-    scan_output = scan_output * activated;
+    Tensor activated = silu(gate);
+    Tensor gated = scan_output * activated;
+    activated.reset();
+    scan_output = std::move(gated);
   }
   if (final_state != nullptr) *final_state = ssm_state;
   drop(dt, D, discrete_A, discrete_B, deltaB_u, ssm_state);
@@ -156,6 +161,11 @@ struct MambaMixer {
 }  // namespace
 
 std::unique_ptr<Model> build_mamba(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
+  if (run.fine_tuning.quantization != Quantization::kNone) {
+    throw Error(ErrorCode::kUnsupported,
+                "quantize: Mamba multiplies by dt_proj.weight itself, for which a packed weight does not serve; accepted: "
+                "16-bit weights");
+  }
   return std::make_unique<MambaDecoder<MambaMixer, false>>(architecture.as<MambaSpec>(), run, builder);
 }
 
