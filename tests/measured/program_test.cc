@@ -69,7 +69,7 @@ class Programs : public testing::TestWithParam<Case> {
     // peft cannot wrap Llama 4's router, a linear layer whose forward returns two tensors; a program adapts it.
     if (model == "llama4" && options.lora_rank > 0) return;
     options.batch_size = 3;
-    options.sequence_length = has_mamba() ? 192 : 77;  // a program of Mamba-2 takes whole chunks alone
+    options.sequence_length = has_mamba() ? 192 : 77;    // a program of Mamba-2 takes whole chunks alone
     if (model == "mamba") options.sequence_length = 12;  // its loop over the tokens is written out in the program
     if (task == Task::kSeq2Seq) options.target_sequence_length = 33;
     const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
@@ -272,8 +272,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}, Case{"arcee", Task::kCausalLm},
         Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm}, Case{"falcon_h1", Task::kCausalLm},
         Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm}, Case{"deepseek_v32", Task::kCausalLm},
-        Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm},
-        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm}),
+        Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm}, Case{"nemotron_h_moe", Task::kCausalLm},
+        Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -297,7 +297,7 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
       answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("google/gemma-3n-E4B-it").starts_with("google/gemma-3n-E4B-it: the family Gemma 3n is not built"));
   EXPECT_TRUE(answer("deepseek-ai/DeepSeek-V4-Pro").find("family DeepSeek-V4 is not built") != std::string::npos);
-  EXPECT_TRUE(answer("deepseek-ai/deepseek-vl2").find("family DeepSeek-VL is not built") != std::string::npos);
+  EXPECT_TRUE(answer("MiniMaxAI/MiniMax-M1-40k").find("MiniMax with lightning attention") != std::string::npos);
   EXPECT_EQ(answer("acme/zebra-7b"), "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones");
 }
 
@@ -318,7 +318,7 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
       ++models;
     }
   }
-  EXPECT_GE(models, 20U);
+  EXPECT_GE(models, 15U);
   EXPECT_EQ(refusal("facebook/dinov2-base"),
             "facebook/dinov2-base: the family DINOv2 is not built yet; the nearest model is 'vit-base-patch16-224'");
   EXPECT_TRUE(refusal("gpt-neo-2.7B-chat").starts_with("gpt-neo-2.7B-chat: the family GPT-Neo is not built yet; "));

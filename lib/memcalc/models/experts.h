@@ -52,8 +52,8 @@ struct Experts {
   struct Options {
     bool is_transposed = false;  // weights [experts, in, out]
     bool has_bias = false;
-    bool has_gate = true;  // else up_proj, the activation, down_proj
-    std::int64_t width = 0;  // of what the experts take and give; 0: hidden_size
+    bool has_gate = true;            // else up_proj, the activation, down_proj
+    std::int64_t width = 0;          // of what the experts take and give; 0: hidden_size
     ApplyGate apply_gate = nullptr;  // absent: _default_apply_gate
   };
 

@@ -41,7 +41,8 @@ struct MambaBlock {
   }
 };
 
-/// `kMakesMask`: create_recurrent_attention_mask's, which is left out where no sequence is padded; else the batch's own.
+/// `kMakesMask`: create_recurrent_attention_mask's, which is left out where no sequence is padded; else the batch's
+/// own.
 template <typename Mixer, bool kMakesMask>
 class MambaDecoder : public Model {
  public:

@@ -99,6 +99,8 @@ Architecture glm_moe_dsa(HfReader& config) {
 
 constexpr std::string_view kDeepseekV32Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
+constexpr Task kSparseMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kDeepseekV32 = {
@@ -107,7 +109,7 @@ const Family kDeepseekV32 = {
     .read = deepseek_v32,
     .build = build_deepseek_v32,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kSparseMeasured,
     .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,
     .has_latent_attention = true,
@@ -120,7 +122,7 @@ const Family kGlmMoeDsa = {
     .read = glm_moe_dsa,
     .build = build_deepseek_v32,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kSparseMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,

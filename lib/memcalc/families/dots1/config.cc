@@ -47,6 +47,8 @@ Architecture dots1(HfReader& config) {
 constexpr std::string_view kDots1Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
                                            "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
+constexpr Task kDots1Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kDots1 = {
@@ -55,7 +57,7 @@ const Family kDots1 = {
     .read = dots1,
     .build = build_dots1,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kDots1Measured,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kDots1Plan,
     .dropout_is_module = false,

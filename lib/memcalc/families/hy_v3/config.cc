@@ -31,6 +31,8 @@ Architecture hy_v3(HfReader& config) {
 constexpr std::string_view kHyV3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
                                           "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
+constexpr Task kHyV3Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kHyV3 = {
@@ -39,7 +41,7 @@ const Family kHyV3 = {
     .read = hy_v3,
     .build = build_hy_v3,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kHyV3Measured,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kHyV3Plan,
     .dropout_is_module = false,

@@ -51,10 +51,12 @@ struct HyV3Moe {
       : gate(b.scope("gate", [&] { return HyV3TopKRouter(b, spec); })),
         experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
         e_score_correction_bias(b.buffer({spec.experts.count}, b.dtype)),
-        shared_experts(b.scope("shared_experts", [&] {
-          const std::int64_t width = checked_multiply(spec.experts.intermediate_size, spec.num_shared_experts);
-          return GatedMlp(b, spec, width, false);
-        })),
+        shared_experts(b.scope("shared_experts",
+                               [&] {
+                                 const std::int64_t width =
+                                     checked_multiply(spec.experts.intermediate_size, spec.num_shared_experts);
+                                 return GatedMlp(b, spec, width, false);
+                               })),
         combines_in_float32(spec.enable_moe_fp32_combine) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input) const {

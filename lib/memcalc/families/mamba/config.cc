@@ -31,6 +31,8 @@ Architecture mamba(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMambaMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMamba = {
@@ -38,7 +40,7 @@ const Family kMamba = {
     .kind = FamilyKind::kDecoder,
     .read = mamba,
     .build = build_mamba,
-    .measured = {},
+    .measured = kMambaMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

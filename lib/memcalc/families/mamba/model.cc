@@ -162,9 +162,10 @@ struct MambaMixer {
 
 std::unique_ptr<Model> build_mamba(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   if (run.fine_tuning.quantization != Quantization::kNone) {
-    throw Error(ErrorCode::kUnsupported,
-                "quantize: Mamba multiplies by dt_proj.weight itself, for which a packed weight does not serve; accepted: "
-                "16-bit weights");
+    throw Error(
+        ErrorCode::kUnsupported,
+        "quantize: Mamba multiplies by dt_proj.weight itself, for which a packed weight does not serve; accepted: "
+        "16-bit weights");
   }
   return std::make_unique<MambaDecoder<MambaMixer, false>>(architecture.as<MambaSpec>(), run, builder);
 }

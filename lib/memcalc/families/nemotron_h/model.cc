@@ -37,10 +37,9 @@ struct NemotronHMoe {
   std::optional<Linear> fc1_latent_proj, fc2_latent_proj;
 
   NemotronHMoe(ModuleBuilder& b, const NemotronHSpec& spec)
-      : experts(b.scope("experts",
-                        [&] {
-                          return Experts(b, spec, spec.experts, {.has_gate = false, .width = spec.moe_latent_size});
-                        })),
+      : experts(b.scope(
+            "experts",
+            [&] { return Experts(b, spec, spec.experts, {.has_gate = false, .width = spec.moe_latent_size}); })),
         gate(b.scope("gate", [&] { return GroupedSigmoidRouter(b, spec); })),
         shared_experts(
             b.scope("shared_experts", [&] { return PlainMlp(b, spec, spec.shared_expert_intermediate_size); })) {
