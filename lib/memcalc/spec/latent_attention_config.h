@@ -14,6 +14,15 @@ namespace memcalc::family {
 inline constexpr LatentAttentionSpec kLatent = {
     .q_lora_rank = 1536, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
 
+/// Of GLM-4.7-Flash and GLM-5, whose queries are compressed to other sizes.
+[[nodiscard]] constexpr LatentAttentionSpec glm_latent(std::int64_t q_lora_rank) {
+  return {.q_lora_rank = q_lora_rank,
+          .kv_lora_rank = 512,
+          .qk_nope_head_dim = 192,
+          .qk_rope_head_dim = 64,
+          .v_head_dim = 256};
+}
+
 /// Everything but the experts.
 void read_deepseek(HfReader& config, const DecoderDefaults& usual, DeepseekSpec& spec,
                    const LatentAttentionSpec& sizes = kLatent);

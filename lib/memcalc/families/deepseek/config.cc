@@ -1,7 +1,6 @@
 // config.json of DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Youtu-LLM, as transformers 5.17 reads it:
 // models/deepseek_v2, models/deepseek_v3, models/glm4_moe_lite, models/youtu.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -54,17 +53,15 @@ Architecture deepseek_v3(HfReader& config) {
 
 Architecture glm4_moe_lite(HfReader& config) {
   DeepseekV3Spec spec;
-  read_deepseek(
-      config,
-      {.vocab_size = 154880,
-       .hidden_size = 2048,
-       .intermediate_size = 10240,
-       .num_hidden_layers = 47,
-       .num_attention_heads = 20,
-       .num_key_value_heads = 20,
-       .max_position_embeddings = 202752},
-      spec,
-      {.q_lora_rank = 768, .kv_lora_rank = 512, .qk_nope_head_dim = 192, .qk_rope_head_dim = 64, .v_head_dim = 256});
+  read_deepseek(config,
+                {.vocab_size = 154880,
+                 .hidden_size = 2048,
+                 .intermediate_size = 10240,
+                 .num_hidden_layers = 47,
+                 .num_attention_heads = 20,
+                 .num_key_value_heads = 20,
+                 .max_position_embeddings = 202752},
+                spec, glm_latent(768));
   spec.first_k_dense_replace = leading_dense_layers(config, spec.num_hidden_layers, 1);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1536);
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 64, 4, width, spec);

@@ -6,6 +6,7 @@
 #include "memcalc/families/nemotron_h/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/latent_attention_config.h"
 #include "memcalc/spec/linear_attention_config.h"
 
 namespace memcalc::family {
@@ -30,9 +31,7 @@ void read_nemotron_experts(HfReader& config, NemotronHSpec& spec) {
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 8, 2, width, spec);
   spec.shared_expert_intermediate_size = config.size({"moe_shared_expert_intermediate_size"}, 7688);
   spec.moe_latent_size = config.nullable_size("moe_latent_size").value_or(0);
-  const ExpertGroups groups = read_groups(config, 1, 1, 2, spec.experts);
-  spec.n_group = groups.n_group;
-  spec.topk_group = groups.topk_group;
+  take_groups(config, 1, 1, 2, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", true);
 }
 
