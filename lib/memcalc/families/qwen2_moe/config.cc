@@ -1,8 +1,8 @@
 // config.json of Qwen1.5-MoE and Qwen2-MoE, as transformers 5.17 reads it: models/qwen2_moe.
-#include "memcalc/families/qwen2_moe/defaults.h"
 #include "memcalc/families/qwen2_moe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/qwen_moe_defaults.h"
 
 namespace memcalc::family {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "memcalc/families/qwen/spec.h"
-#include "memcalc/families/qwen2_moe/defaults.h"
 #include "memcalc/families/qwen2_vl/spec.h"
 #include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/config_part.h"
 #include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/qwen_moe_defaults.h"
 #include "memcalc/spec/text_config.h"
 
 namespace memcalc::family {
