@@ -65,8 +65,8 @@ TEST(Families, TellEveryDefault) {
 /// Of which a config.json says more than sizes: its text model, the kinds of its layers.
 bool says_more_than_sizes(std::string_view type) {
   return type == "torchvision" || type == "clip" || type == "gemma3" || type == "mistral3" || type == "qwen3_5" ||
-         type == "qwen3_5_moe" || type == "lfm2_moe" || type == "nemotron_h" || type == "mamba2" || type == "llava" ||
-         type == "paligemma" || type == "mllama" || type.starts_with("gemma4") ||
+         type == "qwen3_5_moe" || type == "lfm2_moe" || type == "nemotron_h" || type == "mamba2" || type == "mamba" ||
+         type == "llava" || type == "paligemma" || type == "mllama" || type.starts_with("gemma4") ||
          type.find("_vl") != std::string_view::npos;
 }
 
@@ -92,7 +92,8 @@ TEST(Families, EachTakesEverySizeThatItClaims) {
     // Experts have sizes of their own, which a config.json gives and no option does.
     if (type == "mixtral" || type.ends_with("_moe") || type == "gpt_oss" || type.starts_with("deepseek")) continue;
     if (type == "olmoe" || type == "glm4_moe_lite" || type == "kimi_k2" || type == "minimax_m2" || type == "dots1" ||
-        type == "glm_moe_dsa" || type == "llama4_text" || type == "youtu" || has_mixers_of_its_own(type))
+        type == "glm_moe_dsa" || type == "hy_v3" || type == "llama4_text" || type == "youtu" ||
+        has_mixers_of_its_own(type))
       continue;
     ArchitectureChanges small{.layers = 2, .hidden = 64, .heads = 4};
     if (type == "gptj") small.heads = 1;  // of a head 64 numbers are rotated, unless config.json says else

@@ -180,18 +180,28 @@ TEST_F(Registry, EveryShippedModelLoads) {
       EXPECT_EQ(text.name, listing.name);
       ASSERT_FALSE(text.assumptions.empty());
       EXPECT_TRUE(text.assumptions.back().starts_with(other + " takes images or sounds too: this is its text model " +
-                                                      listing.name + " alone, without their encoder ("));
+                                                      listing.name + " alone, without their encoder"));
     }
     for (const std::string& other : listing.stands_for) {
       const ModelSpec stand_in = shipped.model(other);
       EXPECT_EQ(stand_in.name, listing.name);
       ASSERT_FALSE(stand_in.assumptions.empty());
-      EXPECT_EQ(stand_in.assumptions.back(), other + " is an implementation of its own, not modelled: " + listing.name +
-                                                 " of " + listing.model_type +
-                                                 ", which has the same parameters, stands for it");
+      const std::string& told = stand_in.assumptions.back();
+      EXPECT_TRUE(told.starts_with(other + " is an implementation of its own, not modelled: " + listing.name + " of " +
+                                   listing.model_type + ", which has the same parameters"))
+          << told;
+      EXPECT_TRUE(told.ends_with(", stands for it")) << told;
     }
   }
-  EXPECT_EQ(uncounted.size(), 203U) << "a new model needs the count that its authors or the hub publish";
+  EXPECT_TRUE(shipped.model("Tele-AI/TeleChat2-7B")
+                  .assumptions.back()
+                  .ends_with("which has the same parameters but for the biases of the two matrices that leave its "
+                             "attention and its MLP, stands for it"));
+  EXPECT_TRUE(shipped.model("zai-org/cogvlm-chat-hf")
+                  .assumptions.back()
+                  .ends_with("without their encoder and the matrices that every layer has for the tokens of images "
+                             "(not modelled)"));
+  EXPECT_EQ(uncounted.size(), 254U) << "a new model needs the count that its authors or the hub publish";
 }
 
 TEST_F(Registry, ModelsAreFoundByTheNamesPeopleType) {
@@ -287,7 +297,7 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
       answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("google/gemma-3n-E4B-it").starts_with("google/gemma-3n-E4B-it: the family Gemma 3n is not built"));
   EXPECT_TRUE(answer("deepseek-ai/DeepSeek-V4-Pro").find("family DeepSeek-V4 is not built") != std::string::npos);
-  EXPECT_TRUE(answer("deepseek-ai/deepseek-vl2").find("family DeepSeek-VL is not built") != std::string::npos);
+  EXPECT_TRUE(answer("MiniMaxAI/MiniMax-M1-40k").find("MiniMax with lightning attention") != std::string::npos);
   EXPECT_EQ(answer("acme/zebra-7b"), "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones");
 }
 
@@ -308,7 +318,7 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
       ++models;
     }
   }
-  EXPECT_GE(models, 20U);
+  EXPECT_GE(models, 15U);
   EXPECT_EQ(refusal("facebook/dinov2-base"),
             "facebook/dinov2-base: the family DINOv2 is not built yet; the nearest model is 'vit-base-patch16-224'");
   EXPECT_TRUE(refusal("gpt-neo-2.7B-chat").starts_with("gpt-neo-2.7B-chat: the family GPT-Neo is not built yet; "));

@@ -18,6 +18,7 @@
   FAMILY(kCohere)                \
   FAMILY(kCohere2)               \
   FAMILY(kDebertaV2)             \
+  FAMILY(kDeepseekOcr2Text)      \
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeepseekV32)           \
@@ -51,6 +52,7 @@
   FAMILY(kGraniteMoe)            \
   FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
+  FAMILY(kHyV3)                  \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
@@ -59,6 +61,7 @@
   FAMILY(kLlama4Text)            \
   FAMILY(kLlava)                 \
   FAMILY(kM2M100)                \
+  FAMILY(kMamba)                 \
   FAMILY(kMamba2)                \
   FAMILY(kMarian)                \
   FAMILY(kMbart)                 \

@@ -51,18 +51,26 @@ Experts::Experts(ModuleBuilder& b, const RotaryDecoderSpec& spec, const ExpertsS
     b.inactive_parameters += out * (num_experts - experts.per_token);
     return tensor;
   };
-  const std::int64_t gate_up = checked_multiply(2, experts.intermediate_size);
-  gate_up_proj = weight("gate_up_proj", spec.hidden_size, gate_up);
-  if (options.has_bias) gate_up_proj_bias = bias("gate_up_proj_bias", gate_up);
-  down_proj = weight("down_proj", experts.intermediate_size, spec.hidden_size);
-  if (options.has_bias) down_proj_bias = bias("down_proj_bias", spec.hidden_size);
+  const std::int64_t parts = options.has_gate ? 2 : 1;
+  const std::int64_t gate_up = checked_multiply(parts, experts.intermediate_size);
+  const std::int64_t width = options.width != 0 ? options.width : spec.hidden_size;
+  const std::string up = options.has_gate ? "gate_up_proj" : "up_proj";
+  gate_up_proj = weight(up, width, gate_up);
+  if (options.has_bias) gate_up_proj_bias = bias(up + "_bias", gate_up);
+  down_proj = weight("down_proj", experts.intermediate_size, width);
+  if (options.has_bias) down_proj_bias = bias("down_proj_bias", width);
   packed = b.remember_experts(options.has_bias ? 4 : 2);
   if (!packed) return;
   packed->is_transposed = options.is_transposed;
   packed->has_biases = options.has_bias;
-  packed->gate_up_proj = {.experts = num_experts, .out_features = gate_up, .in_features = spec.hidden_size, .parts = 2};
+  packed->gate_up_proj = {.experts = num_experts, .out_features = gate_up, .in_features = width, .parts = parts};
   packed->down_proj = {
-      .experts = num_experts, .out_features = spec.hidden_size, .in_features = experts.intermediate_size, .parts = 1};
+      .experts = num_experts, .out_features = width, .in_features = experts.intermediate_size, .parts = 1};
+}
+
+Tensor Experts::activated(const Tensor& projected) const {
+  if (!options.has_gate) return activation_function(act_fn, projected);
+  return (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(projected, act_fn);
 }
 
 Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,
@@ -90,7 +98,7 @@ Tensor Experts::forward_batched(const Tensor& hidden_states, const Tensor& top_k
   selected_weights = rows_of(wrappers.read(gate_up_proj));
   if (options.has_bias) selected_biases = rows_of(gate_up_proj_bias);
   proj_out = linear_of(selected_hidden_states, selected_biases);
-  proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
+  proj_out = activated(proj_out);
   selected_weights = rows_of(wrappers.read(down_proj));
   if (options.has_bias) selected_biases = rows_of(down_proj_bias);
   proj_out = linear_of(proj_out, selected_biases);
@@ -196,7 +204,7 @@ Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k
   proj_out =
       grouped_linear(selected_hidden_states_g, selected_weights, offsets, selected_biases, options.is_transposed);
   proj_out = copy_masked(proj_out);
-  proj_out = (options.apply_gate != nullptr ? options.apply_gate : default_apply_gate)(proj_out, act_fn);
+  proj_out = activated(proj_out);
   selected_weights = wrappers.read(down_proj);
   if (options.has_bias) selected_biases = index_rows(down_proj_bias, expert_ids_g);
   proj_out = grouped_linear(proj_out, selected_weights, offsets, selected_biases, options.is_transposed);

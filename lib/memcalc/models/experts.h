@@ -44,7 +44,7 @@ struct SortedTokens {
                std::int64_t num_experts);
 };
 
-/// A …Experts module: act(gate) * up of each expert, then down.
+/// A …Experts module: act(gate) * up of each expert, then down. Without a gate gate_up_proj is up_proj.
 struct Experts {
   using ApplyGate = Tensor (*)(const Tensor& gate_up, std::string_view act_fn);
 
@@ -52,6 +52,8 @@ struct Experts {
   struct Options {
     bool is_transposed = false;  // weights [experts, in, out]
     bool has_bias = false;
+    bool has_gate = true;            // else up_proj, the activation, down_proj
+    std::int64_t width = 0;          // of what the experts take and give; 0: hidden_size
     ApplyGate apply_gate = nullptr;  // absent: _default_apply_gate
   };
 
@@ -74,6 +76,7 @@ struct Experts {
                                const Tensor& top_k_weights) const;
 
  private:
+  [[nodiscard]] Tensor activated(const Tensor& projected) const;
   /// The experts that are here, whether all or some.
   [[nodiscard]] Tensor forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index,
                                        const Tensor& top_k_weights, ActiveWrappers& wrappers) const;

@@ -1,4 +1,5 @@
-// Attention whose query and key are normalised over all heads at once: OLMoE, MiniMax-M2.
+// Attention whose query and key are normalised over all heads at once (OLMoE, MiniMax-M2), or head by head once they
+// are transposed (Apertus, Hunyuan 3).
 #pragma once
 
 #include "memcalc/models/rotary_decoder.h"
@@ -29,6 +30,28 @@ struct WholeNormedAttention : HeadProjections {
     } else {
       rotate_heads(query_states, key_states, positions);
     }
+    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
+  }
+};
+
+/// ApertusAttention.forward, which HYV3Attention's repeats.
+struct TransposedNormedAttention : HeadProjections {
+  RmsNorm q_norm, k_norm;
+
+  TransposedNormedAttention(ModuleBuilder& b, const RotaryDecoderSpec& spec, const RunSpec& run, bool sliding)
+      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
+                        spec.attention_bias),
+        q_norm(b, "q_norm", spec.head_dim),
+        k_norm(b, "k_norm", spec.head_dim) {}
+
+  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
+                                        const Tensor& mask, KeyValueCache* cache) const {
+    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
+    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
+    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
+    query_states = q_norm(query_states);
+    key_states = k_norm(key_states);
+    rotate_heads(query_states, key_states, positions);
     return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };

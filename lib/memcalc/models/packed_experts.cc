@@ -29,7 +29,7 @@ Tensor Experts::forward_grouped_fp8(const Tensor& hidden_states, const Tensor& t
                       final_hidden_states);
   const std::int64_t num_top_k = top_k_index.size(-1);
   proj_out = block_fp8_grouped_mm(selected_hidden_states_g, packed->gate_up_proj, tokens_per_expert);
-  proj_out = default_apply_gate(proj_out, act_fn);
+  proj_out = activated(proj_out);
   proj_out = block_fp8_grouped_mm(proj_out, packed->down_proj, tokens_per_expert);
   weighted_out = proj_out * unsqueeze(to_dtype(sample_weights_g, proj_out.dtype()), -1);
   if (sentinel_mask.defined()) weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);
@@ -52,7 +52,7 @@ Tensor Experts::forward_batched_fp8(const Tensor& hidden_states, const Tensor& t
   expert_ids = reshape(top_k_index, {-1});
   sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids}, 1, DType::kBool), -1);
   proj_out = block_fp8_batched_mm(selected_hidden_states, packed->gate_up_proj);
-  proj_out = default_apply_gate(proj_out, act_fn);
+  proj_out = activated(proj_out);
   proj_out = block_fp8_batched_mm(proj_out, packed->down_proj);
   weighted_out = proj_out * unsqueeze(to_dtype(sample_weights, proj_out.dtype()), -1);
   weighted_out = masked_fill_in_place(weighted_out, sentinel_mask);

@@ -32,6 +32,23 @@ Routing SoftmaxRouter::forward(const Tensor& input) const {
   return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
 }
 
+Routing GroupedSoftmaxRouter::forward(const Tensor& input) const {
+  ActiveWrappers wrappers(weight.wrapped.get());
+  Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;
+  const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask);
+  hidden_states = view(input, {-1, input.size(-1)});
+  Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
+  scores = softmax(router_logits, DType::kFloat32);
+  if (num_group > 0) {  // "group_limited_greedy"
+    group_scores = max_along(by_group(scores, num_group), 2, false).values;
+    limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
+    scores = fill_other_groups(scores, score_mask);
+  }
+  auto [topk_weights, topk_indices] = topk(scores, top_k);
+  topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
+  return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
+}
+
 Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
   ActiveWrappers wrappers(weight.wrapped.get());
   Tensor hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;

@@ -1,5 +1,6 @@
 // Routers that several families of mixtures have: which experts a token takes, and with which weights.
 // MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
+// MIRRORS(transformers, "models/deepseek_v2/modeling_deepseek_v2.py", "5.17.0")
 // MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
 #pragma once
 
@@ -32,6 +33,18 @@ struct SoftmaxRouter {
   template <typename Spec>
   SoftmaxRouter(ModuleBuilder& b, const Spec& spec)
       : top_k(spec.experts.per_token), norm_topk_prob(spec.norm_topk_prob), weight(b, spec) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input) const;
+};
+
+/// DeepseekV2TopkRouter, which DeepSeek-OCR's repeats: the best experts, of the best groups where there are groups.
+struct GroupedSoftmaxRouter {
+  std::int64_t top_k, num_group, topk_group;
+  RouterWeight weight;
+
+  template <typename Spec>
+  GroupedSoftmaxRouter(ModuleBuilder& b, const Spec& spec)
+      : top_k(spec.experts.per_token), num_group(spec.n_group), topk_group(spec.topk_group), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const;
 };

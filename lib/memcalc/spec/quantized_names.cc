@@ -26,7 +26,9 @@ constexpr std::string_view kRounded =
 /// Qwen, GLM and DeepSeek: weight_block_size [128, 128]; that of llm-compressor's (RedHatAI, neuralmagic) scales
 /// otherwise and is called dynamic or block. -4bits and -8bits: 01-ai's. Of -int4 and -int8 Qwen's own are GPTQ's and
 /// InternVL's bitsandbytes' (the model cards of Qwen-7B-Chat-Int4 and InternVL-Chat-V1-5-int8); others' can be
-/// anything.
+/// anything. XuanYuan's -4bit are GPTQ's and its -8bit bitsandbytes', Command R's -4bit and
+/// Baichuan's -4bits bitsandbytes' (their cards,
+/// recalled).
 constexpr Ending kEndings[] = {
     {"-unsloth-bnb-4bit", "bitsandbytes' NF4 with double quantisation", Quantization::kNf4Double,
      "the layers that unsloth's dynamic quantisation leaves in 16 bits are counted in 4"},
@@ -54,6 +56,10 @@ constexpr Ending kEndings[] = {
     {"-int8", "bitsandbytes' LLM.int8", Quantization::kInt8, {}, "opengvlab/"},
     {"-4bits", "AWQ in 4 bits", Quantization::kAwq4, {}, "01-ai/"},
     {"-8bits", "GPTQ in 8 bits", Quantization::kGptq8, {}, "01-ai/"},
+    {"-4bit", "GPTQ in 4 bits", Quantization::kGptq4, {}, "duxiaoman-di/"},
+    {"-8bit", "bitsandbytes' LLM.int8", Quantization::kInt8, {}, "duxiaoman-di/"},
+    {"-4bit", "bitsandbytes' NF4", Quantization::kNf4, {}, "cohereforai/"},
+    {"-4bits", "bitsandbytes' NF4", Quantization::kNf4, {}, "baichuan-inc/"},
     {"-bf16", "bfloat16", Quantization::kNone},
     {"-gptq-int3", "GPTQ in 3 bits", std::nullopt},
     {"-aqlm-2bit-1x16-hf", "AQLM", std::nullopt},

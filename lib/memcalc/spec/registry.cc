@@ -311,13 +311,14 @@ ModelSpec model_of_entry(const fs::path& path, const std::string& reference) {
   if (is_among(file.stands_for, reference)) {
     file.model.assumptions.push_back(one_line(reference) +
                                      " is an implementation of its own, not modelled: " + file.model.name + " of " +
-                                     file.model.model_type + ", which has the same parameters, stands for it");
+                                     file.model.model_type + ", which has the same parameters" +
+                                     (file.but_for.empty() ? "" : " but for " + file.but_for) + ", stands for it");
   }
   if (is_among(file.text_of, reference)) {
-    file.model.assumptions.push_back(one_line(reference) + " takes images or sounds too: this is its text model " +
-                                     file.model.name + " alone, without their encoder (" +
-                                     (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) +
-                                     ")");
+    file.model.assumptions.push_back(
+        one_line(reference) + " takes images or sounds too: this is its text model " + file.model.name +
+        " alone, without their encoder" + (file.without.empty() ? "" : " and " + file.without) + " (" +
+        (file.with_images.empty() ? "not modelled" : "with it: " + file.with_images) + ")");
   }
   if (is_among(file.part_of, reference)) {
     file.model.assumptions.push_back(one_line(reference) + " is a pipeline: this is its network that is trained, " +

@@ -19,11 +19,13 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 17> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 19> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
+                                                         "but_for",
                                                          "text_of",
+                                                         "without",
                                                          "with_images",
                                                          "part_of",
                                                          "stored_otherwise",
@@ -176,7 +178,9 @@ ModelFile read_model_file(const JsonObject& json, Programs programs) {
                                      : model_from_hf_config(config, json.required_string("name"));
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
+  file.but_for = json.optional_string("but_for").value_or("");
   file.text_of = json.optional_strings("text_of");
+  file.without = json.optional_string("without").value_or("");
   file.with_images = json.optional_string("with_images").value_or("");
   file.part_of = json.optional_strings("part_of");
   if (const std::optional<JsonObject> others = json.nullable_object("stored_otherwise")) {

@@ -21,7 +21,9 @@ struct ModelFile {
   ModelSpec model;
   std::vector<std::string> aliases;     // other names of the same model, such as its id on the Hugging Face hub
   std::vector<std::string> stands_for;  // names of another implementation with the same parameters, not modelled
+  std::string but_for;                  // what those have that this model has not; empty: nothing
   std::vector<std::string> text_of;     // names of models of text and images, of which this is the text model
+  std::string without;                  // what else of them is not there; empty: their encoder alone
   std::string with_images;              // the registry's name of these; empty: there is none
   std::vector<std::string> part_of;     // names of pipelines whose trained network this is
   /// Names whose checkpoints are stored in another data type than the config's.

@@ -28,7 +28,7 @@ AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenC
 ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
-           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa")  # grouped_mm takes no other type than bfloat16
+           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text")  # grouped_mm takes no other type than bfloat16
 IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
@@ -38,7 +38,7 @@ CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
                 "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
-                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa")
+                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba")
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
@@ -46,6 +46,23 @@ def tasks_of(model_type):
     if model_type in ENCODERS: return "seqcls", "mlm", "tokcls"
     if model_type in CAUSAL_ALONE + IMAGES_AND_TEXT: return ("causal",)
     return (TASKS[model_type],) if model_type in TASKS else ("causal", "seqcls")
+
+
+# The next class is none of transformers': whether experts may be chosen it finds by the word @use_experts_implementation here.
+def text_of_deepseek_ocr2(settings):
+    """DeepseekOcr2TextModel with the head of DeepSeek-V2; transformers has it inside its model of images alone."""
+    from transformers.models.deepseek_ocr2.modeling_deepseek_ocr2 import DeepseekOcr2TextModel, DeepseekOcr2TextPreTrainedModel
+
+    class DeepseekOcr2TextForCausalLM(DeepseekOcr2TextPreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.model, self.vocab_size = DeepseekOcr2TextModel(config), config.vocab_size
+            self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.post_init()
+
+        forward = transformers.DeepseekV2ForCausalLM.forward
+
+    return DeepseekOcr2TextForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.bfloat16)
 
 
 def build(config, task):
@@ -60,14 +77,19 @@ def build(config, task):
                                                       stochastic_depth_prob=0.2)
         if model_type == "torchvision": return torchvision.models.get_model(config["architecture"])
         if "torch_dtype" in config: config["dtype"] = config.pop("torch_dtype")
+        if model_type == "deepseek_ocr2_text":  # its config.json says how many dense layers come first
+            dense = config.pop("first_k_dense_replace", 0)
+            config["mlp_layer_types"] = ["dense"] * dense + ["sparse"] * (config["num_hidden_layers"] - dense)
         settings = transformers.AutoConfig.for_model(model_type, **config)
         if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
         auto = getattr(transformers, "AutoModelFor" + AUTO[task]) if AUTO[task] else transformers.AutoModel
         if model_type == "mllama_text_model":  # no Auto class knows this configuration
             return transformers.MllamaForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.float32)
+        if model_type == "deepseek_ocr2_text": return text_of_deepseek_ocr2(settings)
         if model_type in IMAGES_AND_TEXT: auto = transformers.AutoModelForImageTextToText
-        dtype = torch.bfloat16 if model_type in EXPERTS else torch.float32
+        has_experts = model_type in EXPERTS or (model_type == "nemotron_h" and "n_routed_experts" in config)
+        dtype = torch.bfloat16 if has_experts else torch.float32
         model = auto.from_config(settings, attn_implementation="eager", dtype=dtype)
         if model_type in ("t5", "mt5") and not config["tie_word_embeddings"]:
             # from_pretrained() leaves the head apart where the checkpoint holds one, as those of this kind do.

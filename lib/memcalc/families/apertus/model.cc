@@ -5,6 +5,7 @@
 
 #include "memcalc/families/apertus/spec.h"
 #include "memcalc/models/hooked_module.h"
+#include "memcalc/models/normed_attention.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -14,27 +15,6 @@
 namespace memcalc {
 
 namespace {
-
-struct ApertusAttention : HeadProjections {
-  RmsNorm q_norm, k_norm;
-
-  ApertusAttention(ModuleBuilder& b, const ApertusSpec& spec, const RunSpec& run, bool sliding)
-      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
-                        spec.attention_bias),
-        q_norm(b, "q_norm", spec.head_dim),
-        k_norm(b, "k_norm", spec.head_dim) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, KeyValueCache* cache) const {
-    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
-    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    query_states = q_norm(query_states);
-    key_states = k_norm(key_states);
-    rotate_heads(query_states, key_states, positions);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
-};
 
 /// XIELUActivation without the xielu package: two parameters of one number, two buffers.
 struct Xielu {
@@ -102,12 +82,12 @@ struct ApertusMlp {
 };
 
 struct ApertusLayer {
-  ApertusAttention self_attn;
+  TransposedNormedAttention self_attn;
   ApertusMlp mlp;
   RmsNorm attention_layernorm, feedforward_layernorm;
 
   ApertusLayer(ModuleBuilder& b, const ApertusSpec& spec, const RunSpec& run, bool sliding)
-      : self_attn(b.scope("self_attn", [&] { return ApertusAttention(b, spec, run, sliding); })),
+      : self_attn(b.scope("self_attn", [&] { return TransposedNormedAttention(b, spec, run, sliding); })),
         mlp(b.scope("mlp", [&] { return ApertusMlp(b, spec); })),
         attention_layernorm(b, "attention_layernorm", spec.hidden_size),
         feedforward_layernorm(b, "feedforward_layernorm", spec.hidden_size) {}

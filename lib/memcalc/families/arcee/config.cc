@@ -19,6 +19,8 @@ Architecture arcee(HfReader& config) {
 
 constexpr std::string_view kArceePlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "lm_head"};
 
+constexpr Task kArceeMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kArcee = {
@@ -27,7 +29,7 @@ const Family kArcee = {
     .read = arcee,
     .build = build_arcee,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kArceeMeasured,
     .tp_plan = kArceePlan,
     .dropout_is_module = false,
 };

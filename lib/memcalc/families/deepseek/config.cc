@@ -1,7 +1,6 @@
 // config.json of DeepSeek-V2, V3 and R1, Kimi K2, GLM-4.7-Flash, Youtu-LLM, as transformers 5.17 reads it:
 // models/deepseek_v2, models/deepseek_v3, models/glm4_moe_lite, models/youtu.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -17,12 +16,6 @@ void read_leading_dense(HfReader& config, std::int64_t fallback, DeepseekSpec& s
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, fallback, {0, kLayerRange.max});
 }
 
-void take_groups(HfReader& config, std::int64_t groups, std::int64_t chosen, std::int64_t fewest, DeepseekSpec& spec) {
-  const ExpertGroups read = read_groups(config, groups, chosen, fewest, spec.experts);
-  spec.n_group = read.n_group;
-  spec.topk_group = read.topk_group;
-}
-
 Architecture deepseek_v2(HfReader& config) {
   DeepseekV2Spec spec;
   read_deepseek(config, {.vocab_size = 102400, .intermediate_size = 11008, .max_position_embeddings = 2048}, spec);
@@ -33,12 +26,7 @@ Architecture deepseek_v2(HfReader& config) {
   const std::int64_t per_token = config.json().required_int("num_experts_per_tok", {1, 1023});
   spec.experts = read_experts(config, {"n_routed_experts", "num_experts"}, 64, per_token, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 2);
-  constexpr std::array<std::string_view, 2> methods = {"greedy", "group_limited_greedy"};
-  const std::string method = config.json().optional_choice("topk_method", methods).value_or("greedy");
-  if (method == "group_limited_greedy") {
-    spec.n_group = config.json().required_int("n_group", {1, 1023});
-    take_groups(config, spec.n_group, config.json().required_int("topk_group", {1, 1023}), 1, spec);
-  }
+  read_greedy_groups(config, spec);
   return spec;
 }
 
@@ -65,17 +53,15 @@ Architecture deepseek_v3(HfReader& config) {
 
 Architecture glm4_moe_lite(HfReader& config) {
   DeepseekV3Spec spec;
-  read_deepseek(
-      config,
-      {.vocab_size = 154880,
-       .hidden_size = 2048,
-       .intermediate_size = 10240,
-       .num_hidden_layers = 47,
-       .num_attention_heads = 20,
-       .num_key_value_heads = 20,
-       .max_position_embeddings = 202752},
-      spec,
-      {.q_lora_rank = 768, .kv_lora_rank = 512, .qk_nope_head_dim = 192, .qk_rope_head_dim = 64, .v_head_dim = 256});
+  read_deepseek(config,
+                {.vocab_size = 154880,
+                 .hidden_size = 2048,
+                 .intermediate_size = 10240,
+                 .num_hidden_layers = 47,
+                 .num_attention_heads = 20,
+                 .num_key_value_heads = 20,
+                 .max_position_embeddings = 202752},
+                spec, glm_latent(768));
   spec.first_k_dense_replace = leading_dense_layers(config, spec.num_hidden_layers, 1);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1536);
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 64, 4, width, spec);
@@ -188,7 +174,7 @@ const Family kYoutu = {
     .read = youtu,
     .build = build_youtu,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kDeepseekMeasuredCausal,
     .tp_plan = kYoutuPlan,
     .dropout_is_module = false,
     .has_latent_attention = true,

@@ -4,19 +4,14 @@
 
 #include <cstdint>
 
-#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/shared_experts_spec.h"
 
 namespace memcalc {
 
 /// What DeepSeek-V2 and V3 share. head_dim is qk_rope_head_dim, as in their configurations.
-struct DeepseekSpec : RotaryDecoderSpec {
+struct DeepseekSpec : SharedExpertsSpec {
   LatentAttentionSpec latent;
-  ExpertsSpec experts;
-  std::int64_t n_shared_experts = 0;
-  std::int64_t first_k_dense_replace = 0;  // so many layers have an MLP instead
-  std::int64_t n_group = 0;                // the experts' groups, where the router first chooses among them; else 0
-  std::int64_t topk_group = 0;
 
   /// The compressed state and the key's rotary part.
   [[nodiscard]] std::int64_t cached_numbers() const { return latent.kv_lora_rank + latent.qk_rope_head_dim; }

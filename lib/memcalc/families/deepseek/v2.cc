@@ -29,32 +29,7 @@ struct DeepseekV2Attention : LatentAttention {
   }
 };
 
-struct DeepseekV2TopkRouter {
-  std::int64_t top_k, num_group, topk_group;
-  RouterWeight weight;
-
-  DeepseekV2TopkRouter(ModuleBuilder& b, const DeepseekV2Spec& spec)
-      : top_k(spec.experts.per_token), num_group(spec.n_group), topk_group(spec.topk_group), weight(b, spec) {}
-
-  [[nodiscard]] Routing forward(const Tensor& input) const {
-    ActiveWrappers wrappers(weight.wrapped.get());
-    Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;
-    const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask);
-    hidden_states = view(input, {-1, input.size(-1)});
-    Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
-    scores = softmax(router_logits, DType::kFloat32);
-    if (num_group > 0) {  // "group_limited_greedy"
-      group_scores = max_along(by_group(scores, num_group), 2, false).values;
-      limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
-      scores = fill_other_groups(scores, score_mask);
-    }
-    auto [topk_weights, topk_indices] = topk(scores, top_k);
-    topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
-    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
-  }
-};
-
-using DeepseekV2Moe = MixtureWithShared<DeepseekV2Spec, DeepseekV2TopkRouter>;
+using DeepseekV2Moe = MixtureWithShared<DeepseekV2Spec, GroupedSoftmaxRouter>;
 
 struct DeepseekV2Layer : DenseFirstLayer<DeepseekV2Spec, DeepseekV2Attention, DeepseekV2Moe> {
   DeepseekV2Layer(ModuleBuilder& b, const DeepseekV2Spec& spec, const RunSpec& run, bool sliding, LayerIndex index)

@@ -77,27 +77,25 @@ std::vector<bool> shared_indexers(HfReader& config, std::int64_t layers) {
 
 Architecture glm_moe_dsa(HfReader& config) {
   DeepseekV32Spec spec;
-  read_deepseek(
-      config,
-      {.vocab_size = 154880,
-       .hidden_size = 6144,
-       .intermediate_size = 12288,
-       .num_hidden_layers = 78,
-       .num_attention_heads = 64,
-       .num_key_value_heads = 64,
-       .max_position_embeddings = 202752},
-      spec,
-      {.q_lora_rank = 2048, .kv_lora_rank = 512, .qk_nope_head_dim = 192, .qk_rope_head_dim = 64, .v_head_dim = 256});
+  read_deepseek(config,
+                {.vocab_size = 154880,
+                 .hidden_size = 6144,
+                 .intermediate_size = 12288,
+                 .num_hidden_layers = 78,
+                 .num_attention_heads = 64,
+                 .num_key_value_heads = 64,
+                 .max_position_embeddings = 202752},
+                spec, glm_latent(2048));
   read_sparse(config, 3, 32, spec);
-  const ExpertGroups groups = read_groups(config, 1, 1, 2, spec.experts);
-  spec.n_group = groups.n_group;
-  spec.topk_group = groups.topk_group;
+  take_groups(config, 1, 1, 2, spec);
   spec.index_interleaves = true;
   spec.shared_indexers = shared_indexers(config, spec.num_hidden_layers);
   return spec;
 }
 
 constexpr std::string_view kDeepseekV32Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+
+constexpr Task kSparseMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -107,7 +105,7 @@ const Family kDeepseekV32 = {
     .read = deepseek_v32,
     .build = build_deepseek_v32,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kSparseMeasured,
     .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,
     .has_latent_attention = true,
@@ -120,7 +118,7 @@ const Family kGlmMoeDsa = {
     .read = glm_moe_dsa,
     .build = build_deepseek_v32,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kSparseMeasured,
     .special_tokens = {.begins = false},
     .tp_plan = kDeepseekV32Plan,
     .dropout_is_module = false,

@@ -2,6 +2,7 @@
 #include "memcalc/families/dots1/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/latent_attention_config.h"
 
 namespace memcalc::family {
 namespace {
@@ -37,15 +38,15 @@ Architecture dots1(HfReader& config) {
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, count, per_token, width, spec);
   spec.n_shared_experts = config.json().required_int("n_shared_experts", {1, 1023});
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, 0, {0, kLayerRange.max});
-  const ExpertGroups groups = read_groups(config, 1, 1, 2, spec.experts);
-  spec.n_group = groups.n_group;
-  spec.topk_group = groups.topk_group;
+  take_groups(config, 1, 1, 2, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", false);
   return spec;
 }
 
 constexpr std::string_view kDots1Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
                                            "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
+
+constexpr Task kDots1Measured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -55,7 +56,7 @@ const Family kDots1 = {
     .read = dots1,
     .build = build_dots1,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kDots1Measured,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kDots1Plan,
     .dropout_is_module = false,

@@ -46,6 +46,8 @@ Architecture falcon_h1(HfReader& config) {
   return spec;
 }
 
+constexpr Task kFalconH1Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kFalconH1 = {
@@ -54,7 +56,7 @@ const Family kFalconH1 = {
     .read = falcon_h1,
     .build = build_falcon_h1,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kFalconH1Measured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -2,6 +2,7 @@
 #include "memcalc/families/glm4_moe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/latent_attention_config.h"
 
 namespace memcalc::family {
 namespace {
@@ -22,9 +23,7 @@ Architecture glm4_moe(HfReader& config) {
   spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 128, 8, width, spec);
   spec.n_shared_experts = config.size({"n_shared_experts"}, 1);
   spec.first_k_dense_replace = config.size({"first_k_dense_replace"}, 1, {0, kLayerRange.max});
-  const ExpertGroups groups = read_groups(config, 1, 1, 2, spec.experts);
-  spec.n_group = groups.n_group;
-  spec.topk_group = groups.topk_group;
+  take_groups(config, 1, 1, 2, spec);
   spec.norm_topk_prob = config.flag("norm_topk_prob", true);
   spec.use_qk_norm = config.flag("use_qk_norm", false);
   return spec;

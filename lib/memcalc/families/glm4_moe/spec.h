@@ -3,18 +3,13 @@
 
 #include <cstdint>
 
-#include "memcalc/spec/decoder_spec.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/shared_experts_spec.h"
 
 namespace memcalc {
 
 /// GLM-4.5 (models/glm4_moe): DeepSeek-V3's experts, heads of which a part is rotated.
-struct Glm4MoeSpec : RotaryDecoderSpec {
-  ExpertsSpec experts;
-  std::int64_t n_shared_experts = 0;
-  std::int64_t first_k_dense_replace = 0;  // so many layers have an MLP instead
-  std::int64_t n_group = 0;
-  std::int64_t topk_group = 0;
+struct Glm4MoeSpec : SharedExpertsSpec {
   std::int64_t rotary_dim = 0;
   bool norm_topk_prob = true;
   bool use_qk_norm = false;

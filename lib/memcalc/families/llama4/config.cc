@@ -86,6 +86,8 @@ Architecture llama4_text(HfReader& config) {
 constexpr std::string_view kLlama4Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
+constexpr Task kLlama4Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kLlama4Text = {
@@ -94,7 +96,7 @@ const Family kLlama4Text = {
     .read = llama4_text,
     .build = build_llama4_text,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kLlama4Measured,
     .tp_plan = kLlama4Plan,
     .dropout_is_module = false,
     .compiled_whole_alone = true,

@@ -1,10 +1,12 @@
 // config.json of Nemotron-H, as transformers 5.17 reads it: models/nemotron_h.
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "memcalc/families/nemotron_h/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/latent_attention_config.h"
 #include "memcalc/spec/linear_attention_config.h"
 
 namespace memcalc::family {
@@ -12,23 +14,25 @@ namespace {
 
 using Mixer = NemotronHSpec::Mixer;
 
-[[noreturn]] void refuse_experts(const HfReader& config, std::string_view key) {
-  throw config.json().error(key,
-                            "layers of experts are not modelled for nemotron_h yet; accepted: Mamba-2, attention "
-                            "and MLP layers",
-                            ErrorCode::kUnsupported);
-}
-
 Mixer mixer_of(const HfReader& config, char letter) {
   switch (letter) {
     case 'M': return Mixer::kMamba;
     case '*': return Mixer::kAttention;
     case '-': return Mixer::kMlp;
-    case 'E': refuse_experts(config, "hybrid_override_pattern");
+    case 'E': return Mixer::kExperts;
     default: break;
   }
   throw config.json().error("hybrid_override_pattern",
-                            std::string("'") + letter + "' is no kind of layer; accepted: M, * and -");
+                            std::string("'") + letter + "' is no kind of layer; accepted: M, *, - and E");
+}
+
+void read_nemotron_experts(HfReader& config, NemotronHSpec& spec) {
+  const std::int64_t width = config.size({"moe_intermediate_size"}, 7688);
+  spec.experts = read_experts(config, {"n_routed_experts", "num_local_experts"}, 8, 2, width, spec);
+  spec.shared_expert_intermediate_size = config.size({"moe_shared_expert_intermediate_size"}, 7688);
+  spec.moe_latent_size = config.nullable_size("moe_latent_size").value_or(0);
+  take_groups(config, 1, 1, 2, spec);
+  spec.norm_topk_prob = config.flag("norm_topk_prob", true);
 }
 
 /// layers_block_type, of which layer_types is another name, else hybrid_override_pattern. num_hidden_layers is how long
@@ -39,8 +43,10 @@ std::vector<Mixer> read_layers(HfReader& config) {
     if (!config.json().has(key) || config.json().is_null(key)) continue;
     const auto count = static_cast<std::int64_t>(config.json().optional_strings(key).size());
     for (const std::string& type : mixer_types(config, key, count, {"mlp", "moe"})) {
-      if (type == "moe") refuse_experts(config, key);
-      layers.push_back(type == "mlp" ? Mixer::kMlp : type == "linear_attention" ? Mixer::kMamba : Mixer::kAttention);
+      layers.push_back(type == "mlp"                ? Mixer::kMlp
+                       : type == "moe"              ? Mixer::kExperts
+                       : type == "linear_attention" ? Mixer::kMamba
+                                                    : Mixer::kAttention);
     }
     return layers;
   }
@@ -67,8 +73,11 @@ Architecture nemotron_h(HfReader& config) {
   spec.layers = read_layers(config);
   if (spec.layers.empty()) throw config.json().error("hybrid_override_pattern", "names no layer");
   spec.num_hidden_layers = static_cast<std::int64_t>(spec.layers.size());
-  spec.dense_layers.assign(spec.layers.size(), true);
+  for (const Mixer mixer : spec.layers) spec.dense_layers.push_back(mixer != Mixer::kExperts);
   spec.mlp_bias = config.flag("mlp_bias", false);
+  if (std::find(spec.layers.begin(), spec.layers.end(), Mixer::kExperts) != spec.layers.end()) {
+    read_nemotron_experts(config, spec);
+  }
   spec.mamba_hidden_act = config.activation("mamba_hidden_act", "silu");
   Mamba2MixerSpec& mamba = spec.mamba;
   mamba.num_heads = config.size({"mamba_num_heads"}, 128);

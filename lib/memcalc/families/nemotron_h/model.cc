@@ -1,5 +1,6 @@
 // Nemotron-H: transformers models/nemotron_h/modeling_nemotron_h.py.
 // MIRRORS(transformers, "models/nemotron_h/modeling_nemotron_h.py", "5.17.0")
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -7,6 +8,7 @@
 #include "memcalc/models/mamba2_mixer.h"
 #include "memcalc/models/plain_mlp.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/models/routers.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -27,7 +29,37 @@ struct NemotronHAttention : HeadProjections {
   }
 };
 
-using NemotronHMixer = std::variant<Mamba2Mixer, NemotronHAttention, PlainMlp>;
+/// NemotronHMoE
+struct NemotronHMoe {
+  Experts experts;
+  GroupedSigmoidRouter gate;
+  PlainMlp shared_experts;
+  std::optional<Linear> fc1_latent_proj, fc2_latent_proj;
+
+  NemotronHMoe(ModuleBuilder& b, const NemotronHSpec& spec)
+      : experts(b.scope(
+            "experts",
+            [&] { return Experts(b, spec, spec.experts, {.has_gate = false, .width = spec.moe_latent_size}); })),
+        gate(b.scope("gate", [&] { return GroupedSigmoidRouter(b, spec); })),
+        shared_experts(
+            b.scope("shared_experts", [&] { return PlainMlp(b, spec, spec.shared_expert_intermediate_size); })) {
+    if (spec.moe_latent_size == 0) return;
+    fc1_latent_proj = Linear(b, "fc1_latent_proj", spec.hidden_size, spec.moe_latent_size, spec.mlp_bias);
+    fc2_latent_proj = Linear(b, "fc2_latent_proj", spec.moe_latent_size, spec.hidden_size, spec.mlp_bias);
+  }
+
+  [[nodiscard]] Tensor forward(const Tensor& residuals) const {
+    const Routing routing = experts.local(gate.forward(residuals));
+    Tensor hidden_states = view(residuals, {-1, residuals.size(-1)});
+    if (fc1_latent_proj) hidden_states = (*fc1_latent_proj)(hidden_states);
+    hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
+    if (fc2_latent_proj) hidden_states = (*fc2_latent_proj)(hidden_states);
+    hidden_states = view(hidden_states, residuals.shape());
+    return hidden_states + shared_experts.forward(residuals);
+  }
+};
+
+using NemotronHMixer = std::variant<Mamba2Mixer, NemotronHAttention, PlainMlp, NemotronHMoe>;
 
 /// NemotronHBlock
 struct NemotronHBlock {
@@ -60,6 +92,7 @@ struct NemotronHBlock {
     switch (kind) {
       case NemotronHSpec::Mixer::kMamba: return Mamba2Mixer(b, spec.mamba, spec.hidden_size, spec.mamba_hidden_act);
       case NemotronHSpec::Mixer::kAttention: return NemotronHAttention(b, spec, run);
+      case NemotronHSpec::Mixer::kExperts: return NemotronHMoe(b, spec);
       case NemotronHSpec::Mixer::kMlp: break;
     }
     return PlainMlp(b, spec);
@@ -68,6 +101,7 @@ struct NemotronHBlock {
   [[nodiscard]] Tensor mixed(const Tensor& x, const Tensor& mask, KeyValueCache* cache, Tensor& weights) const {
     if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixer)) return mamba->forward(x, mask, cache);
     if (const auto* mlp = std::get_if<PlainMlp>(&mixer)) return mlp->forward(x);
+    if (const auto* moe = std::get_if<NemotronHMoe>(&mixer)) return moe->forward(x);
     AttentionResult attention = std::get<NemotronHAttention>(mixer).forward(x, mask, cache);
     weights = std::move(attention.weights);
     return std::move(attention.output);
@@ -79,7 +113,7 @@ struct NemotronHBlock {
 std::unique_ptr<Model> build_nemotron_h(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<NemotronHSpec>();
   auto plan = decoder_plan<NemotronHBlock>(spec, run);
-  // An MLP gets no mask; whose it is given here does not matter to it.
+  // An MLP or a mixture gets no mask; whose it is given here does not matter to it.
   std::vector<bool> linear;
   for (const NemotronHSpec::Mixer mixer : spec.layers) linear.push_back(mixer != NemotronHSpec::Mixer::kAttention);
   plan.masks = MaskPlan::hybrid(linear);

@@ -10,12 +10,18 @@
 
 namespace memcalc {
 
-/// Nemotron-H (models/nemotron_h): each layer is a mixer alone: Mamba-2, attention without positions, or an MLP.
+/// Nemotron-H (models/nemotron_h): each layer is a mixer alone: Mamba-2, attention without positions,
+/// an MLP, or experts without a gate beside an MLP that every token takes.
 struct NemotronHSpec : RotaryDecoderSpec {
-  enum class Mixer : std::uint8_t { kMamba, kAttention, kMlp };
+  enum class Mixer : std::uint8_t { kMamba, kAttention, kMlp, kExperts };
 
   std::vector<Mixer> layers;
-  std::vector<bool> dense_layers;  // all: none is a mixture of experts
+  std::vector<bool> dense_layers;  // one for each layer: it has no experts
+  ExpertsSpec experts;
+  std::int64_t shared_expert_intermediate_size = 0;
+  std::int64_t moe_latent_size = 0;  // of what the experts take and give; 0: hidden_size
+  std::int64_t n_group = 0, topk_group = 0;
+  bool norm_topk_prob = true;
   Mamba2MixerSpec mamba;
   std::string mamba_hidden_act;
   bool mlp_bias = false;

@@ -2,6 +2,7 @@
 #include "memcalc/families/qwen2_moe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/qwen_moe_defaults.h"
 
 namespace memcalc::family {
 namespace {
@@ -18,15 +19,7 @@ void read_qwen2_moe_window(HfReader& config, Qwen2MoeSpec& spec) {
 
 Architecture qwen2_moe(HfReader& config) {
   Qwen2MoeSpec spec;
-  read_decoder(config,
-               {.vocab_size = 151936,
-                .hidden_size = 2048,
-                .intermediate_size = 5632,
-                .num_hidden_layers = 24,
-                .num_attention_heads = 16,
-                .num_key_value_heads = 16,
-                .max_position_embeddings = 32768},
-               spec);
+  read_decoder(config, qwen_moe_defaults(32768), spec);
   spec.qkv_bias = config.flag("qkv_bias", true);
   read_qwen2_moe_window(config, spec);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1408);

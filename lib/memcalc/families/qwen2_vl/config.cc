@@ -8,6 +8,7 @@
 #include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/config_part.h"
 #include "memcalc/spec/decoder_config.h"
+#include "memcalc/spec/qwen_moe_defaults.h"
 #include "memcalc/spec/text_config.h"
 
 namespace memcalc::family {
@@ -124,15 +125,7 @@ Architecture qwen3_vl(HfReader& config) {
 /// Qwen3VLMoeTextConfig: Qwen3-MoE's, whose router always normalises, with defaults of its own.
 Qwen3MoeSpec text_with_experts(HfReader& config) {
   Qwen3MoeSpec spec;
-  read_decoder(config,
-               {.vocab_size = 151936,
-                .hidden_size = 2048,
-                .intermediate_size = 5632,
-                .num_hidden_layers = 24,
-                .num_attention_heads = 16,
-                .num_key_value_heads = 16,
-                .max_position_embeddings = 128000},
-               spec);
+  read_decoder(config, qwen_moe_defaults(128000), spec);
   spec.attention_bias = config.flag("attention_bias", false);
   const std::int64_t width = config.size({"moe_intermediate_size"}, 1408);
   spec.experts = read_experts(config, {"num_experts", "num_local_experts"}, 60, 4, width, spec);
