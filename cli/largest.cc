@@ -69,7 +69,9 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   std::vector<std::optional<Largest>> found(combinations.all.size());
   const auto look = [&](std::size_t i, const SearchControl& control) {
     const Question question = question_beside(arguments.run, combinations.all[i].typed);
-    found[i] = find_largest(question.model, question.run, question.device, options, control);
+    LargestOptions on_host = options;
+    on_host.host = question.time.host_size;
+    found[i] = find_largest(question.model, question.run, question.device, on_host, control);
   };
   // Of several, one that cannot be answered is a row with its reason.
   const auto look_or_say_why_not = [&](std::size_t i, const SearchControl& control) {

@@ -53,7 +53,8 @@ ExitStatus run_ladder(const PlanArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Search search(arguments.search);
   const Question question = question_of(arguments.run);
-  const Ladder ladder = climb(question.model, question.run, question.device, arguments.all, search.control());
+  const Ladder ladder =
+      climb(question.model, question.run, question.device, arguments.all, search.control(), question.time.host_size);
   const Answer answer = answer_of(ladder);
   search.clear_progress();
   output.write(answer);

@@ -169,6 +169,8 @@ class RunOptions(TypedDict, total=False):
     """`--prepare-kbit`: prepare_model_for_kbit_training [with both]; False: leave that call out"""
     liger: bool | None
     """`--liger`: Liger's fused kernels and loss (LLaMA, Mistral, Qwen)"""
+    unsloth: bool | None
+    """`--unsloth`: Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)"""
     freeze: Sequence[str] | None
     """`--freeze`: parts of parameter names, by commas, not to train"""
     activation_offload: bool | None

@@ -61,6 +61,16 @@ TEST(Techniques, StandInTheOrderOfWhatTheyLose) {
   }
 }
 
+TEST(Ladder, WhatTheHostCannotHoldDoesNotFit) {
+  const Question question = test::question_of(test::words_in("--model gpt2-xl --bs 8 --seq 512 --offload-optimizer"));
+  const auto first_fit = [&](Bytes bytes) {
+    const HostSize host{bytes, std::string(kHostMemoryOption)};
+    return climb(question.model, question.run, question.device, true, {}, host).first_fit;
+  };
+  EXPECT_EQ(first_fit(1024 * kGiB), 0) << "as asked";
+  EXPECT_NE(first_fit(8 * kGiB), 0) << "its states take more";
+}
+
 TEST(Techniques, BatchNormIsKnownWhereItIs) {
   for (const char* name : {"resnet50", "densenet121", "efficientnet_b0", "mobilenet_v2", "vgg16_bn"}) {
     EXPECT_TRUE(has_batch_norm(registry().model(name))) << name;

@@ -104,6 +104,24 @@ TEST(Largest, BeginsWithTheSmallestThatTheRulesTake) {
   EXPECT_EQ(find_largest(model, dpo, card_of(80 * kGiB), sequences).probes.front().value, 128);
 }
 
+TEST(Largest, WhatTheHostCannotHoldDoesNotFit) {
+  const ModelSpec model = registry().model("gpt2");
+  const ResolvedRun run = resolve(model, {.sequence_length = 128, .offload_activations = true});
+  const DeviceSpec card = registry().device("h100-sxm");
+  const HostSize host{8 * kGiB, std::string(kHostMemoryOption)};
+  const Largest free = find_largest(model, run, card, {.neighbours = 0});
+  const Largest bound = find_largest(model, run, card, {.neighbours = 0, .host = host});
+  ASSERT_GT(bound.unhurried, 0);
+  EXPECT_LT(bound.unhurried, free.unhurried);
+  const auto on_host = [&](std::int64_t batch) {
+    RunSpec of_batch = run.run;
+    of_batch.batch_size = batch;
+    return estimate(model, of_batch, card).host_memory.total;
+  };
+  EXPECT_LE(on_host(bound.unhurried), host.bytes);
+  EXPECT_GT(on_host(bound.unhurried + 1), host.bytes);
+}
+
 TEST(Largest, HalfOfAnySequenceIsTheAnswerWhereNobodySaidHowMuch) {
   const ModelSpec model = registry().model("gpt2");
   const LargestOptions sequences{.measure = Measure::kSequence, .multiple_of = 64};

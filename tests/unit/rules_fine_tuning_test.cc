@@ -7,6 +7,19 @@ namespace {
 
 const RunOptions kInfers{.precision = Precision::kBf16, .inference = Inference{}};
 
+const RunOptions kSft{
+    .precision = Precision::kAmpBf16, .weights_dtype = DType::kBFloat16, .loop = Loop::kTrlSft, .lora_rank = 8};
+const RunOptions kTwoGpus{.precision = Precision::kAmpBf16,
+                          .weights_dtype = DType::kBFloat16,
+                          .loop = Loop::kTrlSft,
+                          .lora_rank = 8,
+                          .gpus = 2};
+const RunOptions kUnslothRun{.precision = Precision::kAmpBf16,
+                             .weights_dtype = DType::kBFloat16,
+                             .loop = Loop::kTrlSft,
+                             .lora_rank = 8,
+                             .unsloth = true};
+
 const test::RuleCase kCases[] = {
     {"lora-of-transformers", "resnet18", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }},
     {"freeze-beside-lora", "gpt2", [](RunSpec& run) { run.fine_tuning.frozen = {"wte"}; }, {.lora_rank = 8}},
@@ -48,6 +61,21 @@ const test::RuleCase kCases[] = {
      {.lora_rank = 8, .quantization = Quantization::kNf4}},
     {"prepare-kbit-of-quantized", "gpt2", [](RunSpec& run) { run.fine_tuning.prepares_for_kbit = true; }},
     {"liger-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.liger = true; }},
+    // Unsloth
+    {"unsloth-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.unsloth = true; }, kSft},
+    {"unsloth-sft", "llama-3.2-1b", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kUnslothRun},
+    {"unsloth-adapters", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora.reset(); }, kUnslothRun},
+    {"unsloth-lora", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora->dropout = 0.1; }, kUnslothRun},
+    {"unsloth-lora", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.lora->targets = {"q_proj"}; }, kUnslothRun},
+    {"unsloth-base", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kInt8; },
+     kUnslothRun},
+    {"unsloth-base", "llama-3.2-1b", [](RunSpec& run) { run.weights_dtype = DType::kFloat32; }, kUnslothRun},
+    {"unsloth-one-gpu", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.unsloth = true; }, kTwoGpus},
+    {"unsloth-own-kernels", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; }, kUnslothRun},
+    {"unsloth-own-kernels", "llama-3.2-1b", [](RunSpec& run) { run.attention = Attention::kEager; }, kUnslothRun},
+    {"unsloth-checkpoints", "llama-3.2-1b",
+     [](RunSpec& run) { run.training().checkpointing = Checkpointing::kSelective; }, kUnslothRun},
+    {"unsloth-plain-steps", "llama-3.2-1b", [](RunSpec& run) { run.training().smooths_labels = true; }, kUnslothRun},
     // LitGPT
     {"litgpt-trains", "litgpt", [](RunSpec& run) { run.purpose = Inference{}; }},
     {"litgpt-in-its-own-loop", "litgpt", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }},

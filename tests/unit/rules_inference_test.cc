@@ -20,6 +20,7 @@ const test::RuleCase kCases[] = {
      kOnePass},
     {"kv-cache-dtype-of-activations", "gpt2",
      [](RunSpec& run) { run.inference()->key_value_cache_dtype = DType::kFloat16; }, kOnePass},
+    {"infer-unsloth", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.unsloth = true; }, kOnePass},
     {"infer-liger", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; }, kOnePass},
     {"new-tokens-of-language-models", "bert-base", [](RunSpec& run) { run.inference()->new_tokens = 5; }, kOnePass},
     {"new-tokens-of-language-models",

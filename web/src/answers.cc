@@ -76,17 +76,21 @@ std::string estimate_answer(Answers& answers, const Json& asked) {
 std::string ladder_answer(Answers& answers, const Json& asked) {
   const Question question = answers.question(request_of(asked));
   return Object()
-      .put("ladder",
-           render(answer_of(climb(question.model, question.run, question.device, true, {.threads = 1})), Format::kJson))
+      .put("ladder", render(answer_of(climb(question.model, question.run, question.device, true, {.threads = 1},
+                                            question.time.host_size)),
+                            Format::kJson))
       .text();
 }
 
 std::string largest_answer(Answers& answers, const Json& asked) {
   const Question question = answers.question(request_of(asked));
   const Measure measure = text_of(asked, "measure") == "sequence" ? Measure::kSequence : Measure::kBatch;
-  const Largest largest = find_largest(
-      question.model, question.run, question.device,
-      {.measure = measure, .multiple_of = measure == Measure::kSequence ? 64 : 1, .neighbours = 0}, {.threads = 1});
+  const Largest largest = find_largest(question.model, question.run, question.device,
+                                       {.measure = measure,
+                                        .multiple_of = measure == Measure::kSequence ? 64 : 1,
+                                        .neighbours = 0,
+                                        .host = question.time.host_size},
+                                       {.threads = 1});
   Json json = {{"largest", largest.unhurried}, {"at_limit", largest.at_limit}};
   if (const Probe* probe = largest.probe_of(largest.unhurried)) {
     json["needed_bytes"] = probe->needed;

@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scatter.h"
+#include "memcalc/symbolic/ops/unsloth.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -70,6 +71,12 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   }
   if (head.liger && batch.labels.defined()) {
     output.loss = liger_causal_lm_loss(hidden_states, lm_head.weight, batch.labels, batch.number_of_items);
+    return;
+  }
+  if (head.unsloth && batch.labels.defined()) {
+    const std::int64_t rows = batch.labels.size(0);
+    const std::int64_t targets = batch.valid_labels > 0 ? batch.valid_labels - rows : rows * (batch.labels.size(1) - 1);
+    output.loss = unsloth_linear_cross_entropy(hidden_states, lm_head.weight, batch.labels, targets);
     return;
   }
   output.logits = lm_head(kept_positions(hidden_states, batch));

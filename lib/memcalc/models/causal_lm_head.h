@@ -25,6 +25,7 @@ enum class LogitsChange {
 struct CausalLmHead {
   LogitsChange logits = LogitsChange::kNone;
   bool liger = false;                                  // lce_forward: in training the logits are never made
+  bool unsloth = false;                                // fused_linear_cross_entropy: likewise
   bool loss_breaks_graph = false;                      // loss_function warns that it knows no loss of this class's name
   const std::vector<Tensor>* router_logits = nullptr;  // of mixtures of experts, where they were recorded
   std::int64_t experts_per_token = 0;

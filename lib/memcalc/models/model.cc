@@ -86,7 +86,8 @@ namespace {
 std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.keeps_linear_layers = run.parallel.tensor > 1;
-  builder.first_embedding_requires_grad = run.fine_tuning.lora && run.checkpointing() != Checkpointing::kNone;
+  builder.first_embedding_requires_grad =
+      run.fine_tuning.lora && (run.checkpointing() != Checkpointing::kNone || run.fine_tuning.unsloth);
   const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
   std::optional<OnMetaDevice> on_meta;  // as from_pretrained
   const bool loads_later = run.trains() && run.training().loading != ModelLoading::kConfig;

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/liger.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/unsloth.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -183,7 +184,9 @@ Tensor LayerNorm::hooked_forward(const Tensor& x) const {
 }
 
 RmsNorm::RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width)
-    : weight(builder.parameter(dotted(name, "weight"), {width}, false)), liger(builder.fine_tuning.liger) {}
+    : weight(builder.parameter(dotted(name, "weight"), {width}, false)),
+      liger(builder.fine_tuning.liger),
+      unsloth(builder.fine_tuning.unsloth) {}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
   return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
@@ -191,6 +194,7 @@ Tensor RmsNorm::operator()(const Tensor& x) const {
 
 Tensor RmsNorm::normalize(const Tensor& x) const {
   if (liger) return liger_rms_norm(x, weight);
+  if (unsloth) return unsloth_rms_norm(x, weight);
   if (weight.tape().modes.sequence_split && !weight.tape().modes.on_dtensors) {  // SequenceParallel
     const Scoped on_dtensors(weight.tape().modes.on_dtensors, true);  // recomputation may leave it in the middle
     return normalize(distributed(x));

@@ -144,7 +144,8 @@ struct LayerNorm {
 /// transformers' RMS norm as LLaMA writes it: float32 inside, element by element.
 struct RmsNorm {
   Tensor weight;
-  bool liger = false;  // LigerRMSNorm in its place
+  bool liger = false;    // LigerRMSNorm in its place
+  bool unsloth = false;  // Fast_RMS_Layernorm
   RmsNorm() = default;
   RmsNorm(ModuleBuilder& builder, std::string_view name, std::int64_t width);
   [[nodiscard]] Tensor operator()(const Tensor& x) const;

@@ -7,9 +7,11 @@
 #include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/linear_states.h"
+#include "memcalc/models/unsloth.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
+#include "memcalc/symbolic/ops/unsloth.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -165,7 +167,8 @@ HeadProjections::HeadProjections(ModuleBuilder& b, const RotaryDecoderSpec& spec
       head_dim(spec.head_dim),
       options(options),
       sliding(sliding),
-      liger(b.fine_tuning.liger) {}
+      liger(b.fine_tuning.liger),
+      unsloth(b.fine_tuning.unsloth) {}
 
 void HeadProjections::rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const {
   if (!rotates) return;
@@ -192,6 +195,7 @@ Tensor flatten_heads(const Tensor& attn_output, const Tensor& hidden_states) {
 
 AttentionResult RotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
                                          const Tensor& mask, KeyValueCache* cache) const {
+  if (unsloth) return forward_by_unsloth(hidden_states, false);
   Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
   Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
@@ -208,6 +212,7 @@ NormedRotaryAttention::NormedRotaryAttention(ModuleBuilder& b, const RotaryDecod
 
 AttentionResult NormedRotaryAttention::forward(const Tensor& hidden_states, const RotaryPositions& positions,
                                                const Tensor& mask, KeyValueCache* cache) const {
+  if (unsloth) return forward_by_unsloth(hidden_states, true);
   Tensor query_states = transpose(q_norm(heads(q_proj, hidden_states)), 1, 2);
   Tensor key_states = transpose(k_norm(heads(k_proj, hidden_states)), 1, 2);
   Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
@@ -223,9 +228,12 @@ GatedMlp::GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, std::int64_t
       up_proj(b, "up_proj", spec.hidden_size, intermediate_size, bias),
       down_proj(b, "down_proj", intermediate_size, spec.hidden_size, bias),
       act_fn(spec.hidden_act),
-      liger(b.fine_tuning.liger) {}
+      liger(b.fine_tuning.liger),
+      unsloth(b.fine_tuning.unsloth) {}
 
 Tensor GatedMlp::forward(const Tensor& x) const {
+  if (unsloth)
+    return unsloth_mlp(x, {unsloth_product(gate_proj), unsloth_product(up_proj), unsloth_product(down_proj)});
   if (liger) {
     Tensor gate = gate_proj(x);
     Tensor up = up_proj(x);
@@ -311,7 +319,7 @@ struct RotaryDecoder::Rest {
 
 RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, ModuleBuilder& b,
                              const DecoderPlan& plan)
-    : run_(run), plan_(plan) {
+    : run_(run), max_position_embeddings_(spec.max_position_embeddings), plan_(plan) {
   if (!spec.hidden_act.empty()) check_activation_function(spec.hidden_act);  // else the family has its own
   if (run.task == Task::kSequenceClassification && !plan.has_classifier) throw refusal(rules::kNoClassifier);
   if (plan.masks.has_recurrent() && run.trains() && run.compiles()) throw refusal(rules::kLinearLayersCompiled);
@@ -369,6 +377,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
   predict(classifier_, lm_head_, hidden_states, batch, output,
           {.logits = plan_.logits,
            .liger = run_.fine_tuning.liger,
+           .unsloth = run_.fine_tuning.unsloth,
            .router_logits = &router_logits,
            .experts_per_token = plan_.experts_per_token});
   for (Tensor& each : router_logits) each.reset();
@@ -447,6 +456,7 @@ bool RotaryDecoder::caches(const Batch& batch) const {
 }
 
 Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const {
+  if (run_.fine_tuning.unsloth) return decode_by_unsloth(batch);
   if (plan_.images == nullptr) {
     return decode_embedded(batch, cache, {.inputs_embeds = embed_tokens_.look_up(batch.input_ids)});
   }

@@ -73,6 +73,7 @@ struct HeadProjections {
   AttentionOptions options;
   bool sliding = false;
   bool liger = false;
+  bool unsloth = false;
   bool rotates = true;  // else a layer without positions (NoPE)
   void (*rotation)(Tensor& query, Tensor& key, const RotaryPositions&) = nullptr;  // null: apply_rotary_pos_emb
   double output_dropout = 0;                                                       // behind o_proj
@@ -84,6 +85,8 @@ struct HeadProjections {
   [[nodiscard]] Tensor heads(const Linear& projection, const Tensor& hidden_states) const;
   /// apply_rotary_pos_emb, or Liger's in its place; nothing where the layer does not rotate.
   void rotate_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) const;
+  /// The layer as Unsloth patches it; `normed`: query and key are normalised head by head.
+  [[nodiscard]] AttentionResult forward_by_unsloth(const Tensor& hidden_states, bool normed) const;
   /// The rest of an attention layer, from the cache on. Query, key and value die as it returns.
   [[nodiscard]] AttentionResult attend(const Tensor& hidden_states, Tensor& query, Tensor& key, Tensor& value,
                                        const Tensor& mask, KeyValueCache* cache) const;
@@ -106,6 +109,7 @@ struct GatedMlp {
   Linear gate_proj, up_proj, down_proj;
   std::string act_fn;
   bool liger;                 // LigerSwiGLUMLP in its place
+  bool unsloth;               // LoRA_MLP
   double output_dropout = 0;  // behind down_proj
 
   GatedMlp(ModuleBuilder& b, const RotaryDecoderSpec& spec, bool bias = false);
@@ -419,9 +423,11 @@ class RotaryDecoder : public Model, public PipelineStages {
   [[nodiscard]] bool has_rotary(bool sliding) const;
   [[nodiscard]] bool caches(const Batch& batch) const;
   [[nodiscard]] Tensor decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const;
+  [[nodiscard]] Tensor decode_by_unsloth(const Batch& batch) const;
   [[nodiscard]] Tensor decode_embedded(const Batch& batch, KeyValueCache* cache, TextInputs inputs) const;
 
   RunSpec run_;
+  std::int64_t max_position_embeddings_;
   DecoderPlan plan_;  // its makers are spent
   WordEmbedding embed_tokens_;
   Layers layers_;

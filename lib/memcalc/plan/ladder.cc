@@ -448,11 +448,14 @@ class Climb {
 }  // namespace
 
 Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, bool all,
-             const SearchControl& control) {
-  const Report asked = estimate(model, run.run, device);  // wrong input is refused here
+             const SearchControl& control, const HostSize& host) {
+  const Report report = estimate(model, run.run, device);  // wrong input is refused here
   Ladder ladder{.model = model.name, .device = device, .all = all, .assumptions = run.assumptions};
-  Climb search(model, run.run, device, outcome_of(asked), nullptr, false, control);
-  ladder.rungs.push_back({"as asked", "", run.run, search.command_of(run.run), outcome_of(asked), true});
+  TimeOptions time;
+  time.host_size = host;
+  Climb search(model, run.run, device, outcome_of(report), &time, false, control);
+  const Outcome asked = search.of(Set(techniques().size())).outcome();
+  ladder.rungs.push_back({"as asked", "", run.run, search.command_of(run.run), asked, true});
   if (asked.fits()) ladder.first_fit = 0;
   if (!asked.fits() || all) search.climb(all, true);
   for (const Climb::Step& step : search.shown_steps(all)) {

@@ -38,9 +38,10 @@ struct Ladder {
 };
 
 /// Each technique is added to those that helped before; one that changes nothing or is refused is no rung. Ends at the
-/// first that fits, unless `all`. Throws what estimate() throws for the run as asked.
+/// first that fits, unless `all`. What takes more of a host than `host` does not fit; no bytes: that limits nothing.
+/// Throws what estimate() throws for the run as asked.
 [[nodiscard]] Ladder climb(const ModelSpec& model, const ResolvedRun& run, const DeviceSpec& device, bool all = false,
-                           const SearchControl& control = {});
+                           const SearchControl& control = {}, const HostSize& host = {});
 
 /// Up to three ways to make the run of a report fit: sets of techniques of which none can be left out, those that lose
 /// least first, the faster ones before others that lose the same. Where nothing fits: the one that needs least. Empty

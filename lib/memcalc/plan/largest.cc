@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "memcalc/plan/smallest.h"
+#include "memcalc/report/stages.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/program.h"
 
@@ -81,7 +82,7 @@ class Search {
     return run;
   }
 
-  [[nodiscard]] static Probe probe_of(const Report& report) {
+  [[nodiscard]] Probe probe_of(const Report& report) const {
     Probe probe{.allocated = report.memory.peak_allocated,
                 .reserved = report.memory.peak_reserved,
                 .needed = report.needed(),
@@ -90,6 +91,11 @@ class Search {
     if (report.full_card) {
       probe.runs = report.full_card->runs;
       probe.retries = report.full_card->retries;
+    }
+    const std::optional<HostFit> on_host = host_fit_of(report.host_memory, report.stages, report.run, options_.host);
+    if (on_host && !on_host->suffices()) {
+      probe.verdict = Verdict::kDoesNotFit;
+      probe.runs = false;
     }
     return probe;
   }

@@ -22,6 +22,7 @@ struct LargestOptions {
   std::int64_t multiple_of = 1;                // only these values are asked for
   std::int64_t limit = std::int64_t{1} << 20;  // never asked beyond
   std::int64_t neighbours = 8;  // values on either side of the answer that are asked too, for what is not monotone
+  HostSize host{};              // what takes more of a host than this does not run; no bytes: it limits nothing
 };
 
 /// One value that was asked for.

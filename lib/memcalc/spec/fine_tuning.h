@@ -51,6 +51,7 @@ struct FineTuning {
   bool prepares_for_kbit = false;      // --prepare-kbit: peft's prepare_model_for_kbit_training
   std::vector<std::string> frozen;     // --freeze: parameters whose names contain one of these get no gradient
   bool liger = false;                  // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
+  bool unsloth = false;                // --unsloth: FastLanguageModel's functions, loss and checkpoints
 
   [[nodiscard]] bool replaces_linear_layers() const { return lora.has_value() || quantization != Quantization::kNone; }
 };

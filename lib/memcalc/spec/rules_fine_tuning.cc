@@ -125,6 +125,89 @@ constexpr Rule kLiger[] = {
      .broken = [](const RuleQuestion& q) { return !has(q, &Family::liger); }},
 };
 
+// --- Unsloth
+
+/// Its functions take the adapters of all of a layer's products, or leave the layer to peft.
+bool adapts_every_product(const Lora& lora) {
+  constexpr std::string_view products[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  const auto is_target = [&](std::string_view name) {
+    return std::find(lora.targets.begin(), lora.targets.end(), name) != lora.targets.end();
+  };
+  return lora.targets.empty() || std::all_of(std::begin(products), std::end(products), is_target);
+}
+
+constexpr Rule kUnsloth[] = {
+    {.id = "unsloth-of-its-families",
+     .options = "--unsloth --model",
+     .message = "unsloth: its patches are modelled for llama, mistral, qwen2 and qwen3, not for {family}",
+     .accepted = "no --unsloth",
+     .broken = [](const RuleQuestion& q) { return !has(q, &Family::liger); }},
+    {.id = "unsloth-sft",
+     .options = "--unsloth --loop",
+     .message = "unsloth: of its trainers the SFTTrainer is modelled",
+     .accepted = "--loop trl-sft, or no --unsloth",
+     .broken = [](const RuleQuestion& q) { return training_of(q).loop != Loop::kTrlSft; }},
+    {.id = "unsloth-adapters",
+     .options = "--unsloth --lora",
+     .message = "unsloth: its training of the whole model is not modelled",
+     .accepted = "--lora R beside it, or no --unsloth",
+     .broken = [](const RuleQuestion& q) { return !has_adapters(q); }},
+    {.id = "unsloth-lora",
+     .options = "--unsloth --lora-targets --lora-dropout --lora-dtype",
+     .message = "unsloth: its functions are modelled with float32 adapters of all seven products of a layer (q_proj, "
+                "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj), without dropout",
+     .accepted = "no --lora-targets, --lora-dropout, --lora-dtype",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::optional<Lora>& lora = q.run.fine_tuning.lora;
+           return lora && (lora->dropout > 0 || lora->in_base_dtype || !adapts_every_product(*lora));
+         }},
+    {.id = "unsloth-base",
+     .options = "--unsloth --quantize --weights-dtype",
+     .message = "unsloth: its functions take a base in 16 bits, or load_in_4bit's",
+     .accepted = "--weights-dtype bf16, fp16; --quantize none, nf4-double",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Quantization kind = q.run.fine_tuning.quantization;
+           const bool is_known = kind == Quantization::kNone || kind == Quantization::kNf4Double;
+           return !is_known || q.run.fine_tuning.prepares_for_kbit || !is_half(weights_dtype_of(q.run));
+         }},
+    {.id = "unsloth-one-gpu",
+     .options = "--unsloth --gpus",
+     .message = "unsloth: several GPUs are not modelled",
+     .accepted = "one GPU, or no --unsloth",
+     .broken = is_parallel},
+    {.id = "unsloth-own-kernels",
+     .options = "--unsloth --liger --compile --attn",
+     .message = "unsloth: it has kernels and attention functions of its own",
+     .accepted = "--attn sdpa, and neither --liger nor --compile",
+     .broken =
+         [](const RuleQuestion& q) { return has_liger(q) || q.run.compiles() || q.run.attention != Attention::kSdpa; }},
+    {.id = "unsloth-checkpoints",
+     .options = "--unsloth --checkpointing --activation-offload",
+     .message = "unsloth: use_gradient_checkpointing=False, True (with --reentrant) and \"unsloth\", which keeps the "
+                "inputs of layers in host "
+                "memory, are modelled",
+     .accepted = "--checkpointing none, full",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Training& training = training_of(q);
+           return training.checkpointing == Checkpointing::kSelective || training.checkpoint_every > 1 ||
+                  training.offload_activations;
+         }},
+    {.id = "unsloth-plain-steps",
+     .options = "--unsloth --padding-free --packing --eval-bs --stages --sft-loss --label-smoothing",
+     .message = "unsloth: rows of several sequences, evaluation, its ways of loading and saving, and other losses are "
+                "not modelled",
+     .accepted = "one sequence a row, --stages train, and none of the others",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Training& training = training_of(q);
+           return q.run.is_padding_free() || training.evaluation || training.stages == Stages::kAll ||
+                  training.sft_loss == SftLoss::kDft || training.smooths_labels;
+         }},
+};
+
 // --- LitGPT
 
 constexpr Rule kLitGpt[] = {
@@ -216,6 +299,9 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return q.run.fine_tuning.prepares_for_kbit; },
      .rules = kKbit},
     {.title = "Liger's kernels", .concerns = has_liger, .rules = kLiger},
+    {.title = "Unsloth",
+     .concerns = [](const RuleQuestion& q) { return trains(q) && has_unsloth(q); },
+     .rules = kUnsloth},
 };
 
 }  // namespace

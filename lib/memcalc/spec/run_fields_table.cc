@@ -436,6 +436,8 @@ const Field kFields[] = {
          .belongs_to = "the training of a quantised base (--quantize nf4, nf4-double or int8)"}),
     row("--liger", "liger", G::kFineTuning, K::kFlag, "", "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)",
         {.set = put<&R::liger>, .get = take<&T::liger>, .exists = trains, .belongs_to = kTraining}),
+    row("--unsloth", "unsloth", G::kFineTuning, K::kFlag, "", "Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)",
+        {.set = put<&R::unsloth>, .get = take<&T::unsloth>, .exists = trains, .belongs_to = kTraining}),
     row("--freeze", "freeze", G::kFineTuning, K::kTexts, "LIST", "parts of parameter names, by commas, not to train",
         {.set = put<&R::frozen>, .get = take_filled<&T::frozen>, .exists = trains, .belongs_to = kTraining}),
 

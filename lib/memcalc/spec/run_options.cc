@@ -199,6 +199,10 @@ Optimizer resolve_optimizer(Loop loop, const RunOptions& options, std::vector<st
     }
     return *options.optimizer;
   }
+  if (options.unsloth) {  // models/rl.py
+    assumptions.emplace_back("optimizer: adamw_8bit, Unsloth's default (--optimizer)");
+    return Optimizer::kAdamW8bit;
+  }
   // transformers 5 with torch >= 2.8: adamw_torch_fused (training_args.py default_optim); torch.optim.AdamW: foreach.
   assumptions.emplace_back(is_trainer(loop) ? "optimizer: fused AdamW, the Trainer's default (--optimizer)"
                                             : "optimizer: foreach AdamW, torch's default (--optimizer)");
@@ -263,6 +267,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   FineTuning tuning;
   tuning.frozen = options.frozen;
   tuning.liger = options.liger;
+  tuning.unsloth = options.unsloth;
   tuning.quantization = resolve_quantization(model, options, run, assumptions);
   const bool quantized = tuning.quantization != Quantization::kNone;
   if (options.lora_rank) {
@@ -275,10 +280,17 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
   }
-  tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value());
+  tuning.prepares_for_kbit =
+      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth);
   if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
+  }
+  if (tuning.unsloth) {
+    assumptions.emplace_back(
+        "Unsloth 2026.10.9 with trl 1.15, the last that it takes, padding_free=False, neither xformers nor flash-attn, "
+        "and the expandable segments that it switches on; with torch 2.11 and later it compiles each layer, which is "
+        "taken to need what the layer needs as Python runs it (not validated beside checkpoints)");
   }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
   tuning.packs_head = options.packs_head;
@@ -515,7 +527,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.loss_in_loop = options.loss_in_loop;
   training.compile = options.compile;
   training.float8 = options.float8.value_or(Float8::kNone);
-  training.accumulation_steps = options.accumulation_steps.value_or(1);
+  training.accumulation_steps = options.accumulation_steps.value_or(options.unsloth ? 2 : 1);  // UnslothSFTConfig's
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
   training.sft_loss = options.sft_loss.value_or(SftLoss::kNll);
   training.kto_loss = options.kto_loss.value_or(KtoLoss::kKto);
@@ -539,7 +551,8 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
   const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
-  training.loading = options.loading.value_or(packs ? ModelLoading::kDeviceMap : ModelLoading::kConfig);
+  training.loading =
+      options.loading.value_or(packs || options.unsloth ? ModelLoading::kDeviceMap : ModelLoading::kConfig);
   training.saving = options.saving;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {
@@ -756,7 +769,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   resolve_loaded_dtype(model, options, run, assumptions);
   if (options.inference) resolve_inference(model, options, run, assumptions);
   run.attention = resolve_attention(model, options, assumptions);
-  run.expandable_segments = options.expandable_segments;
+  run.expandable_segments = options.expandable_segments || options.unsloth;  // unsloth_zoo/__init__.py
   resolve_data_loader(options, run);
   run.padding = options.padding;
   run.dropout = options.dropout;

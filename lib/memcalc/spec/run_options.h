@@ -93,6 +93,7 @@ struct RunOptions {
   std::optional<bool> prepares_for_kbit;  // default: where a quantised base gets adapters
   std::vector<std::string> frozen;        // default: nothing
   bool liger = false;
+  bool unsloth = false;
   std::optional<Inference> inference;  // default: training
 
   std::optional<std::int64_t> gpus;    // default: tp x cp x pp

@@ -49,7 +49,7 @@ struct RunSpec {
   bool pin_memory = false;                    // batches pass through pinned memory; --pin-memory
   bool use_cache = false;                     // a decoder builds the KV cache; of plain loops: --use-cache
   bool padding = false;                       // some sequences are padded, so an attention mask is passed; --padding
-  FineTuning fine_tuning;                     // --lora, --quantize, --freeze, --liger
+  FineTuning fine_tuning;                     // --lora, --quantize, --freeze, --liger, --unsloth
   std::optional<double> dropout;              // every dropout probability of the model; --dropout
   std::variant<Training, Inference> purpose;  // what the model is run for; --infer: the second
   Parallel parallel;                          // --gpus, --parallel, --tp, …

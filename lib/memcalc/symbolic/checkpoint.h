@@ -102,6 +102,10 @@ struct ReentrantRegion {
 [[nodiscard]] Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positional_count,
                                                 CheckpointFrame::Region region);
 
+/// Unsloth's checkpoints (unsloth_zoo gradient_checkpointing.py, UnslothCheckpointFunction): reentrant; an input of
+/// more than 2 MiB waits in host memory, but for that of the last layer from the second pass on.
+[[nodiscard]] Tensor run_checkpointed_by_unsloth(const Tensor& input, CheckpointFrame::Region region);
+
 [[nodiscard]] Tensor run_checkpointed(KeptTensors kept, std::size_t positional_count, CheckpointFrame::Region region,
                                       Recomputes recomputes = Recomputes::kAll);
 

@@ -2,6 +2,7 @@
 // Python enters and leaves, or how a wrapper has split what the operators see. Covered by tests/unit/modes_test.cc.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -37,6 +38,19 @@ struct SequenceSplit {
   bool loss_parallel = false;  // the logits stay split by vocabulary
 };
 
+/// What Unsloth's functions have made once and keep (symbolic/ops/unsloth.h), and how far its checkpoints are.
+struct UnslothBuffers {
+  Tensor cos, sin;               // of every position that the model has
+  Tensor unpacked;               // a weight of 4 bits, unpacked for a product of forward
+  std::array<Tensor, 2> inputs;  // of checkpointed layers, back from the host: two by turns
+  std::int64_t layers = 0;       // that the first forward pass has checkpointed
+  std::int64_t layer = 0;        // this one of the pass
+  std::int64_t turn = 0;         // of the inputs' buffers
+  bool first_pass = true;        // until its backward begins
+  bool begins_pass = true;       // no layer of this pass was checkpointed yet
+  bool takes_turns = false;      // from the second pass on
+};
+
 struct Modes {
   // --- of PyTorch
   bool grad_enabled = true;
@@ -64,6 +78,7 @@ struct Modes {
   std::int64_t checkpointable_layers = 0;        // that have run in this forward pass
   bool has_dynamic_map = false;                  // bitsandbytes has put its map of 8-bit codes on the card
   bool has_dropout_state = false;                // cuDNN's recurrent layers have made their random numbers' state
+  UnslothBuffers unsloth;
 };
 
 /// Gives a mode another value until the scope ends.

@@ -379,6 +379,8 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
     completion_ = &completions_[static_cast<std::size_t>(since_first % training.generated_micro_batches())];
   }
   Tensor loss = compute_loss(sync);
+  // torch_empty_cache_steps, which Unsloth sets to 250 (models/rl.py): in every 250th step, the first among them.
+  if (run_.fine_tuning.unsloth && tape_.moment.step == 0) tape_.memory.empty_cache();
   tape_.moment.phase = Phase::kBackward;
   {
     // training_step: by the accumulation steps; GRPO's loss is (loss_is_scaled_for_ga), online DPO leaves it
@@ -704,8 +706,9 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     return steps;
   }
   const bool evaluates = run.training().evaluation.has_value();
-  const bool steps_are_alike =
-      without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr && !evaluates && !run.generates();
+  const bool steps_are_alike = without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr &&
+                               !evaluates && !run.generates() &&
+                               !run.fine_tuning.unsloth;  // whose first pass makes what it keeps
   if (steps_are_alike && !saves(run)) {
     CarriedVariables carried;
     const auto variables = [&](auto visit) { loop.visit_carried(visit); };

@@ -274,6 +274,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   }
   if (run.parallel.framework() == Framework::kMegatron) return run_megatron(spec, run, device, rank);
   Tape tape(device, run.profile.behaviors);
+  // Its import has multiplied matrices to see what the card can do, before there is a model.
+  if (run.fine_tuning.unsloth) tape.memory.use_cublas(false);
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
   tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();

@@ -1,32 +1,71 @@
-"""SFT of Unsloth's FastLanguageModel with random weights: peaks and, with --stream FOLDER, every request of the allocator.
+"""SFT of Unsloth's FastLanguageModel with random weights: peaks and every request of the allocator.
 
-usage: unsloth_jobs.py OUT.jsonl [--only NAME,...] [--stream FOLDER] [--steps 4]
-Needs unsloth, unsloth_zoo 2026.10.9 and trl 1.15.0 in front of trl 1.16 (PYTHONPATH). Models are written to disk first, since
-FastLanguageModel reads them from there; nothing of a hub. NOT RUN YET by anybody."""
+usage: unsloth_jobs.py FOLDER [--only NAME,...] [--steps 4]
+Writes FOLDER/rows.jsonl and FOLDER/NAME.gz (as jobs_card.write_events). All jobs run at once, a process each: the
+peaks are torch's, of a process. Needs unsloth and unsloth_zoo 2026.10.9 and trl 1.15.0 (PYTHONPATH). Models are written to
+disk first, since FastLanguageModel reads them from there; nothing of a hub."""
 import argparse
 import json
 import os
+import random
+import subprocess
 import sys
 import tempfile
-import time
 import traceback
 
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", UNSLOTH_DISABLE_STATISTICS="1",
-                  UNSLOTH_COMPILE_LOCATION=tempfile.mkdtemp())
+                  UNSLOTH_COMPILE_LOCATION=tempfile.mkdtemp(), TORCHINDUCTOR_COMPILE_THREADS="2")
 LLAMA = dict(model_type="llama", vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=6,
              num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=131072,
              tie_word_embeddings=True, architectures=["LlamaForCausalLM"])
-QWEN = dict(model_type="qwen2", vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=12,
-            num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32768, tie_word_embeddings=True,
-            architectures=["Qwen2ForCausalLM"])
+QWEN2 = dict(model_type="qwen2", vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=8,
+             num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32768, tie_word_embeddings=True,
+             architectures=["Qwen2ForCausalLM"])
+QWEN3 = dict(model_type="qwen3", vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=8,
+             num_attention_heads=16, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
+             tie_word_embeddings=True, architectures=["Qwen3ForCausalLM"])
 MISTRAL = dict(model_type="mistral", vocab_size=32768, hidden_size=2048, intermediate_size=7168, num_hidden_layers=6,
                num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=32768,
                sliding_window=None, tie_word_embeddings=False, architectures=["MistralForCausalLM"])
-JOBS = {f"{family}-{bits}-{checkpointing}-b{bs}-s{seq}": dict(config=config, in_4bit=bits == "nf4", rank=16, bs=bs, seq=seq,
-                                                              checkpointing=checkpointing)
-        for family, config in (("llama", LLAMA), ("qwen2", QWEN), ("mistral", MISTRAL))
-        for bits, checkpointing, bs, seq in (("bf16", "unsloth", 4, 1024), ("nf4", "unsloth", 4, 1024),
-                                             ("bf16", "none", 2, 512), ("bf16", "unsloth", 8, 2048))}
+FAMILIES = dict(llama=LLAMA, qwen2=QWEN2, qwen3=QWEN3, mistral=MISTRAL)
+# family, base, checkpointing, compiled blocks, batch, tokens
+LIST = (("llama", "bf16", "unsloth", False, 4, 512), ("llama", "bf16", "unsloth", True, 4, 512),
+        ("llama", "nf4", "unsloth", False, 4, 1024), ("llama", "nf4", "unsloth", True, 4, 1024),
+        ("llama", "bf16", "none", False, 2, 512), ("llama", "bf16", "torch", False, 2, 512),
+        ("qwen2", "bf16", "unsloth", False, 4, 512), ("qwen3", "nf4", "unsloth", False, 2, 1024),
+        ("mistral", "bf16", "none", True, 2, 1024), ("mistral", "nf4", "none", False, 2, 1024))
+
+
+def job(family, bits, checkpointing, blocks, bs, seq, **more):
+    return dict(config=FAMILIES[family], in_4bit=bits == "nf4", rank=16, bs=bs, seq=seq, checkpointing=checkpointing,
+                blocks=blocks, accum=2, optim="adamw_8bit", **more)
+
+
+def drawn(seed, count):
+    """Jobs drawn at random, to be predicted before they are measured; the last one's blocks are compiled."""
+    r = random.Random(seed)
+    jobs = {}
+    for i in range(count):
+        family, bits = r.choice(list(FAMILIES)), r.choice(["bf16", "nf4"])
+        made = job(family, bits, r.choice(["none", "unsloth", "unsloth"]), i == count - 1, r.choice([1, 2, 3, 4, 8]),
+                   r.choice([256, 400, 768, 1024, 2048]))
+        made.update(rank=r.choice([8, 16, 32, 64]), accum=r.choice([1, 2, 4]), optim=r.choice(["adamw_8bit", "adamw_torch_fused"]))
+        jobs[f"u{seed}-{i:02}-{family}-{bits}-{made['checkpointing']}"] = made
+    return jobs
+
+
+JOBS = {f"{f}-{bits}-{checkpointing}-{'blocks' if blocks else 'eager'}-b{bs}-s{seq}":
+        job(f, bits, checkpointing, blocks, bs, seq) for f, bits, checkpointing, blocks, bs, seq in LIST} | drawn(19, 9)
+
+
+def arguments(j):
+    """memcalc's, of the same job."""
+    said = ["--loop", "trl-sft", "--unsloth", "--bs", str(j["bs"]), "--seq", str(j["seq"]), "--accum", str(j["accum"]),
+            "--precision", "amp-bf16", "--weights-dtype", "bf16", "--lora", str(j["rank"]), "--optimizer",
+            dict(adamw_8bit="adamw-8bit", adamw_torch_fused="adamw-fused")[j["optim"]],
+            "--checkpointing", "none" if j["checkpointing"] == "none" else "full"]
+    if j["checkpointing"] == "torch": said.append("--reentrant")
+    return said + (["--quantize", "nf4-double"] if j["in_4bit"] else [])
 
 
 def tokenizer(size):
@@ -39,12 +78,13 @@ def tokenizer(size):
                                    bos_token="<eos>", model_max_length=1 << 20)
 
 
-def run(name, job, stream, steps):
+def run(name, job, folder_out, steps):
     from unsloth import FastLanguageModel  # before transformers, as it asks
     import datasets
     import torch
     import transformers as tf
     import trl
+    import jobs_card
     folder = tempfile.mkdtemp()
     config = dict(job["config"])
     config = tf.AutoConfig.for_model(config.pop("model_type"), **config)
@@ -55,14 +95,16 @@ def run(name, job, stream, steps):
     base = torch.cuda.memory_allocated()
     model, tok = FastLanguageModel.from_pretrained(folder, max_seq_length=job["seq"], dtype=torch.bfloat16,
                                                    load_in_4bit=job["in_4bit"])
-    checkpointing = False if job["checkpointing"] == "none" else job["checkpointing"]
+    checkpointing = dict(none=False, torch=True, unsloth="unsloth")[job["checkpointing"]]
     model = FastLanguageModel.get_peft_model(
         model, r=job["rank"], lora_alpha=16, lora_dropout=0, bias="none", use_gradient_checkpointing=checkpointing,
         target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
-    data = [dict(input_ids=[3 + (7 * i + j) % 1900 for j in range(job["seq"])]) for i in range(job["bs"] * steps)]
-    args = trl.SFTConfig(output_dir=tempfile.mkdtemp(), max_steps=steps, per_device_train_batch_size=job["bs"], bf16=True,
+    data = [dict(input_ids=[3 + (7 * i + j) % 1900 for j in range(job["seq"])]) for i in range(job["bs"] * job["accum"] * steps)]
+    args = trl.SFTConfig(output_dir=tempfile.mkdtemp(), max_steps=steps, per_device_train_batch_size=job["bs"],
+                         gradient_accumulation_steps=job["accum"], bf16=True,
                          max_length=job["seq"], report_to="none", save_strategy="no", logging_strategy="no",
-                         disable_tqdm=True, optim="adamw_torch_fused", packing=False)
+                         disable_tqdm=True, optim=job["optim"], packing=False,
+                         padding_free=False, dataset_num_proc=1)
     trainer = trl.SFTTrainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data), processing_class=tok)
     marks = []
 
@@ -76,12 +118,10 @@ def run(name, job, stream, steps):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated() - base
-    if stream: torch.cuda.memory._record_memory_history(max_entries=4_000_000, context="alloc", stacks="python")
+    torch.cuda.memory._record_memory_history(max_entries=4_000_000, context="alloc", stacks="python")
     trainer.train()
     torch.cuda.synchronize()
-    if stream:
-        os.makedirs(stream, exist_ok=True)
-        torch.cuda.memory._dump_snapshot(os.path.join(stream, name + ".pickle"))
+    jobs_card.write_events(os.path.join(folder_out, name + ".gz"))
     import unsloth
     return dict(name=name, **{k: v for k, v in job.items() if k != "config"}, before_training=before, marks=marks,
                 allocated=torch.cuda.max_memory_allocated() - base, reserved=torch.cuda.max_memory_reserved(),
@@ -90,22 +130,40 @@ def run(name, job, stream, steps):
                 adapters=sorted({str(p.dtype) for p in model.parameters() if p.requires_grad}))
 
 
+def child(name, folder, steps):
+    try:
+        row = run(name, JOBS[name], folder, steps)
+    except BaseException as error:
+        row = dict(name=name, error=repr(error)[:600], traceback=traceback.format_exc()[-3000:])
+    with open(os.path.join(folder, "rows.jsonl"), "a") as lines: lines.write(json.dumps(row) + "\n")
+    print(name, row.get("traceback") or (row["before_training"], row["allocated"], row["reserved"], row["marks"]), flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("out")
+    parser.add_argument("folder")
     parser.add_argument("--only", default="")
-    parser.add_argument("--stream", default="")
+    parser.add_argument("--child", default="")
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--seconds", type=int, default=170)
     a = parser.parse_args()
-    for name, job in JOBS.items():
-        if a.only and name not in a.only.split(","): continue
-        process = os.fork()
-        if process == 0:
-            try:
-                row = run(name, job, a.stream, a.steps)
-            except BaseException as error:
-                row = dict(name=name, error=repr(error)[:600], traceback=traceback.format_exc()[-3000:])
-            with open(a.out, "a") as lines: lines.write(json.dumps(row) + "\n")
-            print(name, row.get("error") or (row["allocated"], row["reserved"]), flush=True)
-            os._exit(0)
-        os.waitpid(process, 0)
+    if a.child:
+        child(a.child, a.folder, a.steps)
+        os._exit(0)
+    names = [n for n in JOBS if not a.only or any(n.startswith(each) for each in a.only.split(","))]
+    processes = []
+    for name in names:
+        blocks = "1" if JOBS[name]["blocks"] else "0"
+        log = open(os.path.join(a.folder, name + ".log"), "w")
+        processes.append((name, subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), a.folder, "--child", name, "--steps", str(a.steps)],
+            env=dict(os.environ, UNSLOTH_BLOCK_COMPILE_LEGACY=blocks, UNSLOTH_BLOCK_COMPILE=blocks), stdout=log, stderr=log)))
+    import time
+    end = time.time() + a.seconds
+    for name, process in processes:
+        try:
+            process.wait(max(1, end - time.time()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        lines = open(os.path.join(a.folder, name + ".log")).read().splitlines()
+        print(name, process.returncode, *lines[-6:], sep="\n  ", flush=True)

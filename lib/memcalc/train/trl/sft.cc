@@ -129,6 +129,10 @@ Tensor loss_of_smoothed_labels(Tape& tape, const Batch& fused_batch, const Batch
 }  // namespace
 
 Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
+  if (run.fine_tuning.unsloth) {  // the model's own loss; UnslothSFTTrainer looks at nothing beside it
+    ModelOutput outputs = models.policy(inputs);
+    return multiply_scalar(std::move(outputs.loss));
+  }
   if (tape.behaviors.sft_loss == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
   Batch batch = inputs;
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
