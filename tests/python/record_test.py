@@ -669,6 +669,37 @@ class Recurrence(torch.nn.Module):
         return y.sum()
 
 
+class Positions(torch.nn.Module):
+    """Has positions of images of one size, and makes those of others (diffusers' PatchEmbed)."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 4, stride=4)
+        self.register_buffer("positions", torch.zeros(1, 8, 16, 16))
+
+    def forward(self, x):
+        x = self.convolution(x)
+        if x.shape[-1] == 16: return x + self.positions
+        edge = torch.arange(x.shape[-1], device=x.device, dtype=x.dtype)
+        return x + torch.sin(edge)[None, :] * torch.cos(edge)[:, None]
+
+
+def test_a_module_that_makes_other_calls_at_its_own_size_alone_has_both():
+    def example(batch, image): return {"x": torch.zeros(batch, 3, image, image), "y": torch.zeros(batch, dtype=torch.long)}
+
+    content = record(Positions, example, symbols={"batch": 4, "image": 64}, sizes={"image": [96, 160, 128]},
+                     multiples={"image": 32}, loss=lambda output, given: F.cross_entropy(output.mean((2, 3)), given["y"])).to_dict()
+    check_schema(content)
+    check_lifetimes(content)
+    assert content["version"] == 3 and content["symbols"]["image"] == {"default": 64, "multiple": 32}
+    assert content["inputs"][0]["shape"] == ["batch", 3, "image", "image"]
+    own, others = ([f for f in content["forwards"] if key in f] for key in ("at", "not_at"))
+    assert len(own) == len(others) and own + others == content["forwards"]
+    assert all(f.get("at", f.get("not_at")) == {"image": 64} for f in content["forwards"])
+    names = [{made[1] for made in content["functions"][f["function"]]["body"] if made[0] == "call"} for f in (own[0], others[0])]
+    assert "torch.sin" not in names[0] and "torch.sin" in names[1]
+
+
 def test_a_loop_over_the_length_is_one_body_and_a_count():
     content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
                      variants=[Variant()]).to_dict()
@@ -679,6 +710,25 @@ def test_a_loop_over_the_length_is_one_body_and_a_count():
     assert loop[1] == {"n": "(length//16)-2"}  # a first and a last one stand beside it
     indices = [made[2][1][1] for made in loop[3] if made[0] == "call" and made[1].endswith("item__")]
     assert indices == [{"i": [0, 16]}, {"i": [16, 16]}]
+
+
+def test_a_pass_with_loops_that_is_like_another_is_not_recorded_at_every_size(monkeypatch):
+    from memcalc.record import _program
+
+    lengths = []
+    original = _program._Recordings.record
+
+    def recorded(self, variant, precision, example):
+        lengths.append((variant.mode, variant.compiling, example["x"].shape[1]))
+        return original(self, variant, precision, example)
+
+    monkeypatch.setattr(_program._Recordings, "record", recorded)
+    content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
+                     variants=[Variant(), Variant("eval", gradients=False)]).to_dict()
+    assert content["symbols"]["length"] == {"default": 512}
+    assert {(mode, compiling) for mode, compiling, length in lengths if length != 512} == {("train", False)}
+    assert {(mode, compiling) for mode, compiling, _ in lengths} == {("train", False), ("eval", False), ("train", True)}
+    assert len(content["functions"]) == 1  # all are that function
 
 
 def test_runs_of_layers_are_folded_and_nothing_else():

@@ -20,7 +20,7 @@ using Kind = JsonNode::Kind;
 using Argument = ProgramArgument;
 
 constexpr std::string_view kFormat = "memcalc.program";
-constexpr std::int64_t kVersion = 2;           // 1 had no graphs of torch.compile
+constexpr std::int64_t kVersion = 3;           // 1 had no graphs of torch.compile, 2 no passes of some sizes alone
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
 /// A value of the file `file`, whose whole is `json`.
@@ -514,6 +514,13 @@ ProgramForward forward_of(const Place& place) {
   if (const auto graphs = place.find("graphs")) forward.graphs = graphs->integer();
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
+  for (const char* key : {"at", "not_at"}) {
+    const auto sizes = place.find(key);
+    if (!sizes) continue;
+    sizes->for_each_member([&](std::string_view symbol, const Place& size) {
+      forward.sizes.push_back({std::string(symbol), size.integer(), std::string_view(key) == "at"});
+    });
+  }
   forward.function = value_number(place.require("function"));
   if (const auto outputs = place.find("outputs")) {
     std::vector<std::int32_t> cached;

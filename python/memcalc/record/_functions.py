@@ -22,6 +22,11 @@ class Functions:
             self.list.append(function)
         return self._index[key]
 
+    def forget(self, count: int) -> None:
+        """All but the first `count`."""
+        del self.list[count:]
+        self._index = {key: place for key, place in self._index.items() if place < count}
+
 
 def build(functions: Functions, events: list[Event], inputs: dict[str, int], results: list[int]) -> tuple[int, dict[int, int]]:
     """The index of the function that the events make, and its own number of each value."""

@@ -1,12 +1,17 @@
 // Losses.
 #pragma once
 
+#include <cstdint>
+
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
 
+/// Eager mode needs the same memory for both.
+enum class LossReduction : std::uint8_t { kMean, kSum };
+
 /// F.cross_entropy of logits [rows, classes] against int64 targets [rows]: a scalar.
-[[nodiscard]] Tensor cross_entropy(const Tensor& logits, Arg targets);
+[[nodiscard]] Tensor cross_entropy(const Tensor& logits, Arg targets, LossReduction reduction = LossReduction::kMean);
 
 /// F.binary_cross_entropy_with_logits of logits and targets [rows], their mean: a scalar.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets);
