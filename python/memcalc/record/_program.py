@@ -16,7 +16,7 @@ import torch
 import torch.utils.checkpoint
 
 from ._description import describe, hidden_size, loss_shifts_labels, source_of
-from ._functions import Functions, build as build_function
+from ._functions import Functions, build as build_function, shared
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run, takes_dtype
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
@@ -416,10 +416,10 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     if not takes_dtype(module_or_factory): content["converted"] = True
     if not_compiled: content["not_compiled"] = not_compiled
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
-    content["functions"], content["forwards"] = functions.list, forwards
+    content["functions"], content["forwards"] = shared(functions.list, forwards), forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
                               for (policy, where), count in sorted(assumptions.items())]
-    content["opaque"] = sorted({call[1] for f in functions.list for call in f["body"] if call[0] == "opaque"})
+    content["opaque"] = sorted({call[1] for f in content["functions"] for call in f["body"] if call[0] == "opaque"})
     return Program(content)
 
 
