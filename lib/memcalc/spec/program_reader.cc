@@ -70,7 +70,7 @@ class Place {
     return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer(), message)};
   }
   void expect(Kind kind, std::string_view what) const {
-    if (node().kind != kind) throw error(fmt::format("expected {}", what));
+    if (node().kind != kind) [[unlikely]] refuse(what);
   }
   [[nodiscard]] std::string_view text() const {
     expect(Kind::kString, "a string");
@@ -90,6 +90,8 @@ class Place {
 
  private:
   [[nodiscard]] Place there(std::uint32_t place) const { return {*json_, *file_, place}; }
+  /// By itself, so that expect() is a comparison.
+  [[noreturn]] void refuse(std::string_view what) const { throw error(fmt::format("expected {}", what)); }
 
   /// "/functions/3/body/0": sought only for a message, because each value of a program is looked at and hardly one is
   /// wrong.
