@@ -70,7 +70,8 @@ class Place {
     return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer(), message)};
   }
   void expect(Kind kind, std::string_view what) const {
-    if (node().kind != kind) [[unlikely]] refuse(what);
+    if (node().kind != kind) [[unlikely]]
+      refuse(what);
   }
   [[nodiscard]] std::string_view text() const {
     expect(Kind::kString, "a string");

@@ -102,7 +102,8 @@ inline constexpr AtenOperator kNll{{"aten::nll_loss"}, {}, AutocastList::kFloat3
 inline constexpr AtenOperator kNllLoss2dForward{
     {"aten::nll_loss2d_forward"}, {"NllLoss2DBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kNllLossNone{{"aten::nll_loss_forward"}, {"NllLossBackward0"}, AutocastList::kFloat32};
-/// reduction="sum", which torch.compile derives in another way: families with the Trainer's count of labels call it, too.
+/// reduction="sum", which torch.compile derives in another way: families with the Trainer's count of labels call it,
+/// too.
 inline constexpr AtenOperator kNllLossSum{
     {"aten::nll_loss_forward"}, {"NllLossBackward0"}, AutocastList::kFloat32, CompileRule::kNllLoss};
 inline constexpr AtenOperator kPadMode{{"aten::reflection_pad"}, {"ReflectionPad2DBackward0"}};

@@ -114,9 +114,7 @@ constexpr OperatorRow kRows[] = {
     {"grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"_grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"grouped_mm_fallback", "input weight offs",
-     [](RecordedCall& call) {
-       call.returns(grouped_mm_fallback(call.tensor(0), call.tensor(1), call.tensor(2)));
-     }},
+     [](RecordedCall& call) { call.returns(grouped_mm_fallback(call.tensor(0), call.tensor(1), call.tensor(2))); }},
 };
 
 }  // namespace
