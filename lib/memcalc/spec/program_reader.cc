@@ -433,7 +433,9 @@ void for_each_item(const Place& place, const std::string& prefix, std::int64_t& 
 
 std::string joined(const std::string& prefix, std::string_view name) {
   if (name.empty() && !prefix.empty()) return prefix.substr(0, prefix.size() - 1);
-  return std::string(prefix).append(name);
+  std::string path;
+  path.reserve(prefix.size() + name.size());
+  return path.append(prefix).append(name);
 }
 
 std::vector<ProgramTensor> tensors_in(const Place& place) {
