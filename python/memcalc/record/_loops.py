@@ -33,10 +33,11 @@ def fold(events: list[Event], outputs: list[int]) -> tuple[list[Event], Callable
 
     known: dict[Any, int] = {}
     kinds = [known.setdefault(_skeleton(event), len(known)) for event in events]
+    compared = torch.tensor(kinds)
     seen = _Seen(events, outputs)
     length = _SHORTEST
     while length <= min(_LONGEST, len(events) // 2):
-        loops = _find(events, torch.tensor(kinds), length, seen)
+        loops = _find(events, compared, length, seen)
         length += not loops  # what was folded may have made further ones
         if not loops: continue
         lasts = [loop.first + loop.shift * (loop.count - 1) for loop in loops]
@@ -50,7 +51,7 @@ def fold(events: list[Event], outputs: list[int]) -> tuple[list[Event], Callable
             made = _changed(["loop", loop.count, loop.carries, loop.body], change)
             folded += [made, *(_changed(event, change) for event in events[loop.end:following])]
             folded_kinds += [known.setdefault(_skeleton(made), len(known)), *kinds[loop.end:following]]
-        events, kinds = folded, folded_kinds
+        events, kinds, compared = folded, folded_kinds, torch.tensor(folded_kinds)
         seen = _Seen(events, [renumber(number) for number in outputs])
     return events, renumber
 
