@@ -133,6 +133,15 @@ TEST(ShippedPrograms, MakeOtherCallsAtTheirOwnSizeAlone) {
   EXPECT_TRUE(makes_positions(64));
 }
 
+/// Gemma 3's masks need a custom function of whole numbers, Qwen3.5's layers have loops over the sequence.
+TEST(ShippedPrograms, AreCompiledWithFunctionsThatNothingDifferentiatesAndWithLoops) {
+  for (const char* name : {"gemma-3-4b-vision", "qwen3.5-0.8b-text"}) {
+    const ModelSpec model = registry().model(name);
+    RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
+    EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;
+  }
+}
+
 /// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them.
 TEST(ShippedPrograms, RunForwardAlone) {
   for (const std::string& name : whole_models()) {
