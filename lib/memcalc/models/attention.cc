@@ -201,9 +201,8 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   upcast = view(upcast, {-1, vocabulary});
   shifted = view(shifted, {-1});
   const std::optional<SequenceSplit>& split = tape.modes.sequence_split;
-  const LossReduction reduction = number_of_items.defined() ? LossReduction::kSum : LossReduction::kMean;
   Tensor loss = split && split->loss_parallel ? loss_parallel_cross_entropy(upcast, shifted, split->ranks)
-                                              : cross_entropy(upcast, shifted, reduction);
+                                              : cross_entropy(upcast, shifted, reduction_beside(number_of_items));
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;
