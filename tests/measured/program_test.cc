@@ -394,7 +394,7 @@ TEST(Programs, OfGpt2NeedAsMuchInTwoGraphsAsItsFamily) {
 /// The family of torchvision's models returns the logits beside the loss, so that they get zeros for a gradient; a
 /// recorded loss is part of the module, which returns nothing else.
 TEST(Programs, OfTorchvisionAreCompiledAsTheirFamily) {
-  for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
+  for (const std::string model : {"resnet18", "resnet50", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
     for (const test::Way& way : test::kWays) {
       SCOPED_TRACE(model + ", " + way.name);
       RunOptions options{
@@ -507,7 +507,7 @@ TEST(Programs, OfImagesAndTheirCaptionsLeaveTheEventsOfTheirFamily) {
 
 /// torchvision's models, whose families have no file of their own.
 TEST(Programs, OfTorchvisionLeaveTheEventsOfTheirFamily) {
-  for (const std::string model : {"resnet18", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
+  for (const std::string model : {"resnet18", "resnet50", "convnext_tiny", "swin_t", "efficientnet_b0"}) {
     for (const test::Way& way : test::kWays) {
       SCOPED_TRACE(model + ", " + way.name);
       RunOptions options{.precision = way.precision, .weights_dtype = way.weights, .loop = Loop::kBare};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/memcalc.h"
@@ -114,6 +115,31 @@ TEST(ShippedPrograms, AreFineTunedWhereTheirLinearLayersAreDerived) {
   EXPECT_LT(whole, 15'500'000'000);
   EXPECT_LT(allocated(Quantization::kInt8), whole * 2 / 3);
   EXPECT_LT(allocated(Quantization::kNf4), whole / 2);
+}
+
+/// DiT has positions of its own size, and makes those of others.
+TEST(ShippedPrograms, MakeOtherCallsAtTheirOwnSizeAlone) {
+  const ModelSpec model = registry().model("dit-xl-2-256");
+  const auto makes_positions = [&](std::int64_t image) {
+    RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare};
+    options.image_size = image;
+    const Trace trace = run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm")).trace;
+    return std::any_of(trace.events.begin(), trace.events.end(), [](const Event& event) {
+      return event.op != nullptr && std::string_view(event.op->name) == "aten::reciprocal";
+    });
+  };
+  EXPECT_FALSE(makes_positions(32));
+  EXPECT_TRUE(makes_positions(16));
+  EXPECT_TRUE(makes_positions(64));
+}
+
+/// Gemma 3's masks need a custom function of whole numbers, Qwen3.5's layers have loops over the sequence.
+TEST(ShippedPrograms, AreCompiledWithFunctionsThatNothingDifferentiatesAndWithLoops) {
+  for (const char* name : {"gemma-3-4b-vision", "qwen3.5-0.8b-text"}) {
+    const ModelSpec model = registry().model(name);
+    RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .compile = true};
+    EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;
+  }
 }
 
 /// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them.

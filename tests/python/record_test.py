@@ -654,33 +654,6 @@ def test_each_recording_makes_what_the_one_before_left_in_a_cache():
     for forward in content["forwards"]: assert len(forward["held"]) == 1
 
 
-class Recurrence(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
-    def forward(self, x):
-        y = torch.zeros_like(x)
-        state = torch.zeros(x.shape[0], 8, device=x.device)
-        for i in range(0, x.shape[1] // 16):
-            now = self.linear(x[:, i * 16])
-            state = state * now + now
-            y[:, i * 16] = state
-        return y.sum()
-
-
-def test_a_loop_over_the_length_is_one_body_and_a_count():
-    content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
-                     variants=[Variant()]).to_dict()
-    check_lifetimes(content)
-    check_schema(content)
-    assert not any("fixed" in symbol for symbol in content["symbols"].values())
-    (loop,) = [made for made in content["functions"][0]["body"] if made[0] == "loop"]
-    assert loop[1] == {"n": "(length//16)-2"}  # a first and a last one stand beside it
-    indices = [made[2][1][1] for made in loop[3] if made[0] == "call" and made[1].endswith("item__")]
-    assert indices == [{"i": [0, 16]}, {"i": [16, 16]}]
-
-
 def test_runs_of_layers_are_folded_and_nothing_else():
     layer = lambda i, given, made: ["layer", 0, f"h.{i}", [{"v": given}], {}, [made]]  # noqa: E731
     body = [layer(0, 0, 1), layer(1, 1, 2), ["drop", [1]], layer(2, 2, 3), ["drop", [2]], layer(3, 3, 4), ["drop", [3]]]

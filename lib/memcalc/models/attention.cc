@@ -202,7 +202,7 @@ Tensor traced_causal_lm_loss(const Tensor& logits, const Tensor& labels, const T
   shifted = view(shifted, {-1});
   const std::optional<SequenceSplit>& split = tape.modes.sequence_split;
   Tensor loss = split && split->loss_parallel ? loss_parallel_cross_entropy(upcast, shifted, split->ranks)
-                                              : cross_entropy(upcast, shifted);
+                                              : cross_entropy(upcast, shifted, reduction_beside(number_of_items));
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   drop(upcast, padded, shifted);
   return loss;

@@ -136,7 +136,7 @@ Tensor ClassificationHead::operator()(const Tensor& features) const {
 
 Tensor masked_lm_loss(const Tensor& logits, const Tensor& labels, const Tensor& number_of_items) {
   Tensor upcast = view(to_dtype(logits, DType::kFloat32), {-1, logits.size(-1)});
-  Tensor loss = cross_entropy(upcast, view(labels, {-1}));
+  Tensor loss = cross_entropy(upcast, view(labels, {-1}), reduction_beside(number_of_items));
   if (number_of_items.defined()) loss = divide(loss, number_of_items);
   upcast.reset();
   return loss;

@@ -109,6 +109,10 @@ void ProgramModel::choose_forward() {
     if (each.training != run_.trains() || each.checkpointing != told) return false;
     if (!(traced ? each.runs_compiled : each.runs_eagerly)) return false;
     if (each.cache && *each.cache != caches) return false;
+    const auto holds = [&](const ForwardSize& at) {
+      return (binding_.sizes.evaluate(at.symbol) == at.size) == at.is_wanted;
+    };
+    if (!std::all_of(each.sizes.begin(), each.sizes.end(), holds)) return false;
     // Encoder-decoders take their decoder's input from the labels.
     if (!run_.trains() && has(each, "labels") && !needs_labels) return false;
     if (has(each, kNumberOfItems) != counts) return false;

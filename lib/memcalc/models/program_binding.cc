@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 namespace memcalc {
@@ -89,6 +90,13 @@ class Signature {
   int variadic_ = -1;
 };
 
+/// The row's, taken apart once: rows live as long as the process.
+const Signature& signature_of(const OperatorRow& row) {
+  thread_local std::unordered_map<const OperatorRow*, Signature> known;
+  const auto found = known.find(&row);
+  return found != known.end() ? found->second : known.emplace(&row, Signature(row.signature)).first->second;
+}
+
 bool differs_by_run(const BoundArgument& argument) {
   return argument.step != 0 || std::any_of(argument.items.begin(), argument.items.end(), differs_by_run);
 }
@@ -108,6 +116,7 @@ class Binder {
 
   [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body) {
     std::vector<BoundInstruction> bound;
+    bound.reserve(body.items.size());
     std::vector<std::size_t> open;
     for (const ProgramInstruction& each : body.items) {
       std::visit([&](const auto& instruction) { add(instruction, bound, open); }, each);
@@ -118,22 +127,21 @@ class Binder {
 
  private:
   void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
-    BoundCall result;
+    auto& result = std::get<BoundCall>(bound.emplace_back(std::in_place_type<BoundCall>));
     result.row = find_operator(call.function);
     const bool has_result = !call.given.empty() || changes_in_place(call.function);
+    const Signature* signature = result.row != nullptr ? &signature_of(*result.row) : nullptr;
     std::string problem;
-    if (result.row == nullptr) {
+    if (signature == nullptr) {
       problem = fmt::format("{} calls {}, which the operator table does not have", program_, call.function);
-    } else if (const auto misfit = Signature(result.row->signature).misfit(call)) {
+    } else if (const auto misfit = signature->misfit(call)) {
       problem = fmt::format("the program calls {} with {}, which is not modelled", call.function, *misfit);
     }
     if (!problem.empty()) {
       if (!has_result) throw Error(ErrorCode::kUnsupported, problem);
-      add_opaque(call, result);
-      bound.emplace_back(std::move(result));
-      return;
+      return add_opaque(call, result);
     }
-    result.slots = Signature(result.row->signature).placed(call, binding_);
+    result.slots = signature->placed(call, binding_);
     result.results = &call.results;
     for (const ProgramResult& each : call.given) {
       result.given.push_back({binding_.shape(each.shape, call.function), binding_.dtype(each.dtype)});
@@ -142,7 +150,6 @@ class Binder {
       return slot.text == kUnbound && !slot.items.empty();
     });
     result.differs_by_run = std::any_of(result.slots.begin(), result.slots.end(), memcalc::differs_by_run);
-    bound.emplace_back(std::move(result));
   }
 
   /// An operator that the table does not have, or not with these arguments: its results' sizes were recorded, or are
@@ -233,10 +240,11 @@ class Binder {
     const auto is_made = [&](std::int32_t value) { return std::find(made.begin(), made.end(), value) != made.end(); };
     for (std::size_t i = first; i < bound.size(); ++i) {
       if (const auto* call = std::get_if<BoundCall>(&bound[i])) {
-        std::vector<std::int32_t> taken;
-        for (const BoundArgument& slot : call->slots) collect_values(slot, taken);
-        for (const std::int32_t value : taken) {
-          if (module.input < 0 && !is_made(value)) module.input = value;
+        if (module.input < 0) {
+          std::vector<std::int32_t> taken;
+          for (const BoundArgument& slot : call->slots) collect_values(slot, taken);
+          const auto found = std::find_if_not(taken.begin(), taken.end(), is_made);
+          if (found != taken.end()) module.input = *found;
         }
         made.insert(made.end(), call->results->begin(), call->results->end());
         if (!call->results->empty()) module.output = call->results->front();

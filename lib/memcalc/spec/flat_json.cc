@@ -1,9 +1,11 @@
 #include "memcalc/spec/flat_json.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -14,6 +16,13 @@ namespace memcalc {
 namespace {
 
 using Kind = JsonNode::Kind;
+
+/// By byte, whether it stands for itself in a string.
+constexpr std::array<bool, 256> kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t byte = 0x20; byte < 0x7f; ++byte) plain[byte] = byte != '"' && byte != '\\';
+  return plain;
+}();
 
 /// Reads what memcalc.record writes: ASCII without escapes, no key twice. Says no to all else, which parse_json_text()
 /// then reads or refuses in words.
@@ -32,7 +41,7 @@ class PlainText {
 
  private:
   void skip() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    while (at_ != end_ && *at_ <= ' ' && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
   [[nodiscard]] bool take(char c) {
     skip();
@@ -55,13 +64,13 @@ class PlainText {
   FlatValue& add(Kind kind) {
     FlatValue& made = values_.emplace_back();
     made.kind = kind;
-    made.end = static_cast<std::uint32_t>(values_.size());
+    made.end = ++count_;
     return made;
   }
 
   [[nodiscard]] bool value(std::size_t depth) {
     skip();
-    if (at_ == end_ || values_.size() > kMostJsonValues) return false;
+    if (at_ == end_ || count_ > kMostJsonValues) return false;
     switch (*at_) {
       case '{': return container(Kind::kObject, depth);
       case '[': return container(Kind::kArray, depth);
@@ -75,12 +84,8 @@ class PlainText {
 
   [[nodiscard]] bool string() {
     const char* const start = ++at_;
-    while (at_ != end_ && *at_ != '"') {
-      const auto byte = static_cast<unsigned char>(*at_);
-      if (byte < 0x20 || byte >= 0x7f || byte == '\\') return false;
-      ++at_;
-    }
-    if (at_ == end_) return false;
+    while (at_ != end_ && kPlain[static_cast<unsigned char>(*at_)]) ++at_;
+    if (at_ == end_ || *at_ != '"') return false;
     add(Kind::kString).text = {start, static_cast<std::size_t>(at_ - start)};
     ++at_;
     return true;
@@ -106,6 +111,13 @@ class PlainText {
       if (!digits()) return false;
     }
     FlatValue& made = add(is_whole ? Kind::kInteger : Kind::kNumber);
+    constexpr std::ptrdiff_t kMostDigits = 18;  // of which any number fits
+    if (is_whole && at_ - first <= kMostDigits) {
+      for (const char* digit = first; digit != at_; ++digit) made.integer = 10 * made.integer + (*digit - '0');
+      if (first != start) made.integer = -made.integer;
+      made.number = static_cast<double>(made.integer);
+      return true;
+    }
     if (is_whole) {
       const auto [stop, status] = std::from_chars(start, at_, made.integer);
       made.number = static_cast<double>(made.integer);
@@ -118,7 +130,7 @@ class PlainText {
   [[nodiscard]] bool container(Kind kind, std::size_t depth) {
     if (depth == kMostJsonDepth) return false;
     ++at_;
-    const std::size_t place = values_.size();
+    const std::size_t place = count_;
     add(kind);
     const char closing = kind == Kind::kObject ? '}' : ']';
     std::int64_t count = 0;
@@ -134,7 +146,7 @@ class PlainText {
       if (!take(closing)) return false;
     }
     values_[place].integer = count;
-    values_[place].end = static_cast<std::uint32_t>(values_.size());
+    values_[place].end = count_;
     return kind == Kind::kArray || has_no_key_twice(static_cast<std::uint32_t>(place));
   }
 
@@ -144,6 +156,13 @@ class PlainText {
     for (std::uint32_t key = object + 1; key < values_[object].end; key = values_[key + 1].end) {
       keys_.push_back(values_[key].text);
     }
+    constexpr std::size_t kFew = 8;
+    if (keys_.size() <= kFew) {
+      for (auto key = keys_.begin(); key != keys_.end(); ++key) {
+        if (std::find(std::next(key), keys_.end(), *key) != keys_.end()) return false;
+      }
+      return true;
+    }
     std::sort(keys_.begin(), keys_.end());
     return std::adjacent_find(keys_.begin(), keys_.end()) == keys_.end();
   }
@@ -151,6 +170,7 @@ class PlainText {
   const char* at_;
   const char* const end_;
   std::vector<FlatValue>& values_;
+  std::uint32_t count_ = 0;  // of these
   std::vector<std::string_view> keys_;
 };
 

@@ -215,6 +215,13 @@ struct ConstructedTensor {
   std::int32_t other = -1;   // in place of these, an item of Program::construction without a name
 };
 
+/// A size at which alone a forward pass is this one, or at which it is another.
+struct ForwardSize {
+  std::string symbol;
+  std::int64_t size = 0;
+  bool is_wanted = true;
+};
+
 /// What runs: forward(**inputs) in train() or eval(), with or without a cache of keys and values.
 struct ProgramForward {
   bool training = true;
@@ -225,6 +232,7 @@ struct ProgramForward {
   std::optional<std::int64_t> graphs;   // of torch.compile, where Dynamo breaks it; absent: it is one
   std::vector<std::string> inputs;      // names
   std::vector<std::string> precisions;  // "float32", "bfloat16", "autocast", "autocast_bfloat16"; empty: all
+  std::vector<ForwardSize> sizes;       // all of these hold; empty: at any size
   std::int32_t function = 0;
   std::vector<std::int32_t> loss;     // the value of the loss; empty: there is none
   std::vector<std::int32_t> outputs;  // what else the caller is given, in the order in which it dies

@@ -1,6 +1,6 @@
 // What follows from the parts of a program together.
 #include <algorithm>
-#include <cctype>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -10,14 +10,16 @@ namespace memcalc {
 namespace {
 
 /// Trainer.get_decay_parameter_names: neither in nn.LayerNorm nor of such a name.
-bool has_decay(std::string name, std::string_view type) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const char* part : {"bias", "layernorm", "rmsnorm"}) {
-    if (name.find(part) != std::string::npos) return false;
+bool has_decay(std::string_view name, std::string_view type) {
+  thread_local std::string dotted;  // asked of each parameter as a program is read: one buffer for all of them
+  dotted.assign(1, '.').append(name).append(1, '.');
+  for (char& c : dotted) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  const std::string dotted = "." + name + ".";
-  return type != "LayerNorm" && dotted.find(".norm.") == std::string::npos &&
-         dotted.find("_norm.") == std::string::npos;
+  for (const char* part : {"bias", "layernorm", "rmsnorm", ".norm.", "_norm."}) {
+    if (dotted.find(part) != std::string::npos) return false;
+  }
+  return type != "LayerNorm";
 }
 
 ProgramTensor::Leaf leaf_of(const ProgramTensor& weight, bool has_bias) {

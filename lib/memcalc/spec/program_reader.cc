@@ -20,7 +20,7 @@ using Kind = JsonNode::Kind;
 using Argument = ProgramArgument;
 
 constexpr std::string_view kFormat = "memcalc.program";
-constexpr std::int64_t kVersion = 2;           // 1 had no graphs of torch.compile
+constexpr std::int64_t kVersion = 3;           // 1 had no graphs of torch.compile, 2 no passes of some sizes alone
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
 /// A value of the file `file`, whose whole is `json`.
@@ -70,7 +70,8 @@ class Place {
     return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer(), message)};
   }
   void expect(Kind kind, std::string_view what) const {
-    if (node().kind != kind) throw error(fmt::format("expected {}", what));
+    if (node().kind != kind) [[unlikely]]
+      refuse(what);
   }
   [[nodiscard]] std::string_view text() const {
     expect(Kind::kString, "a string");
@@ -90,6 +91,8 @@ class Place {
 
  private:
   [[nodiscard]] Place there(std::uint32_t place) const { return {*json_, *file_, place}; }
+  /// By itself, so that expect() is a comparison.
+  [[noreturn]] void refuse(std::string_view what) const { throw error(fmt::format("expected {}", what)); }
 
   /// "/functions/3/body/0": sought only for a message, because each value of a program is looked at and hardly one is
   /// wrong.
@@ -430,7 +433,9 @@ void for_each_item(const Place& place, const std::string& prefix, std::int64_t& 
 
 std::string joined(const std::string& prefix, std::string_view name) {
   if (name.empty() && !prefix.empty()) return prefix.substr(0, prefix.size() - 1);
-  return std::string(prefix).append(name);
+  std::string path;
+  path.reserve(prefix.size() + name.size());
+  return path.append(prefix).append(name);
 }
 
 std::vector<ProgramTensor> tensors_in(const Place& place) {
@@ -514,6 +519,13 @@ ProgramForward forward_of(const Place& place) {
   if (const auto graphs = place.find("graphs")) forward.graphs = graphs->integer();
   if (const auto inputs = place.find("inputs")) forward.inputs = texts_in(*inputs);
   if (const auto precisions = place.find("precisions")) forward.precisions = texts_in(*precisions);
+  for (const char* key : {"at", "not_at"}) {
+    const auto sizes = place.find(key);
+    if (!sizes) continue;
+    sizes->for_each_member([&](std::string_view symbol, const Place& size) {
+      forward.sizes.push_back({std::string(symbol), size.integer(), std::string_view(key) == "at"});
+    });
+  }
   forward.function = value_number(place.require("function"));
   if (const auto outputs = place.find("outputs")) {
     std::vector<std::int32_t> cached;

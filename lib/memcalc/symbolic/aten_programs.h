@@ -90,6 +90,9 @@ inline constexpr AtenOperator kLogaddexp{
 inline constexpr AtenOperator kLogcumsumexp{{"aten::logcumsumexp"}, {"LogcumsumexpBackward0"}};
 inline constexpr AtenOperator kLogit{{"aten::logit"}, {"LogitBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kLogitBackward{{"aten::logit_backward"}};
+/// A custom operator of transformers (integrations/moe.py, 5.17).
+inline constexpr AtenOperator kGroupedMmFallback{
+    {"transformers::grouped_mm_fallback"}, {"GeneratedBackwardFor_transformers_grouped_mm_fallback_defaultBackward"}};
 inline constexpr AtenOperator kMaxOfAll{{"aten::max"}, {"MaxBackward1"}};
 inline constexpr AtenOperator kMedian{{"aten::median"}, {"MedianBackward1"}};
 inline constexpr AtenOperator kMv{{"aten::mv"}, {"MvBackward0"}, AutocastList::kHalf};
@@ -99,6 +102,10 @@ inline constexpr AtenOperator kNll{{"aten::nll_loss"}, {}, AutocastList::kFloat3
 inline constexpr AtenOperator kNllLoss2dForward{
     {"aten::nll_loss2d_forward"}, {"NllLoss2DBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kNllLossNone{{"aten::nll_loss_forward"}, {"NllLossBackward0"}, AutocastList::kFloat32};
+/// reduction="sum", which torch.compile derives in another way: families with the Trainer's count of labels call it,
+/// too.
+inline constexpr AtenOperator kNllLossSum{
+    {"aten::nll_loss_forward"}, {"NllLossBackward0"}, AutocastList::kFloat32, CompileRule::kNllLoss};
 inline constexpr AtenOperator kPadMode{{"aten::reflection_pad"}, {"ReflectionPad2DBackward0"}};
 inline constexpr AtenOperator kPadModeBackward{{"aten::reflection_pad_backward"}};
 inline constexpr AtenOperator kPowScalar{

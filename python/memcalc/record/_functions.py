@@ -22,6 +22,11 @@ class Functions:
             self.list.append(function)
         return self._index[key]
 
+    def forget(self, count: int) -> None:
+        """All but the first `count`."""
+        del self.list[count:]
+        self._index = {key: place for key, place in self._index.items() if place < count}
+
 
 def build(functions: Functions, events: list[Event], inputs: dict[str, int], results: list[int]) -> tuple[int, dict[int, int]]:
     """The index of the function that the events make, and its own number of each value."""
@@ -210,6 +215,67 @@ class _Body:
         self.local = {number: final(local) for number, local in self.local.items()}
         function: Json = {"inputs": self.positional, "keywords": names, "body": fold(self.instructions), "results": ends}
         return self.functions.add(function)
+
+
+# The Trainer's count of labels goes through all layers of transformers' models, which do nothing with it, and its loop holds it.
+_PASSED_ON = "num_items_in_batch"
+_PLACES = {"layer": (1, 4), "layers": (1, 6), "checkpoint": (2, 4), "custom": (2, None)}  # of the function, and of its keywords
+
+
+def shared(functions: list[Json], forwards: list[Json]) -> list[Json]:
+    """The functions without a count of labels that they are given and do not use: then those that differ in it alone are one.
+    `forwards` call them by their new numbers."""
+    mains = {forward["function"] for forward in forwards}
+    made = Functions()
+    places: list[int] = []
+    without: list[bool] = []
+    for i, function in enumerate(functions):
+        body = [_called_anew(each, places, without) for each in function["body"]]
+        keywords = function["keywords"]
+        number = function["inputs"] + keywords.index(_PASSED_ON) if _PASSED_ON in keywords else -1
+        used = set(function["results"])
+        for each in body: _with_values(each, lambda n: used.add(n) or n)  # type: ignore[func-returns-value]
+        without.append(i not in mains and number >= 0 and number not in used)
+        if without[-1]:
+            def change(n: int, gone: int = number) -> int: return n - (n > gone)
+            body = [_with_values(each, change) for each in body]
+            function = {**function, "keywords": [name for name in keywords if name != _PASSED_ON],
+                        "results": [change(n) for n in function["results"]]}
+        places.append(made.add({**function, "body": body}))
+    for forward in forwards: forward["function"] = places[forward["function"]]
+    return made.list
+
+
+def _called_anew(made: Json, places: list[int], without: list[bool]) -> Json:
+    """The instruction with the new number of the function that it calls, and without what that is no longer given."""
+    if made[0] == "loop": return [*made[:3], [_called_anew(each, places, without) for each in made[3]]]
+    if made[0] not in _PLACES: return made
+    function, keywords = _PLACES[made[0]]
+    made, called = list(made), made[function]
+    made[function] = places[called]
+    if keywords is not None and without[called]:
+        made[keywords] = {name: item for name, item in made[keywords].items() if name != _PASSED_ON}
+    if made[0] == "custom" and "backward" in made[5]: made[5] = {**made[5], "backward": places[made[5]["backward"]]}
+    return made
+
+
+def _with_values(made: Json, change: Any) -> Json:
+    """The instruction with other numbers for its values."""
+    def inner(item: Json) -> Json:
+        if isinstance(item, dict): return {"v": change(item["v"])} if "v" in item else {key: inner(value) for key, value in item.items()}
+        return [inner(value) for value in item] if isinstance(item, list) else item
+
+    def numbers(items: list[int]) -> list[int]: return [change(n) for n in items]
+
+    if made[0] == "call": return [*made[:2], inner(made[2]), inner(made[3]), numbers(made[4]), *made[5:]]
+    if made[0] == "drop": return ["drop", numbers(made[1])]
+    if made[0] == "loop": return ["loop", made[1], [numbers(pair) for pair in made[2]], [_with_values(each, change) for each in made[3]]]
+    if made[0] in ("layer", "checkpoint"): return [*made[:3], inner(made[3]), inner(made[4]), numbers(made[5])]
+    if made[0] == "layers": return [*made[:5], inner(made[5]), inner(made[6]), numbers(made[7]), *made[8:]]
+    if made[0] == "custom":
+        answers = {**made[5], "inputs": inner(made[5]["inputs"])} if "inputs" in made[5] else made[5]
+        return [*made[:3], inner(made[3]), numbers(made[4]), answers]
+    return made
 
 
 def _matching(events: list[Event], start: int, begins: str, ends: str) -> int:

@@ -4,6 +4,9 @@ Only where the number of runs depends on the sizes: a recurrence over chunks of 
 """
 from __future__ import annotations
 
+import bisect
+import itertools
+from dataclasses import dataclass
 from typing import Any, Callable
 
 import torch
@@ -20,7 +23,7 @@ class _Unequal(Exception):
 
 
 def fold(events: list[Event], outputs: list[int]) -> tuple[list[Event], Callable[[int], int]]:
-    """The events with loops, and what gives the new number of a value. `outputs`: values that live on."""
+    """The events with loops, shorter bodies first, and what gives the new number of a value. `outputs`: values that live on."""
     shifts: Shifts = []
 
     def renumber(number: int) -> int:
@@ -28,46 +31,82 @@ def fold(events: list[Event], outputs: list[int]) -> tuple[list[Event], Callable
             if number >= last: number -= gone
         return number
 
-    shortest = _SHORTEST
-    while True:
-        found = _find(events, {renumber(n) for n in outputs}, shortest)
-        if found is None: return events, renumber
-        start, end, count, shift, carries, body, first = found
-        shortest = (end - start) // count
-        last, gone = first + shift * (count - 1), shift * (count - 1)
-        after = [_changed(event, lambda n: n - gone if n >= last else n) for event in events[end:]]
-        events = [*events[:start], ["loop", count, carries, body], *after]
-        shifts.append((last, gone))
-
-
-def _find(events: list[Event], outputs: set[int], shortest: int) -> Any:
-    """The shortest body that ran at least twice in a row: (start, end, runs, numbers a run, carries, body, first number)."""
     known: dict[Any, int] = {}
-    kinds = torch.tensor([known.setdefault(_skeleton(event), len(known)) for event in events])
-    firsts = _first_numbers(events)
-    for length in range(shortest, min(_LONGEST, len(events) // 2) + 1):
-        differ = torch.nonzero(kinds[:-length] != kinds[length:]).flatten()
-        edges = torch.cat((torch.tensor([-1]), differ, torch.tensor([len(events) - length])))
-        runs = edges[1:] - edges[:-1] - 1
-        for i in torch.nonzero(runs >= length).flatten().tolist():
-            found = _fit(events, int(edges[i]) + 1, length, int(runs[i]) // length + 1, firsts, outputs)
-            if found is not None: return found
-    return None
+    kinds = [known.setdefault(_skeleton(event), len(known)) for event in events]
+    compared = torch.tensor(kinds)
+    seen = _Seen(events, outputs)
+    length = _SHORTEST
+    while length <= min(_LONGEST, len(events) // 2):
+        loops = _find(events, compared, length, seen)
+        length += not loops  # what was folded may have made further ones
+        if not loops: continue
+        lasts = [loop.first + loop.shift * (loop.count - 1) for loop in loops]
+        gone = [0, *itertools.accumulate(loop.shift * (loop.count - 1) for loop in loops)]
+        shifts += [(last - before, after - before) for last, before, after in zip(lasts, gone, gone[1:])]
+
+        def change(number: int) -> int: return number - gone[bisect.bisect_right(lasts, number)]
+
+        folded, folded_kinds = events[:loops[0].start], kinds[:loops[0].start]
+        for loop, following in zip(loops, [*(loop.start for loop in loops[1:]), len(events)]):
+            made = _changed(["loop", loop.count, loop.carries, loop.body], change)
+            folded += [made, *(_changed(event, change) for event in events[loop.end:following])]
+            folded_kinds += [known.setdefault(_skeleton(made), len(known)), *kinds[loop.end:following]]
+        events, kinds, compared = folded, folded_kinds, torch.tensor(folded_kinds)
+        seen = _Seen(events, [renumber(number) for number in outputs])
+    return events, renumber
 
 
-def _fit(events: list[Event], start: int, length: int, count: int, firsts: list[int], outputs: set[int]) -> Any:
+@dataclass
+class _Found:
+    start: int
+    end: int
+    count: int
+    shift: int                # numbers that a run makes
+    carries: list[list[int]]
+    body: list[Event]
+    first: int                # the first of these numbers
+
+
+class _Seen:
+    """Where events name values."""
+
+    def __init__(self, events: list[Event], outputs: list[int]) -> None:
+        self.outputs = set(outputs)
+        self.firsts = _first_numbers(events)
+        self.last_use: dict[int, int] = {}
+        for place, event in enumerate(events):
+            for number in _numbers(event): self.last_use[number] = place
+
+    def lives(self, number: int, behind: int) -> bool:
+        return number in self.outputs or self.last_use.get(number, -1) >= behind
+
+
+def _find(events: list[Event], kinds: torch.Tensor, length: int, seen: _Seen) -> list[_Found]:
+    """Bodies of `length` events that ran at least twice in a row."""
+    loops: list[_Found] = []
+    differ = torch.nonzero(kinds[:-length] != kinds[length:]).flatten()
+    edges = torch.cat((torch.tensor([-1]), differ, torch.tensor([len(events) - length])))
+    runs = edges[1:] - edges[:-1] - 1
+    for i in torch.nonzero(runs >= length).flatten().tolist():
+        found = _fit(events, int(edges[i]) + 1, length, int(runs[i]) // length + 1, seen)
+        if found is not None and (not loops or loops[-1].end <= found.start): loops.append(found)
+    return loops
+
+
+def _fit(events: list[Event], start: int, length: int, count: int, seen: _Seen) -> _Found | None:
     """A loop in events of equal kinds; the first runs are left out where they differ (nothing to drop yet)."""
     for begin in range(start, start + length * (count - 1) - length + 1):
         runs = (start + length * count - begin) // length
         while runs >= 2:
-            found = _loop(events, begin, length, runs, firsts, outputs)
+            found = _loop(events, begin, length, runs, seen)
             if found is not None: return found
             runs -= 1
         if begin - start > 2 * length: break
     return None
 
 
-def _loop(events: list[Event], begin: int, length: int, runs: int, firsts: list[int], outputs: set[int]) -> Any:
+def _loop(events: list[Event], begin: int, length: int, runs: int, seen: _Seen) -> _Found | None:
+    firsts = seen.firsts
     first = firsts[begin]
     shift = firsts[begin + length] - first
     if shift == 0: return None
@@ -91,12 +130,11 @@ def _loop(events: list[Event], begin: int, length: int, runs: int, firsts: list[
     end = begin + length * runs
     # What a run made is gone with the next one, and nothing behind the loop speaks of any run but the last.
     last = first + shift * (runs - 1)
-    spoken = {n for event in events[end:] for n in _numbers(event)} | outputs
-    if any(first <= n < last for n in spoken): return None
+    if any(seen.lives(n, end) for n in range(first, last)): return None
     dropped = {event[1] for event in events[begin:end] if event[0] == "drop"}
     if any(n not in dropped for n in range(first, last)): return None
     if any(a not in dropped for a in carried): return None
-    return begin, end, runs, shift, [[a + shift, a] for a in sorted(carried)], steps, first
+    return _Found(begin, end, runs, shift, [[a + shift, a] for a in sorted(carried)], steps, first)
 
 
 def _balanced(block: list[Event]) -> bool:

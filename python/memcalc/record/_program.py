@@ -1,9 +1,10 @@
 """A program: what `record` makes, and how it is written."""
 from __future__ import annotations
 
-import datetime
+import copy
 import gzip
 import inspect
+import itertools
 import json
 import math
 import re
@@ -14,7 +15,8 @@ from typing import Any, Callable, Mapping
 import torch
 import torch.utils.checkpoint
 
-from ._functions import Functions, build as build_function
+from ._description import describe, hidden_size, loss_shifts_labels, source_of
+from ._functions import Functions, build as build_function, shared
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run, takes_dtype
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
@@ -177,6 +179,7 @@ class _Recordings:
 
 
 _NOTHING = object()
+_REFUSES = "the module refuses"
 
 
 def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -241,6 +244,17 @@ def _caches_in_trainer(recordings: _Recordings, variants: list[Variant], precisi
 
 def _parts(made: Recording) -> list[Json]:
     """What of a recording is merged."""
+    if made.parts is None: made.parts = _unbound_parts(made)
+    return made.parts
+
+
+def _parts_with_loops(made: Recording) -> list[Json]:
+    """The same with the loops of its events found."""
+    if made.with_loops is None: made.with_loops = _with_loops(_parts(made))
+    return made.with_loops
+
+
+def _unbound_parts(made: Recording) -> list[Json]:
     living = [n for found in made.outputs.values() for n in ([found] if isinstance(found, int) else found)]
     events, renumber = fold_unbound(_plain(made.events), living + made.held + made.cycles)
     outputs = [(name, renumber(found) if isinstance(found, int) else [renumber(n) for n in found])
@@ -254,7 +268,7 @@ def _plain(events: list[tuple[Any, ...]]) -> list[Json]:
 
 def _merged(keys: list[tuple[str, Sizes]], recordings: list[Recording]) -> list[Json]:
     lists = [_parts(made) for made in recordings]
-    if len({len(parts[0]) for parts in lists}) > 1: lists = [_with_loops(parts) for parts in lists]
+    if len({len(parts[0]) for parts in lists}) > 1: lists = [_parts_with_loops(made) for made in recordings]
     merger = Merger(keys)
     merged: list[Json] = []
     for position in range(len(lists[0])):
@@ -312,57 +326,84 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     source = _Source(module_or_factory, example_inputs, symbols)
     variants = variants or [Variant("train"), Variant("eval", gradients=False)]
     first = recordings.built(precisions[0]).module
-    description = _describe(recordings, precisions)
+    description = describe(recordings, precisions)
     functions = Functions()
-    forwards: list[dict[str, Json]] = []
     assumptions: dict[tuple[str, str], int] = {}
+    by_nature = set(fixed or {})
     fixed, multiples, minima = dict(fixed or {}), dict(multiples or {}), dict(minima or {})
     choices = {symbol: [list(given)] if isinstance(given[0], int) else [list(each) for each in given]
                for symbol, given in (sizes or {}).items()}
     several = {symbol for symbol, lists in choices.items() if len(lists) > 1}
-    solved: list[_Solved] = []
     free = list(source.defaults)
-    inputs: dict[str, Json] = {}
     constants: list[Json] = []
     base = source.at(source.defaults)
     precisions = _precisions(recordings, variants[0], precisions, source, base)
     if not any(v.checkpointing for v in variants): variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
     compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
-    not_compiled = ""
-    for variant in variants + compiled:
-        before = dict(fixed), dict(multiples), dict(choices)
-        try:
-            made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, choices)
-        except Exception as error:  # the module's code is another where it is compiled, and may fail here
-            if not variant.compiling: raise
-            not_compiled = f"{type(error).__name__}: {error}"[:300]
-        if variant.compiling and (fixed, multiples, choices) != before:
-            fixed, multiples, choices = before
-            not_compiled = not_compiled or "calls that eager mode makes at any size, torch.compile traces at some alone"
-        if not_compiled: break
-        for group, parts, made in made_parts:
-            for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
-            entry = _forward(functions, parts, variant)
-            if set(group) < {*PRECISIONS, *precisions}: entry["precisions"] = list(group)
-            if made.graphs is not None: entry["graphs"] = made.graphs
-            if variant.compiling and entry in forwards: forwards[forwards.index(entry)]["runs"] = ["eager", "compiled"]
-            elif variant.compiling: forwards.append({**entry, "runs": ["compiled"]})
-            else: forwards.append(entry)
-            for described in parts[1]:
-                known = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
-                # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
-                if {str(known["dtype"].get("d")), str(described["dtype"].get("d"))} == {"float32", "bfloat16"}:
-                    known["dtype"] = {"d": "weights"}
-            for constant in parts[5]:
-                if constant not in constants: constants.append(constant)
+
+    def passes(source: _Source, fixed: dict[str, str], multiples: dict[str, int], choices: dict[str, list[list[int]]],
+               needed: str = "") -> tuple[list[dict[str, Json]], dict[str, Json], str]:
+        """The forward passes, the inputs, and why there are none as torch.compile traces them. `needed`: a symbol; as soon as
+        that turns out to be fixed they are of no use."""
+        solved: list[_Solved] = []
+        forwards: list[dict[str, Json]] = []
+        inputs: dict[str, Json] = {}
+        base = source.at(source.defaults)
+        for variant in variants + compiled:
+            if needed in fixed: break
+            known: tuple[dict[str, Any], ...] = (fixed, multiples, choices)
+            before = tuple(dict(each) for each in known)
+            not_compiled = ""
+            made_parts: list[tuple[tuple[str, ...], list[Json], Recording]] = []
+            try:
+                made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, choices)
+            except Exception as error:  # the module's code is another where it is compiled, and may fail here
+                if not variant.compiling: raise
+                not_compiled = f"{type(error).__name__}: {error}"[:300]
+            if variant.compiling and known != before:
+                for now, then in zip(known, before):
+                    now.clear()
+                    now.update(then)
+                not_compiled = not_compiled or "calls that eager mode makes at any size, torch.compile traces at some alone"
+            if not_compiled: return forwards, inputs, not_compiled
+            for group, parts, made in made_parts:
+                for key, count in made.assumptions.items(): assumptions[key] = max(count, assumptions.get(key, 0))
+                entry = _forward(functions, parts, variant)
+                if set(group) < {*PRECISIONS, *precisions}: entry["precisions"] = list(group)
+                if made.graphs is not None: entry["graphs"] = made.graphs
+                if variant.compiling and entry in forwards: forwards[forwards.index(entry)]["runs"] = ["eager", "compiled"]
+                elif variant.compiling: forwards.append({**entry, "runs": ["compiled"]})
+                else: forwards.append(entry)
+                for described in parts[1]:
+                    met = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
+                    # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
+                    if {str(met["dtype"].get("d")), str(described["dtype"].get("d"))} == {"float32", "bfloat16"}:
+                        met["dtype"] = {"d": "weights"}
+                for constant in parts[5]:
+                    if constant not in constants: constants.append(constant)
+        return forwards, inputs, ""
+
+    forwards, inputs, not_compiled = passes(source, fixed, multiples, choices)
+    for symbol in [s for s in choices if s in fixed.keys() - by_nature and not fixed[s].startswith(_REFUSES)][:1]:
+        # At its own size the module makes other calls than at all others (DiT has positions of that size alone).
+        apart, sizes_apart = _apart(source, symbol, choices[symbol])
+        fixed_apart, multiples_apart = {s: why for s, why in fixed.items() if s != symbol}, dict(multiples)
+        kept = len(functions.list)
+        others, of_any_size, why = passes(apart, fixed_apart, multiples_apart, {**choices, symbol: sizes_apart}, needed=symbol)
+        if symbol in fixed_apart or why != not_compiled:
+            functions.forget(kept)
+            continue
+        size = {symbol: source.defaults[symbol]}
+        forwards = [{**each, "at": size} for each in forwards] + [{**each, "not_at": size} for each in others]
+        fixed, multiples, inputs = fixed_apart, multiples_apart, of_any_size
     # Arguments that are a part of a size, as a whole number, were seen only of sizes that have such parts.
     arguments = json.dumps([made[:5] for function in functions.list for made in function["body"]])
     for symbol in several - set(fixed):
         common = math.gcd(source.defaults.get(symbol, 1), *choices[symbol][0])
         if common > 1 and re.search(rf"\b{symbol}\b[^\"]*//", arguments): multiples.setdefault(symbol, common)
     content: dict[str, Json] = {
-        "format": "memcalc.program", "version": 2, "name": name or type(first).__name__,
-        "source": _source_of(first), "task": task,
+        "format": "memcalc.program", "version": 3 if any("at" in each for each in forwards) else 2, "name": name or type(first).__name__,
+        "source": source_of(first), "task": task,
         "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, _minima(minima, choices, several, source.defaults))
                     for s in source.defaults},
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
@@ -370,33 +411,16 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     }
     width = hidden_size(getattr(first, "config", None))
     if width is not None: content["hidden_size"] = width
-    if _loss_shifts_labels(first): content["loss_shifts_labels"] = True
+    if loss_shifts_labels(first): content["loss_shifts_labels"] = True
     if _caches_in_trainer(recordings, variants, precisions[0], base): content["caches_in_trainer"] = True
     if not takes_dtype(module_or_factory): content["converted"] = True
     if not_compiled: content["not_compiled"] = not_compiled
     if constants: content["constants"] = [_flat_dtype(constant) for constant in constants]
-    content["functions"], content["forwards"] = functions.list, forwards
+    content["functions"], content["forwards"] = shared(functions.list, forwards), forwards
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
                               for (policy, where), count in sorted(assumptions.items())]
-    content["opaque"] = sorted({call[1] for f in functions.list for call in f["body"] if call[0] == "opaque"})
+    content["opaque"] = sorted({call[1] for f in content["functions"] for call in f["body"] if call[0] == "opaque"})
     return Program(content)
-
-
-def hidden_size(config: Any) -> int | None:
-    """The width of which the Trainer makes DeepSpeed's "auto" bucket sizes (HfTrainerDeepSpeedConfig.trainer_config_finalize,
-    transformers 5.17); None where it finds none, and stops."""
-    for owner in (config, getattr(config, "text_config", None)):
-        if isinstance(width := getattr(owner, "hidden_size", None), int): return width
-        if widths := getattr(owner, "hidden_sizes", None): return int(max(widths))
-    return None
-
-
-def _loss_shifts_labels(module: Any) -> bool:
-    """Whether transformers' Trainer counts labels without the first of each row (Trainer._loss_shifts_labels, 5.17)."""
-    config = getattr(module, "config", None)
-    if not hasattr(module, "loss_type") or getattr(config, "is_encoder_decoder", False): return False
-    from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
-    return LOSS_MAPPING.get(module.loss_type) is ForCausalLMLoss
 
 
 def _flat_dtype(item: Json) -> Json:
@@ -443,8 +467,11 @@ class _Solved:
     """A variant that was recorded at all sizes: as it was at the defaults, and merged."""
 
     group: tuple[str, ...]
-    raw: list[Json]
+    raw: list[Json]  # with loops where `parts` has them
     parts: list[Json]
+
+    def parts_of(self, made: Recording) -> list[Json]:
+        return _parts_with_loops(made) if any(event[0] == "loop" for event in self.parts[0]) else _parts(made)
 
 
 def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, precisions: tuple[str, ...],
@@ -456,11 +483,12 @@ def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, p
     found: list[tuple[tuple[str, ...], list[Json], Recording]] = []
     for group in known:
         made = cached[group[0]] = recordings.record(variant, group[0], base)
-        raw = _parts(made)
-        parts = next((p for p in (_transferred(s, raw) for s in reversed(solved) if s.group == group) if p is not None), None)
-        if parts is None: break
+        like = [s for s in reversed(solved) if s.group == group]
+        candidates = ((s, _transferred(s, s.parts_of(made))) for s in like)
+        solved_like, parts = next(((s, found) for s, found in candidates if found is not None), (None, None))
+        if solved_like is None or parts is None: break
         for precision in group[1:]: cached[precision] = recordings.record(variant, precision, base)
-        if not all(_has_types(parts[0], _parts(cached[p])[0], p) for p in group[1:]): break
+        if not all(_has_types(parts[0], solved_like.parts_of(cached[p])[0], p) for p in group[1:]): break
         found.append((group, parts, made))
     else:
         if known and {p for group in known for p in group} == set(precisions): return found
@@ -468,7 +496,9 @@ def _variant_parts(recordings: _Recordings, source: _Source, variant: Variant, p
     found = []
     for members in _groups(made_at, source.defaults):
         parts = _solve(recordings, source, variant, members, made_at, free, fixed, multiples, choices)
-        solved.append(_Solved(tuple(members), _parts(made_at[members[0]]), parts))
+        known_now = _Solved(tuple(members), [], parts)
+        known_now.raw = known_now.parts_of(made_at[members[0]])
+        solved.append(known_now)
         found.append((tuple(members), parts, made_at[members[0]]))
     return found
 
@@ -481,13 +511,14 @@ def _key(event: list[Json]) -> str:
         return 0.5 if isinstance(item, (bool, float)) else item
     if event[0] == "call": return json.dumps([event[1], inner(event[2]), inner(event[3]), len(event[4]), inner(event[5:])])
     if event[0] in ("drop", "leave"): return event[0]
+    if event[0] == "loop": return json.dumps(["loop", inner(event[1]), len(event[2]), [_key(each) for each in event[3]]])
     return json.dumps([event[0], inner(event[1:])])
 
 
 def _transferred(like: _Solved, now: list[Json]) -> list[Json] | None:
     """`now` with the expressions of the solved variant, where both make the same calls; None where a call with integers or
     types has no counterpart."""
-    if any(event[0] in ("loop", "custom") for event in like.parts[0]) or len(like.raw[0]) != len(like.parts[0]): return None
+    if any(event[0] == "custom" for event in like.parts[0]) or len(like.raw[0]) != len(like.parts[0]): return None
     keys = [_key(event) for event in like.raw[0]]
     events: list[Json] = []
     at = 0
@@ -569,7 +600,7 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
                 try:
                     cache[key] = recordings.record(variant, group[0], source.at(point))
                 except Exception as error:  # the module's own code refuses this size
-                    raise Mismatch(f"the module refuses another: {type(error).__name__}: {error}"[:300]) from error
+                    raise Mismatch(f"{_REFUSES} another: {type(error).__name__}: {error}"[:300]) from error
             made.append(cache[key])
         return _merged(keys + [(group[0], point) for point in points], at_base + made)
 
@@ -601,6 +632,15 @@ def _solve(recordings: _Recordings, source: _Source, variant: Variant, group: li
     except Mismatch as error:
         for symbol in names: fixed.setdefault(symbol, str(error))
     return _merged(keys, at_base)
+
+
+def _apart(source: _Source, symbol: str, choices: list[list[int]]) -> tuple[_Source, list[list[int]]]:
+    """The source with another default of the symbol, and the further sizes at which it is then recorded."""
+    sizes = [n for n in choices[0] if n != source.defaults[symbol]]
+    step = math.gcd(*sizes)
+    apart = copy.copy(source)
+    apart.defaults = {**source.defaults, symbol: next(n for n in itertools.count(max(sizes) + step, step) if n != source.defaults[symbol])}
+    return apart, [sizes]
 
 
 def _fits(attempt: Callable[..., Any], symbol: str, multiples: dict[str, int], sizes: list[int] | None = None) -> bool:
@@ -653,144 +693,3 @@ def _stride(numbers: list[int]) -> list[Json]:
         if step > 0 and all(numbers[i + width] - numbers[i] == step for i in range(len(numbers) - width)):
             return [{"first": numbers[:width], "stride": step, "count": len(numbers) // width}]
     return list(numbers)
-
-
-# ---- what the module holds ------------------------------------------------------------------------------------------
-def _describe(recordings: _Recordings, precisions: tuple[str, ...]) -> dict[str, Json]:
-    modules = {p: recordings.built(p).module for p in precisions}
-    some = next(iter(modules.values()))
-    described: dict[str, Json] = {"parameters": [], "buffers": []}
-
-    def dtype_of(name: str, kind: str) -> str:
-        from ._solve import solve_dtype
-        found = {}
-        for precision, module in modules.items():
-            tensor = module.get_parameter(name) if kind == "parameters" else module.get_buffer(name)
-            found[precision] = str(tensor.dtype)[len("torch."):]
-        return solve_dtype(found)
-
-    for name, parameter in some.named_parameters():
-        entry: dict[str, Json] = {"name": name, "shape": list(parameter.shape), "dtype": dtype_of(name, "parameters")}
-        if not parameter.requires_grad: entry["frozen"] = True
-        if not parameter.is_contiguous(): entry["strides"] = list(parameter.stride())
-        described["parameters"].append(entry)
-    passing = {f"{path}.{key}" if path else key for path, m in some.named_modules() for key in m._non_persistent_buffers_set}
-    for name, buffer in some.named_buffers():
-        entry = {"name": name, "shape": list(buffer.shape), "dtype": dtype_of(name, "buffers")}
-        if name in passing: entry["persistent"] = False
-        if buffer.device.type != "cuda": entry["device"] = buffer.device.type
-        described["buffers"].append(entry)
-    construction = _construction(recordings.built(precisions[0]).recorder, some)
-    if construction: described["construction"] = construction
-    tied: dict[str, str] = {}
-    first_name = {id(p): name for name, p in some.named_parameters()}
-    for name, parameter in some.named_parameters(remove_duplicate=False):
-        if first_name[id(parameter)] != name: tied[name] = first_name[id(parameter)]
-    described["parameters"] = _folded(described["parameters"])
-    described["buffers"] = _folded(described["buffers"])
-    if tied: described["tied"] = tied
-    layers = recordings.built(precisions[0]).recorder.layers or _layers(some)
-    leaves = [{"name": path, "class": _class_of(m), **({"layer": True} if id(m) in layers else {})}
-              for path, m in some.named_modules() if path and (id(m) in layers or (
-                  not any(True for _ in m.children()) and any(True for _ in m.parameters(recurse=False))))]
-    described["modules"] = _folded(leaves)
-    return described
-
-
-def _class_of(module: torch.nn.Module) -> str:
-    """Its class; of a class that a model's code derives from nn.Linear or nn.LayerNorm that one, because peft, bitsandbytes
-    and the Trainer ask isinstance. Not those of torch: they have a reason (NonDynamicallyQuantizableLinear)."""
-    kind = type(module)
-    if kind.__module__.split(".")[0] != "torch":
-        for base in (torch.nn.Linear, torch.nn.LayerNorm):
-            if isinstance(module, base): return base.__name__
-    return kind.__name__
-
-
-def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:
-    """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it."""
-    paths: dict[int, str] = {}
-    for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
-    created = [(made(), key) for made, key in recorder.created]
-    seen = dict.fromkeys(paths[id(part)] + key for part, key in created
-                         if id(part) in paths and (key in part._parameters or key in part._buffers))
-    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
-    if any(name not in seen for name in names): return _storages(recorder, module)
-    return [] if list(seen) == names else _folded([{"name": name} for name in seen])
-
-
-def _storages(recorder: Any, module: torch.nn.Module) -> list[Json]:
-    """The same where modules are copies, which register nothing (nn.TransformerEncoder's, of a layer that dies): as their
-    storages were made. What dies before anything that lives on is made leaves nothing behind and is left out."""
-    owned: dict[int, str] = {}
-    tensors = [*module.named_parameters(), *module.named_buffers()]
-    for name, tensor in tensors: owned.setdefault(recorder.living.get(tensor.untyped_storage()._cdata, -1), name)
-    if -1 in owned or len(owned) < len(tensors): return []
-    events = recorder.storages
-    died = {number: i for i, (kind, number, _, _) in enumerate(events) if kind == "freed"}
-    lasting = [i for i, (kind, number, _, _) in enumerate(events) if kind == "made" and number in owned]
-    items: list[Json] = []
-    others: dict[int, int] = {}
-    for i, (kind, number, shape, dtype) in enumerate(events):
-        if kind == "freed" and number in others:
-            if items and "freed" in items[-1]: items[-1]["freed"].append(others[number])
-            else: items.append({"name": "", "freed": [others[number]]})
-        elif kind == "made" and number in owned: items.append({"name": owned[number]})
-        elif kind == "made" and any(i < made < died.get(number, 0) for made in lasting):
-            others[number] = len(others)
-            items.append({"name": "", "shape": shape, "dtype": "weights" if dtype == "float32" else dtype})
-    if [item["name"] for item in items] == [name for name, _ in tensors]: return []
-    return [{key: value for key, value in item.items() if key != "name" or value} for item in _folded(items)]
-
-
-def _layers(module: torch.nn.Module) -> set[int]:
-
-    from ._run import _checkpointing_layers
-    return _checkpointing_layers(module)
-
-
-_INDEXED = re.compile(r"^((?:[^.]*\.)*?[^.]*?)(\d+)(?:\.(.*))?$")  # the first part of the name that ends in a number
-
-
-def _folded(items: list[Json]) -> list[Json]:
-    """Entries of equal layers once: {"repeat": "encoder.layer.{}", "first": 0, "count": 12, "items": [...]}."""
-    blocks: list[tuple[str | None, int, list[Json]]] = []
-    for item in items:
-        match = _INDEXED.match(item["name"])
-        if match is None:
-            blocks.append((None, 0, [item]))
-            continue
-        start, index, tail = match.group(1), int(match.group(2)), match.group(3) or ""
-        entry = {**item, "name": tail}
-        if blocks and blocks[-1][0] == start and blocks[-1][1] == index: blocks[-1][2].append(entry)
-        else: blocks.append((start, index, [entry]))
-    folded: list[Json] = []
-    i = 0
-    while i < len(blocks):
-        head, number, inner = blocks[i]
-        if head is None:
-            folded += inner
-            i += 1
-            continue
-        count = 1
-        while i + count < len(blocks) and blocks[i + count] == (head, number + count, inner): count += 1
-        prefix = head + "{}"
-        if count > 1:
-            folded.append({"repeat": prefix, "first": number, "count": count, "items": _folded(inner)})
-        else:
-            path = prefix.replace("{}", str(number))
-            folded += [{**item, "name": f"{path}.{item['name']}" if item["name"] else path} if "name" in item
-                       else {**item, "repeat": f"{path}.{item['repeat']}"} for item in _folded(inner)]
-        i += count
-    return folded
-
-
-def _source_of(module: torch.nn.Module) -> dict[str, str]:
-    import sys
-    found = {"class": f"{type(module).__module__}.{type(module).__qualname__}", "torch": torch.__version__}
-    for library in ("transformers", "timm", "torchvision", "diffusers"):
-        loaded = sys.modules.get(library)
-        if loaded is not None and any(type(m).__module__.startswith(library + ".") for m in module.modules()):
-            found[library] = str(loaded.__version__)
-    found["recorded"] = datetime.date.today().isoformat()
-    return found

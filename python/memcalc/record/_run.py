@@ -44,6 +44,8 @@ class Recording:
     constants: list[dict[str, Json]] = field(default_factory=list)
     assumptions: dict[tuple[str, str], int] = field(default_factory=dict)
     graphs: int | None = None                # of torch.compile; None: one, or it was not asked
+    parts: list[Json] | None = None          # what of it is merged (_program.py), once somebody has asked
+    with_loops: list[Json] | None = None
 
 
 def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str, policies: dict[str, Any]) -> Build:

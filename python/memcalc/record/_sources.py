@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -268,7 +270,8 @@ def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, ima
 
 def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4,
               image: int | list[int] | None = None) -> Source:
-    """A denoising network by its class. `image`: the edge of the latents, or their frames, height and width."""
+    """A denoising network by its class. `image`: the edge of the latents, or their frames, height and width, of which the width
+    follows the height."""
     import diffusers as library
 
     kind = getattr(library, name)
@@ -284,9 +287,16 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
     if isinstance(edge, int):
         symbols["image"] = edge
         multiples["image"] = 2 ** max(len(values.get("block_out_channels") or ()) - 1, 0) * int(values.get("patch_size") or 1)
+        before, high, wide = [], 1, 1
+    else:
+        *before, high, wide = edge
+        symbols["image"] = high
+        high, wide = high // math.gcd(high, wide), wide // math.gcd(high, wide)
+        *_, patch = values.get("patch_size") or (1,)
+        multiples["image"] = high * next(n for n in itertools.count(1) if n * high % patch == 0 and n * wide % patch == 0)
 
-    def example(batch: int, image: Any = edge) -> dict[str, Any]:
-        size = [image, image] if isinstance(image, int) else image
+    def example(batch: int, image: int) -> dict[str, Any]:
+        size = [*before, image, image // high * wide]
         main = "sample" if "sample" in forward else "hidden_states"
         made: dict[str, Any] = {main: torch.empty(batch, channels, *size)}
         if "timestep" in forward: made["timestep"] = torch.zeros(batch, dtype=torch.long)
@@ -297,6 +307,7 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
         made["noise"] = torch.empty(batch, out, *size)
         return made
 
-    further = [n * multiples["image"] for n in (5, 11, 9, 8) if n * multiples["image"] != edge] if multiples else []  # latents
+    counts = (5, 11, 9, 8) if isinstance(edge, int) else (1, 3, 4, 5)  # multiples of that many latents
+    further = [n * multiples["image"] for n in counts if n * multiples["image"] != symbols["image"]]
     return Source(lambda: kind(**(config or {})), example, symbols, [Variant("train"), Variant("eval")], name, "other",
-                  _squares, sizes={"image": further[:3]} if further else {}, multiples=multiples)
+                  _squares, sizes={"image": further[:3]}, multiples=multiples)

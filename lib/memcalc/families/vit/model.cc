@@ -187,7 +187,8 @@ ModelOutput VitModel::forward(const Batch& batch) {
   const Tensor pooled_output = open_slices(select(open_slices(sequence_output, {0}), 1), {1});
   output.logits = classifier_(pooled_output);
   if (batch.labels.defined()) {
-    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
+    output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}),
+                                reduction_beside(batch.number_of_items));
     if (batch.number_of_items.defined()) output.loss = divide(output.loss, batch.number_of_items);
   }
   return output;

@@ -1,11 +1,14 @@
 // MIRRORS(torch, "cuda/GroupMM.cu", "2.11.0")
+// MIRRORS(transformers, "integrations/moe.py", "5.17.0")
 // MIRRORS(torch, "cuda/GroupedBlas.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/grouped_mm.h"
 
 #include <string>
+#include <utility>
 
 #include "memcalc/spec/built_rules.h"
-#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -103,6 +106,42 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
   Tensor result = rows_by_matrices(*x, *matrices);
   tape.autograd.set_history(node, result);
   return result;
+}
+
+namespace {
+
+/// Products of each group into `result`, once the host has read where the groups end.
+void run_products(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out) {
+  Tape& tape = result.tape();
+  tape.kernels.add(aten::kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
+  tape.memory.use_cublas(false);
+  tape.kernels.grouped_product(aten::kMm, result.dtype(), groups, rows, in, out);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = static_cast<std::int32_t>(groups);
+}
+
+/// moe.py, _grouped_mm_fallback_backward: both gradients, whichever is needed.
+void fallback_backward(BackwardCall& call) {  // inputs: x, matrices; saved: x, matrices, offsets
+  const Tensor &x = call.saved(0), &matrices = call.saved(1);
+  const std::int64_t groups = matrices.size(0), in = matrices.size(1), out = matrices.size(2);
+  Tensor of_x = call.tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), aten::kZerosLike);
+  Tensor of_matrices = call.tape.empty_strided(matrices.shape(), like_strides(matrices.shape(), matrices.strides()),
+                                               matrices.dtype(), aten::kZerosLike);
+  call.tape.kernels.synchronize(aten::kGroupedMmFallback);
+  run_products(of_x, groups, x.size(0), out, in);
+  run_products(of_matrices, groups, x.size(0), in, out);
+  if (call.needs(0)) call.set(0, std::move(of_x));
+  if (call.needs(1)) call.set(1, std::move(of_matrices));
+}
+
+}  // namespace
+
+Tensor grouped_mm_fallback(const Tensor& x, const Tensor& matrices, const Tensor& offsets) {
+  Tape& tape = x.tape();
+  Node* node = record(aten::kGroupedMmFallback, fallback_backward, {&x, &matrices}, {&x, &matrices, &offsets});
+  Tensor result = tape.empty({x.size(0), matrices.size(2)}, x.dtype(), aten::kZeros);
+  tape.kernels.synchronize(aten::kGroupedMmFallback);
+  run_products(result, matrices.size(0), x.size(0), x.size(1), matrices.size(2));
+  return finish(node, std::move(result));
 }
 
 Tensor count_values(const Tensor& x, std::int64_t bins) {

@@ -9,6 +9,10 @@ namespace memcalc {
 /// `offsets` [groups] int32 are the groups' ends. No autocast: both have one dtype.
 [[nodiscard]] Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets);
 
+/// transformers' operator of the same meaning, which a compiled model of other weights than bfloat16 calls: a product
+/// for each group, into a result of zeros.
+[[nodiscard]] Tensor grouped_mm_fallback(const Tensor& x, const Tensor& matrices, const Tensor& offsets);
+
 /// torch.histc with one bin for each of `bins` whole numbers, int32.
 [[nodiscard]] Tensor count_values(const Tensor& x, std::int64_t bins);
 

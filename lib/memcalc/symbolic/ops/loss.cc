@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -24,11 +24,12 @@ void nll_loss_backward(BackwardCall& call) {  // saved: self, target, total_weig
   call.set(0, std::move(result));
 }
 
-Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets) {
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& targets, LossReduction reduction) {
+  const AtenOperator& op = reduction == LossReduction::kSum ? aten::kNllLossSum : aten::kNllLossForward;
   const Tensor self = autocast(aten::kNllLossForward, log_probabilities);
   Tape& tape = self.tape();
   const Tensor* inputs[] = {&self};
-  Node* node = tape.autograd.record(aten::kNllLossForward, nll_loss_backward, inputs, 1);
+  Node* node = tape.autograd.record(op, nll_loss_backward, inputs, 1);
   if (node != nullptr) {
     tape.autograd.save(*node, self);
     tape.autograd.save(*node, targets);
@@ -138,11 +139,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   return loss;
 }
 
-Tensor cross_entropy(const Tensor& logits, Arg targets) {
+Tensor cross_entropy(const Tensor& logits, Arg targets, LossReduction reduction) {
   const OperatorCall call(targets);
   // cross_entropy_loss names the dtype, so autocast leaves the softmax in 16 bits; nll_loss is on its float32 list.
   const Tensor log_probabilities = log_softmax(logits);
-  return nll_loss(log_probabilities, *targets);
+  return nll_loss(log_probabilities, *targets, reduction);
 }
 
 }  // namespace memcalc

@@ -113,6 +113,8 @@ constexpr OperatorRow kRows[] = {
     {"ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity", ctc_loss_row},
     {"grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
     {"_grouped_mm", "mat_a mat_b offs bias out_dtype", grouped_mm_row},
+    {"grouped_mm_fallback", "input weight offs",
+     [](RecordedCall& call) { call.returns(grouped_mm_fallback(call.tensor(0), call.tensor(1), call.tensor(2))); }},
 };
 
 }  // namespace

@@ -110,7 +110,10 @@ void cross_entropy_row(RecordedCall& call) {
   const Tensor &logits = call.tensor(0), &target = call.tensor(1);
   const std::string_view reduction = call.text_or(6, "mean");
   const bool smooths = call.number_or(7, 0) != 0, weighs = call.has(2), probable = is_floating(target.dtype());
-  if (!smooths && !weighs && !probable && reduction != "none") return call.returns(cross_entropy(logits, target));
+  if (!smooths && !weighs && !probable && reduction != "none") {
+    const LossReduction reduced = reduction == "sum" ? LossReduction::kSum : LossReduction::kMean;
+    return call.returns(cross_entropy(logits, target, reduced));
+  }
   if (weighs && (smooths || probable)) call.refuse("a weight for each class");
   if (smooths && probable) call.refuse("probabilities that are smoothed");
   if (logits.rank() < 2) call.refuse("one sample");

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 
 namespace memcalc::compile {
 
@@ -161,6 +161,9 @@ void log_softmax_backward(GraphBuilder& b, const Op& op) {
   b.give(op, 0, b.pointwise(aten::kSub, {g, product}, s.inner, s.computation), s.elements, s.computation);
 }
 
+/// Of a sum: only the mean is divided by the count of labels (_nll_loss_forward, _nll_loss_backward).
+bool is_sum(const Op& op) { return op.name == &aten::kNllLossSum.node; }
+
 void nll_loss_forward(GraphBuilder& b, const Op& op) {
   const std::int64_t rows = rows_of(b, op);
   const DType dtype = b.value(op.inputs.front()).dtype;
@@ -169,6 +172,11 @@ void nll_loss_forward(GraphBuilder& b, const Op& op) {
   const NodeIndex index = b.pointwise(aten::kWhere, {counted, target}, rows * 8, DType::kInt64);
   const NodeIndex picked =
       b.pointwise(aten::kGather, {b.node_of(op.inputs.front()), index}, checked_multiply(rows, size_of(dtype)), dtype);
+  if (is_sum(op)) {
+    b.kept(op) = {counted, index};
+    b.set_node(op.outputs.front(), b.reduction(aten::kSum, {picked, counted}, size_of(dtype), dtype));
+    return;
+  }
   const NodeIndex count = b.reduction(aten::kSum, {counted}, size_of(dtype), dtype);
   const NodeIndex sum = b.reduction(aten::kSum, {picked, counted}, size_of(dtype), dtype);
   b.kept(op) = {counted, index, count};
@@ -179,7 +187,8 @@ void nll_loss_backward(GraphBuilder& b, const Op& op) {
   const std::int32_t in = op.inputs.front();
   const DType dtype = b.value(in).dtype;
   const auto& kept = b.kept(op);
-  const NodeIndex scaled = b.pointwise(aten::kDiv, {gradient(b, op), kept[2]}, size_of(dtype), dtype);
+  const NodeIndex given = gradient(b, op);
+  const NodeIndex scaled = is_sum(op) ? given : b.pointwise(aten::kDiv, {given, kept[2]}, size_of(dtype), dtype);
   const NodeIndex one_hot = b.graph.add({.kind = NodeKind::kPointwise,
                                          .dtype = dtype,
                                          .bytes = b.bytes_of(in),

@@ -1,0 +1,106 @@
+"""memcalc.record: what depends on sizes. Loops over them, a size at which the module makes other calls, functions that differ in
+what they do not use. Needs PyTorch."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="no PyTorch here: recording is not tested", exc_type=ImportError)
+from record_test import Variant, _functions, check_lifetimes, check_schema, record  # noqa: E402, also where the extension is not built
+
+F = torch.nn.functional
+
+
+class Recurrence(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        state = torch.zeros(x.shape[0], 8, device=x.device)
+        for i in range(0, x.shape[1] // 16):
+            now = self.linear(x[:, i * 16])
+            state = state * now + now
+            y[:, i * 16] = state
+        return y.sum()
+
+
+def test_a_loop_over_the_length_is_one_body_and_a_count():
+    content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
+                     variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    assert not any("fixed" in symbol for symbol in content["symbols"].values())
+    (loop,) = [made for made in content["functions"][0]["body"] if made[0] == "loop"]
+    assert loop[1] == {"n": "(length//16)-2"}  # a first and a last one stand beside it
+    indices = [made[2][1][1] for made in loop[3] if made[0] == "call" and made[1].endswith("item__")]
+    assert indices == [{"i": [0, 16]}, {"i": [16, 16]}]
+
+
+def test_a_pass_with_loops_that_is_like_another_is_not_recorded_at_every_size(monkeypatch):
+    from memcalc.record import _program
+
+    lengths = []
+    original = _program._Recordings.record
+
+    def recorded(self, variant, precision, example):
+        lengths.append((variant.mode, variant.compiling, example["x"].shape[1]))
+        return original(self, variant, precision, example)
+
+    monkeypatch.setattr(_program._Recordings, "record", recorded)
+    content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
+                     variants=[Variant(), Variant("eval", gradients=False)]).to_dict()
+    assert content["symbols"]["length"] == {"default": 512}
+    assert {(mode, compiling) for mode, compiling, length in lengths if length != 512} == {("train", False)}
+    assert {(mode, compiling) for mode, compiling, _ in lengths} == {("train", False), ("eval", False), ("train", True)}
+    assert len(content["functions"]) == 1  # all are that function
+
+
+class Positions(torch.nn.Module):
+    """Has positions of images of one size, and makes those of others (diffusers' PatchEmbed)."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 4, stride=4)
+        self.register_buffer("positions", torch.zeros(1, 8, 16, 16))
+
+    def forward(self, x):
+        x = self.convolution(x)
+        if x.shape[-1] == 16: return x + self.positions
+        edge = torch.arange(x.shape[-1], device=x.device, dtype=x.dtype)
+        return x + torch.sin(edge)[None, :] * torch.cos(edge)[:, None]
+
+
+def test_a_module_that_makes_other_calls_at_its_own_size_alone_has_both():
+    def example(batch, image): return {"x": torch.zeros(batch, 3, image, image), "y": torch.zeros(batch, dtype=torch.long)}
+
+    content = record(Positions, example, symbols={"batch": 4, "image": 64}, sizes={"image": [96, 160, 128]},
+                     multiples={"image": 32}, loss=lambda output, given: F.cross_entropy(output.mean((2, 3)), given["y"])).to_dict()
+    check_schema(content)
+    check_lifetimes(content)
+    assert content["version"] == 3 and content["symbols"]["image"] == {"default": 64, "multiple": 32}
+    assert content["inputs"][0]["shape"] == ["batch", 3, "image", "image"]
+    own, others = ([f for f in content["forwards"] if key in f] for key in ("at", "not_at"))
+    assert len(own) == len(others) and own + others == content["forwards"]
+    assert all(f.get("at", f.get("not_at")) == {"image": 64} for f in content["forwards"])
+    names = [{made[1] for made in content["functions"][f["function"]]["body"] if made[0] == "call"} for f in (own[0], others[0])]
+    assert "torch.sin" not in names[0] and "torch.sin" in names[1]
+
+
+def test_functions_that_differ_in_a_count_that_they_do_not_use_are_one():
+    def layer(keywords):
+        made = 1 + len(keywords)
+        return {"inputs": 1, "keywords": keywords, "body": [["call", "torch.neg", [{"v": 0}], {}, [made]], ["drop", [0]]],
+                "results": [made]}
+
+    def main(layer, keywords):
+        given = {"num_items_in_batch": {"v": 1}} if keywords else {}
+        made = 1 + len(keywords)
+        return {"inputs": 0, "keywords": ["x", *keywords], "results": [made], "body": [
+            ["layers", layer, "h.{}", 0, 2, [{"v": 0}], given, [made], True],
+            *([["call", "torch.div", [{"v": made + 1}, {"v": 1}], {}, [made + 2]]] if keywords else [])]}
+
+    counts = ["num_items_in_batch"]
+    forwards = [{"function": 1}, {"function": 3}]
+    functions = _functions.shared([layer([]), main(0, []), layer(counts), main(2, counts)], forwards)
+    assert functions[0] == layer([]) and len(functions) == 3 and [each["function"] for each in forwards] == [1, 2]
+    assert functions[2]["keywords"] == ["x", *counts]  # what is used, and what a forward pass is given, stays
+    assert functions[2]["body"][0] == ["layers", 0, "h.{}", 0, 2, [{"v": 0}], {}, [2], True]
