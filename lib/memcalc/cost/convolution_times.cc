@@ -31,7 +31,12 @@ struct Time {
 constexpr std::size_t kTypes = 3, kPasses = 3;
 
 /// Those that are compared with each other.
-enum class ConvolutionKind : std::uint8_t { kWhole, kGroups, kOwnKernels, kChannelsLast };  // kOwnKernels: PyTorch's, depthwise
+enum class ConvolutionKind : std::uint8_t {
+  kWhole,
+  kGroups,
+  kOwnKernels,  // PyTorch's, depthwise
+  kChannelsLast,
+};
 constexpr std::size_t kKinds = 4;
 
 /// Of the card that the table is of, by type: the datasheet's FLOP/s, and bytes per second.
@@ -198,9 +203,9 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
   const ConvolutionKind kind = kernel.kind == KernelKind::kDepthwiseConvolution ? ConvolutionKind::kOwnKernels
-                    : convolution.groups > 1                         ? ConvolutionKind::kGroups
-                    : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
-                                                                     : ConvolutionKind::kWhole;
+                               : convolution.groups > 1                         ? ConvolutionKind::kGroups
+                               : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
+                                                                                : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
   const double ideal = ideal_seconds(shape, peak_flops(kernel, device), kItemSizes[type],
                                      device.memory_bandwidth_bytes_per_second, rates.scaling.share);
