@@ -21,7 +21,7 @@ namespace {
 
 /// A row of specs/measured/h100-sxm/convolution_times.txt.
 struct Time {
-  std::int8_t type, kind;
+  std::int8_t type, kind, dimensions;
   std::int32_t in_channels, out_channels, groups, entering, leaving, window;
   std::array<std::int32_t, 3> nanoseconds;
 };
@@ -46,7 +46,7 @@ constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
 struct Sizes {
   double in_channels, out_channels;  // of a group
-  double groups, entering, leaving, window;
+  double groups, entering, leaving, window, dimensions;
 
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
   [[nodiscard]] double elements() const {
@@ -73,10 +73,10 @@ Features features_of(const Sizes& shape, double item) {
     const auto count = static_cast<std::int64_t>(channels);
     return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
   };
-  const double side = std::round(std::sqrt(shape.window));
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
   const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
+  constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
   return {0.3 * steps(shape.flops()),
           0.3 * steps(shape.elements() * item),
           by_channels * steps(shape.in_channels),
@@ -87,7 +87,7 @@ Features features_of(const Sizes& shape, double item) {
           by_pixels * steps(shape.leaving),
           0.8 * misaligned(shape.in_channels),
           0.8 * misaligned(shape.out_channels),
-          side * side == shape.window ? 0.0 : 1.0};  // a sequence's, or a volume's
+          by_dimensions * shape.dimensions};
 }
 
 struct Measured {
@@ -114,7 +114,8 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
                            .groups = real(time.groups),
                            .entering = real(time.entering),
                            .leaving = real(time.leaving),
-                           .window = real(time.window)};
+                           .window = real(time.window),
+                           .dimensions = static_cast<double>(time.dimensions)};
       const double ideal = ideal_seconds(shape, kMeasuredPeaks[type], kItemSizes[type], kMeasuredBandwidth, 1);
       Measured row{.features = features_of(shape, kItemSizes[type]), .ratios = {}};
       for (std::size_t pass = 0; pass < kPasses; ++pass) {
@@ -199,7 +200,8 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .groups = static_cast<double>(convolution.groups),
                  .entering = 0,
                  .leaving = static_cast<double>(convolution.pixels),
-                 .window = 1};
+                 .window = 1,
+                 .dimensions = static_cast<double>(convolution.dimensions)};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
   const ConvolutionKind kind = kernel.kind == KernelKind::kDepthwiseConvolution ? ConvolutionKind::kOwnKernels

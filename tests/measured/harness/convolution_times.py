@@ -30,7 +30,7 @@ def main():
         if transposed:  # the convolution that it is the gradient of
             inside, outside, entering, leaving, us = weight[1] * groups, image[0], out, image[1:], [us[1], us[0], us[2]]
         of = 3 if layout == "nhwc" else 2 if groups > 1 and groups == inside else int(groups > 1)
-        rows[(TYPES[kind], of, inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]))].append(us)
+        rows[(TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]))].append(us)
     lines = []
     for key in sorted(rows):
         times = [nanoseconds(max(statistics.median(each) - EVENTS_US, LEAST_US)) for each in zip(*rows[key])]

@@ -93,7 +93,8 @@ void count_kernel(Tape& tape, const Operator& op, DType dtype, const Convolution
                             .group_channels = static_cast<double>(s.in_channels / s.groups),
                             .backward = pass != ConvolutionPass::kForward,
                             .weight_gradient = pass == ConvolutionPass::kWeightGradient,
-                            .channels_last = s.channels_last},
+                            .channels_last = s.channels_last,
+                            .dimensions = static_cast<std::int8_t>(s.spatial_rank)},
                            bytes);
 }
 

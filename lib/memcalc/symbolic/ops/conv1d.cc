@@ -49,7 +49,8 @@ void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, Convolu
                             .depth = s.in_channels / s.groups * s.kernel_width,
                             .group_channels = real(s.in_channels / s.groups),
                             .backward = pass != ConvolutionPass::kForward,
-                            .weight_gradient = pass == ConvolutionPass::kWeightGradient},
+                            .weight_gradient = pass == ConvolutionPass::kWeightGradient,
+                            .dimensions = 1},
                            elements * real(size_of(dtype)));
 }
 
