@@ -136,25 +136,6 @@ TEST(Cost, AlikeKernelsAreToldTogetherTheLongestFirst) {
   EXPECT_EQ(time.costliest[1].possible_flops_per_second, 0);
 }
 
-// 1024 pixels of 256 channels, 9 x 128 products each: 8 x 2 tiles.
-TEST(Cost, AConvolutionIsTimedByItsPassAndWindow) {
-  Kernel each = kernel(4e6);
-  each.kind = KernelKind::kConvolution;
-  each.flops = 2.0 * 1024 * 256 * 9 * 128;
-  each.work = work::Convolution{.groups = 1, .pixels = 1024, .channels = 256, .depth = 9 * 128, .group_channels = 128};
-  each.bytes = 4.0 * (128 * 1024 + 256 * 1024 + 256 * 9 * 128);
-  ConvolutionTable table;
-  ConvolutionPassRates& forward = table.rates[2][0][1];
-  forward = {.launch_us = 3, .share = 0.5, .narrow = 256, .depth = 1e-9, .waves = 1e-9, .bandwidth = 1e9, .few = 1e-9};
-  EXPECT_NEAR(convolution_by_table(each, *each.as<work::Convolution>(), device(), table),
-              3e-6 + each.flops / (1e15 * 0.5 * 0.5), 1e-9);
-  // Sixteen tiles on a hundred multiprocessors.
-  forward.narrow = 1e-9;
-  forward.waves = 1;
-  EXPECT_NEAR(convolution_by_table(each, *each.as<work::Convolution>(), device(), table),
-              3e-6 + each.flops / (1e15 * 0.5 * 16 / 116), 1e-9);
-}
-
 DeviceSpec h100() {
   DeviceSpec card = device();
   card.multiprocessors = 132;
@@ -179,8 +160,15 @@ Kernel grouped_convolution(std::int64_t batch, std::int64_t channels, std::int64
   return each;
 }
 
-// Two rows of specs/measured/h100-sxm/convolution_times.txt.
+// Rows of specs/measured/h100-sxm/convolution_times.txt.
 TEST(Cost, AConvolutionThatWasMeasuredTakesWhatItTook) {
+  Kernel image = grouped_convolution(128, 32, 1, 14);
+  const auto seconds = [&] {
+    return measured_convolution_seconds(image, *image.as<work::Convolution>(), h100(), rates());
+  };
+  EXPECT_NEAR(seconds(), 17.6e-6, 0.03 * 17.6e-6);
+  std::get<work::Convolution>(image.work).channels_last = true;
+  EXPECT_NEAR(seconds(), 7.26e-6, 0.03 * 7.26e-6);
   const Kernel groups = grouped_convolution(32, 576, 24, 14);
   EXPECT_NEAR(measured_convolution_seconds(groups, *groups.as<work::Convolution>(), h100(), rates()), 59e-6,
               0.03 * 59e-6);
