@@ -73,6 +73,8 @@ TEST(HfLinear, NemotronHsPatternNamesItsLayers) {
   EXPECT_THAT(spec.layers, ElementsAre(Mixer::kMamba, Mixer::kMlp, Mixer::kAttention));
   EXPECT_EQ(spec.num_hidden_layers, 3);
   EXPECT_EQ(spec.mamba.intermediate_size(), 128);
+  EXPECT_THAT(spec_of<NemotronHSpec>(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "ME"})").layers,
+              ElementsAre(Mixer::kMamba, Mixer::kExperts));
 }
 
 TEST(HfLinear, Granite4IsDenseWithoutExperts) {
@@ -103,11 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
               "linear_attention"},
         Wrong{"count", R"({"model_type": "lfm2", "layer_types": ["conv"]})",
               "config.json: /layer_types: has 1 entries; accepted: one for each of num_hidden_layers (32)"},
-        Wrong{"experts", R"({"model_type": "nemotron_h", "hybrid_override_pattern": "ME"})",
-              "config.json: /hybrid_override_pattern: layers of experts are not modelled for nemotron_h yet; accepted: "
-              "Mamba-2, attention and MLP layers"},
         Wrong{"letter", R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"})",
-              "config.json: /hybrid_override_pattern: 'X' is no kind of layer; accepted: M, * and -"},
+              "config.json: /hybrid_override_pattern: 'X' is no kind of layer; accepted: M, *, - and E"},
         Wrong{"value_heads", R"({"model_type": "qwen3_next", "linear_num_key_heads": 3})",
               "config.json: /linear_num_value_heads: found 32; accepted: a multiple of linear_num_key_heads (3)"}),
     [](const auto& each) { return std::string(each.param.name); });

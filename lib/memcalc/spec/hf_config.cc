@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "convnext",   "convnextv2", "deberta",      "dinov2",   "efficientnet", "gpt_bigcode", "gpt_neo", "llama4",
-    "longformer", "mamba",      "mobilenet_v2", "nemotron", "resnet",       "siglip",      "swin",    "wav2vec2",
+    "bamba",        "convnext",     "convnextv2",  "dbrx",    "deberta", "deepseek_v4", "dinov2",     "efficientnet",
+    "gemma3n",      "gemma3n_text", "gpt_bigcode", "gpt_neo", "jamba",   "llama4",      "longformer", "minimax",
+    "mobilenet_v2", "nemotron",     "resnet",      "siglip",  "swin",    "wav2vec2",    "zamba2",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {
