@@ -1,4 +1,4 @@
-"""Which model a real `nn.Module` is: one of a known family, found by its parameters, or a trace of its own operators."""
+"""Which model a real `nn.Module` is: one of a known family, found by its parameters, or none of them."""
 from __future__ import annotations
 
 import functools
