@@ -2,7 +2,6 @@
 // sum leave the units idle; cuDNN's conversions between layouts are part of the fitted bandwidth.
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 #include "memcalc/cost/kernel_time.h"
 
