@@ -21,7 +21,7 @@ double attention_seconds(const Kernel& kernel, const work::Attention& attention,
   const double blocks = heads * std::ceil(queries / kBlock);
   const double waves = std::max(1.0, device.multiprocessors / std::max(blocks, 1.0));
   const double ramp = width / (width + rates.head) * keys / (keys + rates.keys);
-  const double peak = peak_flops(kernel, device) * (attention.backward ? rates.backward : rates.forward) * ramp;
+  const double peak = sustained_flops(kernel, device) * (attention.backward ? rates.backward : rates.forward) * ramp;
   double seconds = flops > 0 ? flops * waves / peak : 0;  // without keys there is no rate, and nothing to do
   if (attention.dropout && !attention.backward) seconds *= rates.dropout;
   if (attention.bias) seconds *= attention.backward ? rates.bias_backward : rates.bias;

@@ -209,7 +209,7 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                                : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
                                                                                 : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
-  const double ideal = ideal_seconds(shape, peak_flops(kernel, device), kItemSizes[type],
+  const double ideal = ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type],
                                      device.memory_bandwidth_bytes_per_second, rates.scaling.share);
   return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);
 }

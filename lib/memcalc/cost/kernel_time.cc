@@ -68,6 +68,14 @@ double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
   return allows_tf32(kernel) && computes_tf32(device) ? device.tf32_flops_per_second : device.fp32_flops_per_second;
 }
 
+double sustained_flops(const Kernel& kernel, const DeviceSpec& device) {
+  const ProductShares& shares = device.product_shares;
+  const double share = size_of(kernel.dtype) < 4                      ? shares.half
+                       : allows_tf32(kernel) && computes_tf32(device) ? shares.tf32
+                                                                      : shares.float32;
+  return share * peak_flops(kernel, device);
+}
+
 double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   const double computed = kernel.elements / (rates.elements * device.fp32_flops_per_second);

@@ -46,6 +46,9 @@ namespace memcalc {
 /// float32. Zero where the datasheet has none.
 [[nodiscard]] double peak_flops(const Kernel& kernel, const DeviceSpec& device);
 
+/// The same times the card's ProductShares: what the shares of measured rates are multiplied by.
+[[nodiscard]] double sustained_flops(const Kernel& kernel, const DeviceSpec& device);
+
 /// True for kernels that run on tensor cores.
 [[nodiscard]] bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device);
 

@@ -68,7 +68,7 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double batch = std::max<double>(1, static_cast<double>(product.batch));
   const double multiprocessors = device.multiprocessors;
   const double peak =
-      peak_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, kernel.dtype, rates);
+      sustained_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, kernel.dtype, rates);
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   double best = std::numeric_limits<double>::max();

@@ -199,6 +199,7 @@ struct DeviceRates {
   std::string host_source;       // where the host's numbers are from; empty: not said
   std::string attention_source;  // and those of attention with a bias
   std::string link_source;       // where the network's are from
+  std::string published_source;  // of those that others measured on this card; empty: none
   bool predicted = false;        // this card was not measured
 
   MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, pooling, indexed,

@@ -47,6 +47,13 @@ struct AssumedContext {
   std::string source;
 };
 
+/// What a card's best products reach of its datasheet, over what those of the measured card reach of its own: of
+/// 16 bits, TF32 and float32. Its rates are shares of the datasheet times these.
+struct ProductShares {
+  double half = 1, tf32 = 1, float32 = 1;
+  bool of_card = false;  // somebody timed this card; else the median of others that are built alike
+};
+
 struct DeviceSpec {
   std::string name;                  // "h100-sxm"
   std::string reference;             // what was asked for: a registry's name, a path (--gpu)
@@ -80,6 +87,7 @@ struct DeviceSpec {
   double pcie_bytes_per_second = 0;          // one direction
   double usd_per_hour = 0;                   // rent of one card; 0: not known
   std::string price_source;                  // where and when
+  ProductShares product_shares;              // spec/published_rates.h
   std::shared_ptr<const DeviceRates> rates;  // of kernels; null: no step time is predicted
   bool validated = false;                    // memory behaviour measured on this card by this project
   std::string source;

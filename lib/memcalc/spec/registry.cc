@@ -27,6 +27,7 @@
 #include "memcalc/spec/not_modelled.h"
 #include "memcalc/spec/prediction_errors.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/published_rates.h"
 #include "memcalc/spec/quantized_names.h"
 #include "memcalc/spec/spec_file.h"
 #include "memcalc/spec/user_file.h"
@@ -473,8 +474,11 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
   if (!path) return device;
   DeviceRates rates = read_device_rates(JsonDocument::read_file(*path).root());
   rates.predicted = !measured;
-  if (!measured)
+  if (!measured) {
     carry_over(rates, device.memory_bandwidth_bytes_per_second, static_cast<double>(device.multiprocessors));
+    if (const auto published = file_of(directories, "measured/published_rates.json"))
+      add_published_rates(*published, device, rates);
+  }
   if (const auto hosts = file_of(directories, "measured/hosts.json")) add_measured_hosts(rates, *hosts);
   if (const auto networks = file_of(directories, "networks.json")) add_network(*networks, device.name, rates.link);
   device.rates = std::make_shared<const DeviceRates>(std::move(rates));

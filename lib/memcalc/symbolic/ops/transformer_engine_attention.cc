@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/transformer_engine.h"
@@ -28,18 +29,20 @@ constexpr Operator kAllToAll{"c10d::alltoall_base_"};
 
 std::int64_t heads_of(const Tensor& x) { return x.size(2); }
 
-/// Two products forward, five backward, each of b*h*s*s*d; the causal half is not taken off.
+/// One causal kernel, as attention_kernels.h counts it: cuDNN's, before Hopper the flash-attn package's
+/// (utils.py, get_attention_backend). In a ring the first step has the causal blocks of a rank, each later one half of
+/// its keys or of its queries; over gathered keys a rank has half of the scores. So each call takes half the time.
 void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward) {
-  const std::int64_t batch = q.size(1) * heads_of(q);
-  const auto product = [&](std::int64_t m, std::int64_t n, std::int64_t inner) {
-    tape.kernels.product(op, q.dtype(), batch, m, n, inner);
-  };
-  product(q.size(0), k.size(0), q.size(3));
-  product(q.size(0), v.size(3), k.size(0));
-  if (!backward) return;
-  product(q.size(0), k.size(0), v.size(3));
-  product(k.size(0), q.size(3), q.size(0));
-  product(q.size(0), q.size(3), k.size(0));
+  const bool cudnn = tape.device.compute_capability_major >= 9;
+  attention_contractions(tape, op, cudnn ? KernelKind::kCudnnAttention : KernelKind::kFlashAttention,
+                         {.batch = q.size(1),
+                          .heads = heads_of(q),
+                          .kv_heads = heads_of(k),
+                          .queries = q.size(0),
+                          .keys = k.size(0),
+                          .dim = q.size(3),
+                          .value_dim = v.size(3)},
+                         q.dtype(), backward, {.causal = true});
 }
 
 struct Attended {

@@ -1,0 +1,129 @@
+#include "memcalc/spec/published_rates.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/spec/json_reader.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kTera = 1e12;
+constexpr double kMostTera = 1e6;
+constexpr DoubleRange kShares = {1e-3, 10};
+
+/// Of a datasheet's FLOP/s; absent: nobody published it.
+struct Shares {
+  std::optional<double> half, tf32, float32;
+};
+
+double half_datasheet(const DeviceSpec& device) {
+  return device.bf16_flops_per_second > 0 ? device.bf16_flops_per_second : device.fp16_flops_per_second;
+}
+
+std::optional<double> share_of(const JsonObject& json, std::string_view key, double datasheet) {
+  const std::optional<double> tera = json.optional_double(key, {1e-3, kMostTera});
+  if (!tera || datasheet <= 0) return std::nullopt;
+  return *tera * kTera / datasheet;
+}
+
+Shares shares_of_card(const JsonObject& card, const DeviceSpec& device) {
+  return {.half = share_of(card, "half_tflops", half_datasheet(device)),
+          .tf32 = share_of(card, "tf32_tflops", device.tf32_flops_per_second),
+          .float32 = share_of(card, "float32_tflops", device.fp32_flops_per_second)};
+}
+
+/// The median of the cards of the same compute capability whose tensor cores are as many times as fast as float32:
+/// those of GeForce cards sum in float32 at half the rate of a workstation's, and reach their datasheet.
+Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
+  if (device.fp32_flops_per_second <= 0) return {};
+  const std::string capability = fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
+  const auto times = static_cast<std::int64_t>(std::lround(half_datasheet(device) / device.fp32_flops_per_second));
+  for (const JsonObject& group : products.optional_objects("groups")) {
+    if (group.required_string("compute_capability") != capability) continue;
+    if (group.required_int("tensor_over_float32", {1, 1000}) != times) continue;
+    return {.half = group.optional_double("half_share", kShares),
+            .tf32 = group.optional_double("tf32_share", kShares),
+            .float32 = group.optional_double("float32_share", kShares)};
+  }
+  return {};
+}
+
+/// The same of the card whose rates are carried over.
+struct Reference {
+  double half, tf32, float32;
+};
+
+Reference reference_of(const JsonObject& products, bool float16, bool mamf) {
+  const JsonObject json = products.required_object("reference");
+  const char* const half = mamf ? "mamf_half_share" : float16 ? "float16_share" : "half_share";
+  return {.half = json.required_double(half, kShares),
+          .tf32 = json.required_double("tf32_share", kShares),
+          .float32 = json.required_double("float32_share", kShares)};
+}
+
+ProductShares product_shares(const JsonObject& products, const DeviceSpec& device) {
+  Shares shares;
+  bool known = false, mamf = false;
+  for (const JsonObject& card : products.optional_objects("cards")) {
+    if (card.required_string("name") != device.name) continue;
+    shares = shares_of_card(card, device);
+    mamf = card.optional_string("benchmark").value_or("") == "mamf";
+    known = true;
+  }
+  const Shares group = shares_of_group(products, device);
+  const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
+  const auto over = [](std::optional<double> own, std::optional<double> others, double measured) {
+    const std::optional<double> share = own ? own : others;
+    return share ? *share / measured : 1;
+  };
+  return {.half = over(shares.half, group.half, reference.half),
+          .tf32 = over(shares.tf32, group.tf32, reference.tf32),
+          .float32 = over(shares.float32, group.float32, reference.float32),
+          .of_card = known};
+}
+
+/// Flash attention as a part of the card's best product, so that one number serves cards of different power limits.
+void set_flash_attention(const JsonObject& json, const DeviceSpec& device, double reference_half,
+                         AttentionRates& flash) {
+  const std::vector<std::string> capabilities = json.optional_strings("compute_capabilities");
+  const std::string own = std::to_string(device.compute_capability_major);
+  if (std::find(capabilities.begin(), capabilities.end(), own) == capabilities.end()) return;
+  constexpr double kWidth = 128;  // of the heads that were measured
+  const double ramp = kWidth / (kWidth + flash.head);
+  flash.forward = json.required_double("forward", {0.01, 1}) * reference_half / ramp;
+  flash.backward = json.required_double("backward", {0.01, 1}) * reference_half / ramp;
+}
+
+void replace(const JsonObject& json, DeviceRates& rates) {
+  visit_rates(rates, [&](const char* group, const char* name, double& value) {
+    if (!json.has(group)) return;
+    const JsonObject of_group = json.required_object(group);
+    if (of_group.has(name)) value = of_group.required_double(name, {1e-12, 1e15});
+  });
+}
+
+}  // namespace
+
+void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRates& rates) {
+  const JsonDocument document = JsonDocument::read_file(path);
+  const JsonObject products = document.root().required_object("products");
+  device.product_shares = product_shares(products, device);
+  set_flash_attention(document.root().required_object("flash_attention"), device,
+                      reference_of(products, false, false).half, rates.flash);
+  for (const JsonObject& each : document.root().optional_objects("rates")) {
+    const std::vector<std::string> cards = each.optional_strings("cards");
+    if (std::find(cards.begin(), cards.end(), device.name) == cards.end()) continue;
+    replace(each, rates);
+    rates.published_source = each.required_string("source");
+    if (each.has("half")) device.product_shares.half = 1;
+  }
+}
+
+}  // namespace memcalc
