@@ -69,8 +69,9 @@ class Programs : public testing::TestWithParam<Case> {
     // peft cannot wrap Llama 4's router, a linear layer whose forward returns two tensors; a program adapts it.
     if (model == "llama4" && options.lora_rank > 0) return;
     options.batch_size = 3;
-    options.sequence_length = has_mamba() ? 192 : 77;    // a program of Mamba-2 takes whole chunks alone
-    if (model == "mamba") options.sequence_length = 12;  // its loop over the tokens is written out in the program
+    options.sequence_length = has_mamba() ? 192 : 77;  // a program of Mamba-2 takes whole chunks alone
+    // Their loop over the tokens is written out in the program.
+    if (model == "mamba" || model == "jamba") options.sequence_length = 12;
     if (task == Task::kSeq2Seq) options.target_sequence_length = 33;
     const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
     options.task = task;
@@ -86,7 +87,8 @@ class Programs : public testing::TestWithParam<Case> {
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid" ||
            model == "glm4_moe_lite" || model == "granitemoe" || model == "gemma4_moe" || model == "dots1" ||
            model == "deepseek_v32" || model == "glm_moe_dsa" || model == "hy_v3" || model == "nemotron_h_moe" ||
-           model == "deepseek_ocr2_text";
+           model == "deepseek_ocr2_text" || model == "mimo_v2_flash" || model == "minimax" ||
+           model == "hunyuan_v1_moe" || model == "jamba";
   }
 
   static bool has_mamba() {
@@ -99,7 +101,8 @@ class Programs : public testing::TestWithParam<Case> {
     const std::string& model = GetParam().model;
     return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
            model == "lfm2_moe" || model.starts_with("gemma4") || model == "deepseek_v32" || model == "glm_moe_dsa" ||
-           model == "llama4" || model == "mllama" || model == "mamba" || has_mamba();
+           model == "llama4" || model == "mllama" || model == "mamba" || model == "minimax" || model == "jamba" ||
+           has_mamba();
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
@@ -184,8 +187,8 @@ TEST_P(Programs, StandOnAQuantisedBase) {
                              .checkpointing = checkpointing,
                              .lora_rank = 4,
                              .quantization = Quantization::kNf4};
-    if (GetParam().model == "mamba") {  // it reads a weight directly, which is packed
-      EXPECT_THROW((void)trace_of("mamba.json", options), Error);
+    if (const std::string& model = GetParam().model; model == "mamba" || model == "jamba") {
+      EXPECT_THROW((void)trace_of(model + ".json", options), Error);  // it reads a weight directly, which is packed
       continue;
     }
     if (!keeps_another_tensor(options)) expect_equal(options);
@@ -273,7 +276,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm}, Case{"falcon_h1", Task::kCausalLm},
         Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm}, Case{"deepseek_v32", Task::kCausalLm},
         Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm}, Case{"nemotron_h_moe", Task::kCausalLm},
-        Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm}),
+        Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm},
+        Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm}, Case{"minicpm3", Task::kCausalLm},
+        Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm}, Case{"jamba", Task::kCausalLm},
+        Case{"muse_glimmer_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -10,6 +10,7 @@
   FAMILY(kAlbert)                \
   FAMILY(kApertus)               \
   FAMILY(kArcee)                 \
+  FAMILY(kBamba)                 \
   FAMILY(kBart)                  \
   FAMILY(kBert)                  \
   FAMILY(kBloom)                 \
@@ -52,7 +53,10 @@
   FAMILY(kGraniteMoe)            \
   FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
+  FAMILY(kHunyuanV1Moe)          \
   FAMILY(kHyV3)                  \
+  FAMILY(kInternLm2Reward)       \
+  FAMILY(kJamba)                 \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
@@ -65,6 +69,9 @@
   FAMILY(kMamba2)                \
   FAMILY(kMarian)                \
   FAMILY(kMbart)                 \
+  FAMILY(kMiMoV2Flash)           \
+  FAMILY(kMiniCpm3)              \
+  FAMILY(kMiniMax)               \
   FAMILY(kMiniMaxM2)             \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
@@ -76,6 +83,8 @@
   FAMILY(kMpnet)                 \
   FAMILY(kMpt)                   \
   FAMILY(kMt5)                   \
+  FAMILY(kMuseGlimmerText)       \
+  FAMILY(kNemotron)              \
   FAMILY(kNemotronH)             \
   FAMILY(kNomicBert)             \
   FAMILY(kOlmo)                  \
@@ -90,6 +99,7 @@
   FAMILY(kQwen2)                 \
   FAMILY(kQwen25Vl)              \
   FAMILY(kQwen2Moe)              \
+  FAMILY(kQwen2Reward)           \
   FAMILY(kQwen2Vl)               \
   FAMILY(kQwen3)                 \
   FAMILY(kQwen35)                \

@@ -79,11 +79,15 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     output.loss = unsloth_linear_cross_entropy(hidden_states, lm_head.weight, batch.labels, targets);
     return;
   }
-  output.logits = lm_head(kept_positions(hidden_states, batch));
+  Tensor scaled;  // the backbone's output holds the others until the end
+  if (head.logits == LogitsChange::kStatesDivided) scaled = divide_scalar(hidden_states);
+  output.logits = lm_head(kept_positions(scaled.defined() ? scaled : hidden_states, batch));
   if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
   if (head.logits == LogitsChange::kFloat32) output.logits = to_dtype(output.logits, DType::kFloat32);
   if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);
-  if (head.logits == LogitsChange::kSoftcapped) {
+  const bool multiplied_first = head.logits == LogitsChange::kMultipliedSoftcapped;
+  if (multiplied_first) output.logits = multiply_scalar(output.logits);
+  if (head.logits == LogitsChange::kSoftcapped || multiplied_first) {
     output.logits = divide_scalar(output.logits);
     output.logits = tanh(output.logits);
     output.logits = multiply_scalar(output.logits);

@@ -19,6 +19,8 @@ enum class LogitsChange {
   kDivided,     // Granite: by logits_scaling
   kMultiplied,  // Cohere: by logit_scale
   kFloat32,     // Mamba-2, Nemotron-H: .float()
+  kMultipliedSoftcapped,  // Muse Glimmer: by output_multiplier, then as Gemma
+  kStatesDivided,         // MiniCPM 3: what lm_head gets, by logits_scaling
 };
 
 /// How a family's head differs from self.lm_head(hidden_states) and self.loss_function(logits, labels).

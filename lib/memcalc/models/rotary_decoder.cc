@@ -329,7 +329,8 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     embed_tokens_ = plan.embedding(b);
     for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
       const bool sliding = plan.masks.is_sliding(i);
-      layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return plan.layer(b, i, sliding); }));
+      layers_.push_back(
+          b.scope(std::string(plan.layers) + "." + std::to_string(i), [&] { return plan.layer(b, i, sliding); }));
       has_full_layers_ |= !sliding;
       has_sliding_layers_ |= sliding;
     }
@@ -357,7 +358,9 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   plan_.embedding = nullptr;
   plan_.layer = nullptr;
   plan_.norm = nullptr;
-  classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels);
+  using Score = SequenceClassifier::Score;
+  classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels,
+                                    plan.scores_by_two_layers ? Score::kTwoLayers : Score::kOneLayer);
   if (classifier_) return;
   Embedding tied;
   tied.weight = embed_tokens_.weight;

@@ -358,6 +358,8 @@ struct DecoderPlan {
   std::function<std::function<Tensor(const Tensor&)>(ModuleBuilder&)> norm;
   std::function<void(ModuleBuilder&)> late_buffers;  // behind the rotary module; null: there are none
   std::string_view backbone = "model";               // base_model_prefix
+  std::string_view layers = "layers";                // the list's name
+  bool scores_by_two_layers = false;                 // of the classifier: SequenceClassifier::Score
 
   [[nodiscard]] static RotaryPositions default_positions(const RotaryEmbedding& rotary, const Tensor& x,
                                                          const Tensor& position_ids, std::optional<DType> dtype) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -10,8 +11,15 @@
 
 namespace memcalc {
 
+Tensor SequenceClassifier::scored(const Tensor& hidden_states) const {
+  if (!hidden_.weight.defined()) return score_(hidden_states);
+  Tensor input = hidden_(hidden_states);
+  input = relu(input);
+  return score_(input);
+}
+
 void SequenceClassifier::forward(Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
-  Tensor logits = score_(hidden_states);
+  Tensor logits = scored(hidden_states);
   Tape& tape = logits.tape();
   Tensor non_pad_mask = no_grad::to(no_grad::not_equal(batch.input_ids), DType::kInt32);
   Tensor token_indices = no_grad::arange(tape, batch.input_ids.size(1), DType::kInt32);

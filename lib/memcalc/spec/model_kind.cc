@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "memcalc/families/reward/spec.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/lit_config.h"
@@ -90,6 +91,7 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kTexts[] = {Task::kCausalLm};
+  static constexpr Task kScores[] = {Task::kSequenceClassification};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
                                        Task::kFeatures};
@@ -111,6 +113,7 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   if (is_encoder_decoder(model)) return kTranslations;
   if (is_encoder(model)) return kEncoders;
   if (is_image_text(model)) return kTexts;
+  if (model.architecture.is<Qwen2RewardSpec>() || model.architecture.is<InternLm2RewardSpec>()) return kScores;
   return kDecoders;
 }
 

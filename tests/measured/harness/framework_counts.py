@@ -28,7 +28,8 @@ AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenC
 ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
-           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text")  # grouped_mm takes no other type than bfloat16
+           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text",
+           "mimo_v2_flash", "minimax", "hunyuan_v1_moe", "jamba")  # grouped_mm takes no other type than bfloat16
 IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
@@ -38,11 +39,14 @@ CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
                 "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
-                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba")
+                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba",
+                "mimo_v2_flash", "minimax", "muse_glimmer_text", "minicpm3", "nemotron", "hunyuan_v1_moe", "jamba", "bamba")
+REWARDS = {"qwen2_reward": "qwen2", "internlm2_reward": "llama"}  # classes of the checkpoints' own on these decoders
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 
 
 def tasks_of(model_type):
+    if model_type in REWARDS: return ("seqcls",)
     if model_type in ENCODERS: return "seqcls", "mlm", "tokcls"
     if model_type in CAUSAL_ALONE + IMAGES_AND_TEXT: return ("causal",)
     return (TASKS[model_type],) if model_type in TASKS else ("causal", "seqcls")
@@ -65,6 +69,39 @@ def text_of_deepseek_ocr2(settings):
     return DeepseekOcr2TextForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.bfloat16)
 
 
+def text_of_muse_glimmer(settings):
+    """MuseGlimmerTextModel where MuseGlimmerForConditionalGeneration has it, below that class's head."""
+    from transformers.models.muse_glimmer.modeling_muse_glimmer import MuseGlimmerPreTrainedModel, MuseGlimmerTextModel
+
+    class Around(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.language_model = MuseGlimmerTextModel(config)
+
+    class MuseGlimmerTextForCausalLM(MuseGlimmerPreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.model = Around(config)
+            self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+        def forward(self, input_ids, labels):
+            logits = self.lm_head(self.model.language_model(input_ids=input_ids).last_hidden_state)
+            return transformers.modeling_outputs.CausalLMOutput(loss=self.loss_function(logits, labels, self.config.vocab_size))
+
+    return MuseGlimmerTextForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.float32)
+
+
+def reward_model(model_type, config):
+    """transformers' classifier on the decoder; Qwen's has two layers for its score (vLLM, model_executor/models/qwen2_rm.py)."""
+    settings = transformers.AutoConfig.for_model(REWARDS[model_type], **config)
+    settings.pad_token_id, settings.problem_type = 0, "single_label_classification"
+    model = transformers.AutoModelForSequenceClassification.from_config(settings, attn_implementation="eager", dtype=torch.float32)
+    width, labels = settings.hidden_size, settings.num_labels
+    if model_type == "qwen2_reward":
+        model.score = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, labels))
+    return model
+
+
 def build(config, task):
     config = dict(config)
     model_type = config.pop("model_type")
@@ -80,6 +117,7 @@ def build(config, task):
         if model_type == "deepseek_ocr2_text":  # its config.json says how many dense layers come first
             dense = config.pop("first_k_dense_replace", 0)
             config["mlp_layer_types"] = ["dense"] * dense + ["sparse"] * (config["num_hidden_layers"] - dense)
+        if model_type in REWARDS: return reward_model(model_type, config)
         settings = transformers.AutoConfig.for_model(model_type, **config)
         if task == "seqcls" and settings.pad_token_id is None: settings.pad_token_id = 0  # a decoder's classifier needs it
         if model_type in ("t5", "mt5"): settings.decoder_start_token_id = 0  # as in the published configs
@@ -87,6 +125,7 @@ def build(config, task):
         if model_type == "mllama_text_model":  # no Auto class knows this configuration
             return transformers.MllamaForCausalLM._from_config(settings, attn_implementation="eager", dtype=torch.float32)
         if model_type == "deepseek_ocr2_text": return text_of_deepseek_ocr2(settings)
+        if model_type == "muse_glimmer_text": return text_of_muse_glimmer(settings)
         if model_type in IMAGES_AND_TEXT: auto = transformers.AutoModelForImageTextToText
         has_experts = model_type in EXPERTS or (model_type == "nemotron_h" and "n_routed_experts" in config)
         dtype = torch.bfloat16 if has_experts else torch.float32

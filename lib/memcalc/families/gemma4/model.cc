@@ -15,6 +15,7 @@
 #include "memcalc/models/decoder_model.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/hooked_module.h"
+#include "memcalc/models/power_rms_norm.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -28,34 +29,6 @@ namespace memcalc {
 
 namespace {
 
-/// Gemma4RMSNorm: all in float32, cast back at the end; with_scale=False has no weight.
-struct Gemma4RmsNorm {
-  Tensor weight;
-  Gemma4RmsNorm() = default;
-  Gemma4RmsNorm(ModuleBuilder& b, std::string_view name, std::int64_t width) : weight(RmsNorm(b, name, width).weight) {}
-
-  [[nodiscard]] Tensor operator()(const Tensor& x) const {
-    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return scaled(hooked_x); });
-  }
-  [[nodiscard]] static Tensor without_scale(const Tensor& x) {
-    const Tensor normed_output = norm(to_dtype(x, DType::kFloat32));
-    return to_dtype(normed_output, x.dtype());
-  }
-
- private:
-  [[nodiscard]] Tensor scaled(const Tensor& x) const {
-    Tensor normed_output = norm(to_dtype(x, DType::kFloat32));
-    normed_output = normed_output * to_dtype(weight, DType::kFloat32);
-    return to_dtype(normed_output, x.dtype());
-  }
-  [[nodiscard]] static Tensor norm(Tensor hidden_states) {
-    Tensor mean_squared = add_scalar(mean_last(power(hidden_states)));
-    Tensor result = hidden_states * power(mean_squared);
-    drop(hidden_states, mean_squared);
-    return result;
-  }
-};
-
 /// Gemma4TextScaledWordEmbedding: times a number, which is a buffer.
 using Gemma4Embedding = ScaledWordEmbedding<false>;
 
@@ -68,7 +41,7 @@ using SharedByType = std::array<SharedStates, 2>;  // global, local
 /// Gemma4TextAttention
 struct Gemma4Attention {
   Linear q_proj;
-  Gemma4RmsNorm q_norm, k_norm;
+  PowerRmsNorm q_norm, k_norm;
   std::optional<Linear> k_proj, v_proj;
   Linear o_proj;
   std::int64_t head_dim;
@@ -84,9 +57,9 @@ struct Gemma4Attention {
     const std::int64_t width = spec.hidden_size, queries = spec.num_attention_heads * head_dim;
     const std::int64_t keys = (sliding ? spec.num_key_value_heads : spec.global_key_value_heads) * head_dim;
     q_proj = Linear(b, "q_proj", width, queries, spec.attention_bias);
-    q_norm = Gemma4RmsNorm(b, "q_norm", head_dim);
+    q_norm = PowerRmsNorm(b, "q_norm", head_dim);
     if (!is_shared) {
-      k_norm = Gemma4RmsNorm(b, "k_norm", head_dim);
+      k_norm = PowerRmsNorm(b, "k_norm", head_dim);
       k_proj.emplace(b, "k_proj", width, keys, spec.attention_bias);
       if (sliding || !spec.keys_are_values) v_proj.emplace(b, "v_proj", width, keys, spec.attention_bias);
     }
@@ -111,7 +84,7 @@ struct Gemma4Attention {
       key_states = k_norm(key_states);
       key_states = rotated(key_states, positions);
       key_states = transpose(key_states, 1, 2);
-      value_states = Gemma4RmsNorm::without_scale(value_states);
+      value_states = PowerRmsNorm::without_scale(value_states);
       value_states = transpose(value_states, 1, 2);
       if (cache != nullptr) cache->update(key_states, value_states, sliding);
     }
@@ -156,7 +129,7 @@ struct Gemma4Router {
         proj(b, "proj", spec.hidden_size, spec.experts.count, false) {}
 
   [[nodiscard]] Routing forward(const Tensor& x) const {
-    Tensor hidden_states = Gemma4RmsNorm::without_scale(x);
+    Tensor hidden_states = PowerRmsNorm::without_scale(x);
     {
       const Tensor scaled = hidden_states * scale;
       hidden_states = multiply_scalar(scaled);
@@ -184,7 +157,7 @@ struct Gemma4Router {
 struct Gemma4Mixture {
   Gemma4Router router;
   Experts experts;
-  Gemma4RmsNorm post_feedforward_layernorm_1, post_feedforward_layernorm_2, pre_feedforward_layernorm_2;
+  PowerRmsNorm post_feedforward_layernorm_1, post_feedforward_layernorm_2, pre_feedforward_layernorm_2;
 
   Gemma4Mixture(ModuleBuilder& b, const Gemma4Spec& spec)
       : router(b.scope("router", [&] { return Gemma4Router(b, spec); })),
@@ -197,7 +170,7 @@ struct Gemma4Mixture {
 /// What Gemma4TextDecoderLayer makes of its layer's embedding.
 struct Gemma4LayerInput {
   Linear per_layer_input_gate, per_layer_projection;
-  Gemma4RmsNorm post_per_layer_input_norm;
+  PowerRmsNorm post_per_layer_input_norm;
 
   Gemma4LayerInput(ModuleBuilder& b, const Gemma4Spec& spec)
       : per_layer_input_gate(b, "per_layer_input_gate", spec.hidden_size, spec.per_layer_input, false),
@@ -209,7 +182,7 @@ struct Gemma4LayerInput {
 struct Gemma4Layer {
   Gemma4Attention self_attn;
   GatedMlp mlp;
-  Gemma4RmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
+  PowerRmsNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
   Tensor layer_scalar;
   std::optional<Gemma4LayerInput> layer_input;
   std::optional<Gemma4Mixture> mixture;
@@ -281,7 +254,7 @@ struct Gemma4LayerInputs {
   std::int64_t layers, width;
   Gemma4Embedding embed_tokens_per_layer;
   Linear per_layer_model_projection;
-  Gemma4RmsNorm per_layer_projection_norm;
+  PowerRmsNorm per_layer_projection_norm;
 
   Gemma4LayerInputs(ModuleBuilder& b, const Gemma4Spec& spec)
       : layers(spec.num_hidden_layers),
@@ -329,7 +302,7 @@ class Gemma4ForCausalLm final : public DecoderModel {
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
         layers_.push_back(b.scope("layers." + std::to_string(i), [&] { return Gemma4Layer(b, spec, run, i); }));
       }
-      norm_ = Gemma4RmsNorm(b, "norm", spec.hidden_size);
+      norm_ = PowerRmsNorm(b, "norm", spec.hidden_size);
       return 0;
     });
     for (const bool sliding : {false, true}) {
@@ -399,7 +372,7 @@ class Gemma4ForCausalLm final : public DecoderModel {
   std::vector<bool> sliding_layers_;
   Gemma4Embedding embed_tokens_;
   std::vector<Gemma4Layer> layers_;
-  Gemma4RmsNorm norm_;
+  PowerRmsNorm norm_;
   std::array<RotaryEmbedding, 2> rotary_emb_;  // global, local
   std::optional<Gemma4LayerInputs> layer_inputs_;
 };

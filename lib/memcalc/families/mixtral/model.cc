@@ -1,13 +1,9 @@
 // Mixtral: transformers models/mixtral/modeling_mixtral.py.
 // MIRRORS(transformers, "models/mixtral/modeling_mixtral.py", "5.17.0")
+#include "memcalc/families/mixtral/block.h"
 #include "memcalc/families/mixtral/spec.h"
 #include "memcalc/models/expert_loop.h"
-#include "memcalc/models/experts.h"
 #include "memcalc/models/megatron_config.h"
-#include "memcalc/models/routers.h"
-#include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/sort.h"
-#include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
 
@@ -19,42 +15,7 @@ struct MixtralAttention : RotaryAttention {
                         /*output_bias=*/false) {}
 };
 
-struct MixtralTopKRouter {
-  std::int64_t top_k;
-  RouterWeight weight;
-
-  MixtralTopKRouter(ModuleBuilder& b, const MixtralSpec& spec) : top_k(spec.experts.per_token), weight(b, spec) {}
-
-  [[nodiscard]] Routing forward(const Tensor& input) const {
-    ActiveWrappers wrappers(weight.wrapped.get());
-    const Tensor hidden_states = reshape(input, {-1, input.size(-1)});
-    Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
-    Tensor router_probs = softmax(to_dtype(router_logits, DType::kFloat32));
-    if (router_logits.tape().behaviors.mixtral_rebinds_logits) router_logits = std::move(router_probs);
-    const Tensor& chosen_from = router_probs.defined() ? router_probs : router_logits;
-    auto [router_top_value, router_indices] = topk(chosen_from, top_k);
-    router_top_value = divide_in_place(router_top_value, sum_over(router_top_value, -1, true));
-    return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
-  }
-};
-
-struct MixtralSparseMoeBlock {
-  MixtralTopKRouter gate;
-  Experts experts;
-
-  MixtralSparseMoeBlock(ModuleBuilder& b, const MixtralSpec& spec)
-      : gate(b.scope("gate", [&] { return MixtralTopKRouter(b, spec); })),
-        experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })) {}
-
-  [[nodiscard]] Tensor forward(const Tensor& input) const {
-    Tensor hidden_states = view(input, {-1, input.size(-1)});
-    const Routing routing = experts.local(gate.forward(hidden_states));
-    hidden_states = experts.forward(hidden_states, routing.top_k_index, routing.top_k_weights);
-    return reshape(hidden_states, input.shape());
-  }
-};
-
-struct MixtralMixture : FusedOrLoop<MixtralSparseMoeBlock> {
+struct MixtralMixture : FusedOrLoop<MixtralSparseMoeBlock<MixtralSpec>> {
   MixtralMixture(ModuleBuilder& b, const MixtralSpec& spec) : FusedOrLoop(b, spec, true, kMixtralExperts) {}
 };
 
