@@ -190,6 +190,7 @@ class _Recordings:
 _NOTHING = object()
 _REFUSES = "the module refuses"
 _KEPT = 8  # more are not asked for twice
+_DEEP = 10  # layers: of fewer nothing is saved
 
 
 def _told(item: Any) -> Any:
@@ -368,6 +369,7 @@ class _How:
 def _stretched(recordings: _Recordings, example_inputs: Any, how: _How, depths: Depths) -> dict[str, Json] | None:
     """The program from those of the module with few layers (_stretch.py); None where the module's own passes are not what
     follows from theirs, or little would be saved."""
+    if depths.count < _DEEP: return None
     source = _Source(recordings.make, example_inputs, how.symbols)
     base = source.at(source.defaults)
     checked = list({(v.mode, *v.keys.items()): v for v in reversed(how.variants)}.values())

@@ -215,7 +215,7 @@ class Depths:
 
 def depths_of(config: Any, make: Callable[[Any], Callable[..., Any]]) -> Depths | None:
     """Of a configuration of transformers, and what makes a module of one; None where it does not say how many layers it has."""
-    text = config.get_text_config()
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
     count = getattr(text, "num_hidden_layers", None)
     if not isinstance(count, int) or (text is not config and all(part is not text for part in vars(config).values())): return None
 
