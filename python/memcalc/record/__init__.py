@@ -22,6 +22,9 @@ def __getattr__(name: str) -> Any:
     if name in ("Program", "Variant"):
         from . import _program
         return getattr(_program, name)
+    if name == "Depths":
+        from ._stretch import Depths
+        return Depths
     if name == "ValueNeeded":
         from ._values import ValueNeeded
         return ValueNeeded

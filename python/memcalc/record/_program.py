@@ -20,6 +20,7 @@ from ._functions import Functions, build as build_function, shared
 from ._loops import fold as fold_loops
 from ._run import Build, Recording, build, record as run, takes_dtype
 from ._solve import AUTOCAST_ON_16_BITS, FOLLOWING, PRECISIONS, Merger, Mismatch, Sizes
+from ._stretch import Depths, layers_of, plan_of, stretched
 from ._unbound import fold as fold_unbound
 
 Json = Any
@@ -152,6 +153,7 @@ class _Recordings:
     def __init__(self, make: Any, policies: dict[str, Any], loss: Any, step: Any = None) -> None:
         self.make, self.policies, self.loss, self.step = make, policies, loss, step
         self._builds: dict[str, Build] = {}
+        self._first: dict[str, Recording] = {}  # the first ones, which several questions ask for
         self.count = 0
 
     def built(self, precision: str) -> Build:
@@ -160,6 +162,13 @@ class _Recordings:
         return self._builds[key]
 
     def record(self, variant: Variant, precision: str, example: Example) -> Recording:
+        key = repr([variant, precision, [(name, _told(item)) for name, item in example.items()]])
+        if key in self._first: return self._first[key]
+        made = self._record(variant, precision, example)
+        if len(self._first) < _KEPT: self._first[key] = made
+        return made
+
+    def _record(self, variant: Variant, precision: str, example: Example) -> Recording:
         built = self.built(precision)
         built.precision = precision
         inputs = {k: v for k, v in example.items() if variant.inputs is None or k in variant.inputs}
@@ -180,6 +189,14 @@ class _Recordings:
 
 _NOTHING = object()
 _REFUSES = "the module refuses"
+_KEPT = 8  # more are not asked for twice
+_DEEP = 10  # layers: of fewer nothing is saved
+
+
+def _told(item: Any) -> Any:
+    """What tells an input from that of other sizes: its shape, and of a few numbers (grids) these."""
+    if not isinstance(item, torch.Tensor): return item
+    return (tuple(item.shape), item.tolist() if item.device.type == "cpu" and item.numel() <= 64 else None)
 
 
 def _called(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -310,7 +327,8 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
            task: str = "other", variants: list[Variant] | None = None, precisions: tuple[str, ...] = PRECISIONS,
            sizes: Mapping[str, list[Any]] | None = None, maxima: Mapping[str, int] | None = None,
            minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None,
-           multiples: Mapping[str, int] | None = None, step: Callable[[Any, dict[str, Any]], Any] | None = None) -> Program:
+           multiples: Mapping[str, int] | None = None, step: Callable[[Any, dict[str, Any]], Any] | None = None,
+           depths: Depths | None = None) -> Program:
     """Records a module's forward passes as a program (docs/programs.md): those in train mode as torch.compile traces them, too.
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
@@ -320,19 +338,87 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     sizes: for a symbol, three or more further sizes at which to record, or lists of such, of which the first is taken that
     gives one program; where all of a list are larger than the default, that is the least. maxima, minima, multiples: the
     largest and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
-    and why.
+    and why. depths: how the module is made with fewer layers; then most is recorded of these, where that is shown to be the same.
     """
-    recordings = _Recordings(module_or_factory, dict(policies or {}), loss, step)
-    source = _Source(module_or_factory, example_inputs, symbols)
-    variants = variants or [Variant("train"), Variant("eval", gradients=False)]
+    how = _How(loss, dict(policies or {}), symbols, name, task, variants or [Variant("train"), Variant("eval", gradients=False)], precisions,
+               sizes or {}, maxima or {}, minima or {}, fixed or {}, multiples or {}, step)
+    recordings = _Recordings(module_or_factory, how.policies, loss, step)
+    of_few = _stretched(recordings, example_inputs, how, depths) if depths is not None else None
+    return Program(of_few if of_few is not None else _recorded(recordings, example_inputs, how))
+
+
+@dataclass
+class _How:
+    """What `record` is told beside the module and its inputs."""
+
+    loss: Callable[[Any], Any] | None
+    policies: dict[str, Any]
+    symbols: Mapping[str, Any] | None
+    name: str | None
+    task: str
+    variants: list[Variant]
+    precisions: tuple[str, ...]
+    sizes: Mapping[str, list[Any]]
+    maxima: Mapping[str, int]
+    minima: Mapping[str, int]
+    fixed: Mapping[str, str]
+    multiples: Mapping[str, int]
+    step: Callable[[Any, dict[str, Any]], Any] | None
+
+
+def _stretched(recordings: _Recordings, example_inputs: Any, how: _How, depths: Depths) -> dict[str, Json] | None:
+    """The program from those of the module with few layers (_stretch.py); None where the module's own passes are not what
+    follows from theirs, or little would be saved."""
+    if depths.count < _DEEP: return None
+    source = _Source(recordings.make, example_inputs, how.symbols)
+    base = source.at(source.defaults)
+    checked = list({(v.mode, *v.keys.items()): v for v in reversed(how.variants)}.values())
+    checked += [replace(v, compiling=True) for v in checked if v.mode == "train"][:1]
+
+    def once(of: _Recordings) -> Json:
+        """A pass of each of `checked` at one size and precision, and the description, as a program would have them."""
+        found = [json.dumps(describe(of, how.precisions[:1]))]
+        for variant in checked:
+            made = of.record(variant, how.precisions[0], base)
+            functions = Functions()
+            entry = _forward(functions, _merged([(how.precisions[0], source.defaults)], [made]), variant)
+            found.append(json.dumps([functions.list, entry, made.graphs, made.inputs, made.constants,
+                                     sorted([*key, count] for key, count in made.assumptions.items())]))
+        return [json.loads(each) for each in found]
+
+    try:
+        whole = once(recordings)
+        functions, entry, *_ = whole[1]
+        kinds = layers_of(functions[entry["function"]]["body"], depths.count)
+        plan = plan_of(kinds) if kinds is not None else None
+        if plan is None: return None
+        for periods in (3, 4) if plan.period == 1 else (1, 2):
+            if sum(plan.depths(periods)) > 0.7 * depths.count: break
+            few = [_Recordings(depths.make(depths.count - depth, plan.head + (periods + more) * plan.period), how.policies, how.loss, how.step)
+                   for more, depth in enumerate(plan.depths(periods))]
+            try:
+                if stretched(*(once(each) for each in few), plan.times(periods)) != whole: continue
+            except Mismatch: continue
+            one, two = (json.loads(Program(_recorded(each, example_inputs, how)).to_json()) for each in few)
+            return stretched(one, two, plan.times(periods))
+    except Exception:  # the module's code may refuse fewer layers; what else is wrong shows in a recording of the whole
+        return None
+    return None
+
+
+def _recorded(recordings: _Recordings, example_inputs: Any, how: _How) -> dict[str, Json]:
+    """The program from recordings of all that it holds."""
+    name, task, variants, precisions, sizes = how.name, how.task, how.variants, how.precisions, how.sizes
+    fixed, multiples, minima, maxima = dict(how.fixed), dict(how.multiples), dict(how.minima), how.maxima
+    module_or_factory = recordings.make
+    source = _Source(module_or_factory, example_inputs, how.symbols)
     first = recordings.built(precisions[0]).module
     description = describe(recordings, precisions)
     functions = Functions()
     assumptions: dict[tuple[str, str], int] = {}
-    by_nature = set(fixed or {})
-    fixed, multiples, minima = dict(fixed or {}), dict(multiples or {}), dict(minima or {})
+    by_nature = set(fixed)
     choices = {symbol: [list(given)] if isinstance(given[0], int) else [list(each) for each in given]
-               for symbol, given in (sizes or {}).items()}
+               for symbol, given in sizes.items()}
     several = {symbol for symbol, lists in choices.items() if len(lists) > 1}
     free = list(source.defaults)
     constants: list[Json] = []
@@ -404,7 +490,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     content: dict[str, Json] = {
         "format": "memcalc.program", "version": 3 if any("at" in each for each in forwards) else 2, "name": name or type(first).__name__,
         "source": source_of(first), "task": task,
-        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima or {}, _minima(minima, choices, several, source.defaults))
+        "symbols": {s: _symbol(s, source.defaults[s], fixed, multiples, maxima, _minima(minima, choices, several, source.defaults))
                     for s in source.defaults},
         "inputs": [_flat_dtype(inputs[key]) for key in base if key in inputs],
         **description,
@@ -420,7 +506,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     content["assumptions"] = [{"policy": policy, "where": where, "count": count}
                               for (policy, where), count in sorted(assumptions.items())]
     content["opaque"] = sorted({call[1] for f in content["functions"] for call in f["body"] if call[0] == "opaque"})
-    return Program(content)
+    return content
 
 
 def _flat_dtype(item: Json) -> Json:

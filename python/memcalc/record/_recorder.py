@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from ._graphs import Events
+from ._memo import Memo
 from ._names import MODELLED, PARTLY_MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
 from ._values import LARGEST, Known, module_frame, needed, refused
 
@@ -152,6 +153,7 @@ class Recorder(TorchFunctionMode):
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
         self._copies: dict[Any, Any] = {}
+        self._memo = Memo(fake)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -338,8 +340,14 @@ class Recorder(TorchFunctionMode):
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
+        given = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
+        key = self._memo.key(function, args, kwargs) if given else None
+        made = self._memo.find(key) if key is not None else None
+        if made is not None: return made, False
         try:
-            return function(*args, **kwargs), False
+            made = function(*args, **kwargs)
+            if key is not None: self._memo.keep(key, made, given)
+            return made, False
         except _DYNAMIC:
             real = self._compute(function, name, args, kwargs, must=True)
             device = next((t.device for t in tensors_in((args, kwargs))), torch.device("cpu"))

@@ -15,6 +15,7 @@ from ._denoising import DENOISING, VAE_SCALE, encode_pixels
 from ._pictures import pictures
 from ._program import Program, Variant, record
 from ._solve import PRECISIONS
+from ._stretch import Depths, depths_of
 
 # transformers' Auto class for a task, and what its labels are.
 TASKS = {
@@ -49,11 +50,13 @@ class Source:
     policies: dict[str, Any] = field(default_factory=dict)
     step: Callable[..., Any] | None = None  # a loop's own calls around the module
     precisions: tuple[str, ...] = PRECISIONS
+    depths: Depths | None = None
 
     def record(self, name: str | None = None) -> Program:
         return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
                       name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed,
-                      policies=self.policies, multiples=self.multiples, step=self.step, precisions=self.precisions)
+                      policies=self.policies, multiples=self.multiples, step=self.step, precisions=self.precisions,
+                      depths=self.depths)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -86,8 +89,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     make_class = getattr(library, auto)
     extra = {"attn_implementation": attention} if attention else {}
 
-    def make(dtype: torch.dtype) -> torch.nn.Module:
-        return make_class.from_config(config, dtype=dtype, **extra)
+    def maker(config: Any) -> Callable[[torch.dtype], torch.nn.Module]:
+        def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, dtype=dtype, **extra)
+        return make
 
     kind = make_class._model_mapping[type(config)]
     kind = kind[0] if isinstance(kind, (tuple, list)) else kind
@@ -168,7 +172,8 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     # Without labels a decoder of its own has no input.
     if labels not in ("target", "pairs"): variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
     maxima = {"sequence": maximum} if isinstance(maximum, int) and maximum > 0 and "sequence" in symbols else {}
-    source = Source(make, example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima)
+    source = Source(maker(config), example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima,
+                    depths=depths_of(config, maker))
     if shown is not None:
         source.task = "causal"  # what is trained is the text
         source.policies = shown.policies
