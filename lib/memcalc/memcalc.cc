@@ -24,13 +24,13 @@ namespace memcalc {
 namespace {
 
 std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
-  if (!run.trains()) return std::nullopt;  // a step is costed, not a call
-  if (device.rates == nullptr || symbolic.kernels.empty()) return std::nullopt;
+  if (device.rates == nullptr || symbolic.kernels.empty() || !untimed_call(run).empty()) return std::nullopt;
   if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
-  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);
+  const Costed what = run.trains() ? Costed::kStep : Costed::kCall;
+  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates, what);
   DeviceRates rates = *device.rates;
   rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
-  return cost(symbolic.kernels, device, rates);
+  return cost(symbolic.kernels, device, rates, what);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.

@@ -94,8 +94,19 @@ class Report:
 
     @property
     def step_seconds(self) -> float | None:
-        """Of one optimizer step in the steady state; None where the card's rates are not known (docs/time.md)."""
+        """Of one optimizer step in the steady state, or of one call of a model that does not train; None where the card's
+        rates are not known (docs/time.md)."""
         return self._of_time("step_seconds")
+
+    @property
+    def prefill_seconds(self) -> float | None:
+        """Of generate() until its first token is there; None for other runs, and as of `step_seconds`."""
+        return self._of_time("prefill_seconds")
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Of generate(), each token after the first, for the whole batch; None as of `prefill_seconds`."""
+        return self._of_time("seconds_per_token")
 
     @property
     def samples_per_second(self) -> float | None:

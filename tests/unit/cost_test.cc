@@ -105,6 +105,40 @@ TEST(Cost, MeasuredHostsGiveARange) {
   EXPECT_EQ(of_card.hosts.least_seconds, of_card.hosts.most_seconds);
 }
 
+// A call is not in a stream of calls: it begins with an idle card, has no autograd and no forward_us, and what it reads
+// at each token keeps the host from running ahead.
+TEST(Cost, ACallBeginsWithAnIdleCardAndWaitsForEachToken) {
+  DeviceRates slow_calls = rates();
+  slow_calls.host.forward_us = 500;
+  KernelList list = repeated(1, 1e8);  // 100 us on the card
+  for (int token = 0; token < 2; ++token) {
+    Kernel wait = kernel(0, Phase::kDecode);
+    wait.kind = KernelKind::kSynchronize;
+    wait.work = work::Wait{};
+    list.push_back(kernel(1e8, Phase::kDecode));
+    list.push_back(wait);
+  }
+  const double issued = host_seconds(list[0], slow_calls.host, true);
+  EXPECT_NEAR(issued, 0.83 * 10e-6, 1e-12);
+  const StepTime call = cost(list, device(), slow_calls, Costed::kCall);
+  // The second kernel is issued beside the first; the third after the wait for it.
+  EXPECT_NEAR(call.step_seconds, issued + 100e-6 + 100e-6 + issued + 100e-6, 1e-9);
+  EXPECT_NEAR(call.decode_seconds, call.step_seconds - issued - 100e-6, 1e-9);
+  EXPECT_GT(cost(list, device(), slow_calls).step_seconds, call.step_seconds);
+}
+
+TEST(Cost, AQueryAloneReadsItsKeysOnce) {
+  Kernel one = kernel(0);
+  one.kind = KernelKind::kFlashAttention;
+  one.dtype = DType::kBFloat16;
+  one.work = work::Attention{.heads = 32, .queries = 1, .keys = 1000, .width = 64};
+  const double bytes = 2.0 * 32 * 1000 * 64 * 2;
+  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 5.8e-6 + bytes / 0.93e12, 1e-9);
+  one.dtype = DType::kFloat32;
+  one.kind = KernelKind::kEfficientAttention;  // one block a head: 100 ns a key
+  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 2.5e-6 + 100e-6, 1e-9);
+}
+
 TEST(Cost, CompiledCodeCostsTheHostALaunchAndACall) {
   DeviceRates rates_of_code = rates();
   rates_of_code.host.python_us = 15;

@@ -70,6 +70,33 @@ TEST(StepTimes, AttentionIsNotInTf32) {
   EXPECT_GT(seconds_of(step_of(model, options), TimeClass::kContraction), 0.9 * float32);
 }
 
+// A call of generate() is its prompt and its tokens; weights that come from the host as they are used are not timed.
+TEST(StepTimes, ACallIsItsPromptAndItsTokens) {
+  RunOptions options;
+  options.batch_size = 2;
+  options.sequence_length = 512;
+  options.inference = Inference{};
+  options.precision = Precision::kBf16;
+  const Report forward = report_of(gpt2(2), options);
+  ASSERT_TRUE(forward.time);
+  EXPECT_TRUE(forward.time->of_call);
+  EXPECT_FALSE(forward.time->generation);
+  options.inference->new_tokens = 9;
+  const Report report = report_of(gpt2(2), options);
+  ASSERT_TRUE(report.time && report.time->generation);
+  const GenerationTime& times = *report.time->generation;
+  EXPECT_GT(times.prefill_seconds, forward.time->step.step_seconds);
+  EXPECT_NEAR(times.prefill_seconds + 8 * times.token_seconds, report.time->step.step_seconds, 1e-9);
+  EXPECT_NEAR(report.time->tokens_per_second, 2 * 9 / report.time->step.step_seconds, 1e-6);
+  EXPECT_GT(report_of(gpt2(4), options).time->generation->token_seconds, 1.3 * times.token_seconds);
+  options.inference->new_tokens = 0;
+  options.parallel.offload_parameters = OffloadTo::kHost;
+  const Report offloaded = report_of(gpt2(2), options);
+  EXPECT_FALSE(offloaded.time);
+  EXPECT_TRUE(std::any_of(offloaded.not_modelled.begin(), offloaded.not_modelled.end(),
+                          [](const std::string& each) { return each.starts_with("the time of a call: weights"); }));
+}
+
 // A decoder's flash kernels leave out the blocks above the diagonal, an encoder's do not.
 TEST(StepTimes, FlashAttentionOfADecoderIsCausal) {
   RunOptions options;

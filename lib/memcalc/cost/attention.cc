@@ -8,8 +8,31 @@
 
 namespace memcalc {
 
+namespace {
+
+/// Of a token that is generated: each key and value is read once, and each head's keys are gone through by some blocks
+/// (16 bits: flash_fwd_splitkv, and a kernel that joins their parts) or by one (memory-efficient, float32). Of an H100,
+/// 2026-11-27: tests/measured/inference_parts_h100.jsonl
+double one_query_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
+  constexpr double kMicrosecond = 1e-6, kLaunchUs = 3.5, kJoinUs = 2.3, kUnsplitKeys = 256, kBandwidth = 0.93;
+  constexpr double kFloatLaunchUs = 2.5, kKeyNs = 100, kWideKeyNs = 152, kWide = 128;
+  const auto heads = static_cast<double>(attention.heads), keys = static_cast<double>(attention.keys);
+  const auto width = static_cast<double>(attention.width);
+  const double bytes = 2 * heads * keys * width * static_cast<double>(size_of(kernel.dtype));
+  const double read = bytes / (kBandwidth * device.memory_bandwidth_bytes_per_second);
+  if (size_of(kernel.dtype) == 2) {
+    return (kLaunchUs + (keys > kUnsplitKeys ? kJoinUs : 0)) * kMicrosecond + read;
+  }
+  const double waves = std::max(1.0, heads / device.multiprocessors);
+  const double chain = waves * keys * (width > kWide ? kWideKeyNs : kKeyNs) * 1e-9;
+  return kFloatLaunchUs * kMicrosecond + std::max(chain, read);
+}
+
+}  // namespace
+
 double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                          const AttentionRates& rates) {
+  if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device);
   constexpr double kMicrosecond = 1e-6, kBlock = 128;
   const auto heads = static_cast<double>(attention.heads);
   const auto queries = static_cast<double>(attention.queries), keys = static_cast<double>(attention.keys);

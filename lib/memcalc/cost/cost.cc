@@ -73,11 +73,13 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
 }
 
 /// Pre: there are hosts.
-HostRange range_of(const Timeline& timeline, const std::vector<MeasuredHost>& hosts, const StepTime& of_middle) {
+HostRange range_of(const Timeline& timeline, const std::vector<MeasuredHost>& hosts, const StepTime& of_middle,
+                   Costed what) {
   // A card that never waits takes as long with any host.
   const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
   const std::vector<double> seconds =
-      waits ? timeline.steady_seconds(hosts) : std::vector<double>(hosts.size(), of_middle.step_seconds);
+      waits ? (what == Costed::kCall ? timeline.call_seconds(hosts) : timeline.steady_seconds(hosts))
+            : std::vector<double>(hosts.size(), of_middle.step_seconds);
   const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   const auto name = [&](auto found) { return hosts[static_cast<std::size_t>(found - seconds.begin())].name; };
   return {.least_seconds = *least, .most_seconds = *most, .least_host = name(least), .most_host = name(most)};
@@ -85,15 +87,15 @@ HostRange range_of(const Timeline& timeline, const std::vector<MeasuredHost>& ho
 
 }  // namespace
 
-StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, Costed what) {
   StepTime result;
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
   const std::vector<double> seconds = seconds_of(kernels, device, rates);
   const Timeline timeline(kernels, seconds, device, rates);
-  result = timeline.steady(rates.host);
+  result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   result.host = rates.host_name;
-  if (!rates.hosts.empty()) result.hosts = range_of(timeline, rates.hosts, result);
+  if (!rates.hosts.empty()) result.hosts = range_of(timeline, rates.hosts, result, what);
   result.costliest = costliest_of(kernels, seconds, device, kShown);
   count_flops(kernels, device, result);
   return result;

@@ -2,6 +2,8 @@
 // where the time goes. Covered by tests/unit/cost_test.cc.
 #pragma once
 
+#include <cstdint>
+
 #include "memcalc/cost/step_time.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/device_spec.h"
@@ -9,8 +11,12 @@
 
 namespace memcalc {
 
-/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it.
-/// Pre: missing_rates(kernels, device) names nothing.
-[[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates);
+/// What a list of kernels is.
+enum class Costed : std::uint8_t { kStep, kCall };
+
+/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it; or
+/// a call of a model, from an idle card until it has ended. Pre: missing_rates(kernels, device) names nothing.
+[[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                            Costed what = Costed::kStep);
 
 }  // namespace memcalc

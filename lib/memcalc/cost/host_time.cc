@@ -32,6 +32,9 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kOptimizerTensor: return rates.optimizer_tensor_us;
     case HostWork::kZeroedTensor: return rates.zeroed_tensor_us;
     case HostWork::kVmappedIndex: return rates.vmapped_index_us;
+    case HostWork::kModelCall: return rates.model_call_us;
+    case HostWork::kGenerateCall: return rates.generate_us;
+    case HostWork::kGeneratedToken: return rates.generated_token_us;
   }
   return 0;
 }
@@ -65,7 +68,7 @@ double list_passes(const Kernel& kernel) {
   return std::max(1.0, kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype))));
 }
 
-double host_seconds(const Kernel& kernel, const HostRates& rates) {
+double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) {
   if (is_of_compiled_code(kernel)) {
     if (kernel.op == &kCompiledCall) {
       return (rates.compiled_call_us + kernel.elements * rates.compiled_tensor_us) * kMicrosecond;
@@ -77,7 +80,11 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
   const double call = kernel.communicates()                ? rates.collective_us
                       : of_dtensors && kernel.launches > 1 ? rates.sharded_operator_us
                                                            : host_microseconds(kernel.kind, rates);
-  double microseconds = kernel.launches * call + kernel.views * rates.view_us;
+  // Without autograd an operator takes this share of its time, a view this one: medians of eleven and of three, on an
+  // H100's host, 2026-11-27 (tests/measured/inference_parts_h100.jsonl).
+  constexpr double kNoGradShare = 0.83, kNoGradView = 0.63;
+  double microseconds = kernel.launches * call * (no_grad ? kNoGradShare : 1) +
+                        kernel.views * rates.view_us * (no_grad ? kNoGradView : 1);
   if (const auto* work = kernel.as<work::OfHost>()) {
     microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
@@ -85,7 +92,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates) {
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
   const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
-  const bool python = (kernel.phase == Phase::kForward || kernel.recomputed) && !cast && !step;
+  const bool forward = kernel.phase == Phase::kForward || kernel.phase == Phase::kDecode || kernel.recomputed;
+  const bool python = forward && !cast && !step && !is_around_model(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;

@@ -13,6 +13,6 @@ namespace memcalc {
 [[nodiscard]] double list_passes(const Kernel& kernel);
 
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
-[[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates);
+[[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad = false);
 
 }  // namespace memcalc

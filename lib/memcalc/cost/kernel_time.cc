@@ -167,7 +167,9 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   if (kernel.kind == KernelKind::kStrided) {
     // cuda/IndexKernelUtils.cu, vectorized_gather_kernel: a block a row; cuda/Indexing.cu, indexing_backward_kernel: a
     // warp.
-    return std::max(memory_seconds(kernel, device, rates.strided), count * kGatheredRowNs * kNanosecond);
+    // Long rows go at a copy's rate: 4,096 of 4 KB in 8.6 us (tests/measured/expert_operators_h100.jsonl.gz), 38,809 of
+    // 8 KB in 163 us.
+    return std::max(memory_seconds(kernel, device, rates.vectorized), count * kGatheredRowNs * kNanosecond);
   }
   if (kernel.kind == KernelKind::kImage) {
     const std::string_view name = kernel.op->name;
@@ -234,6 +236,24 @@ const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec
 
 namespace {
 
+// Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
+constexpr double kGroupedShare =
+    0.70;                            // of a product's rate, in cutlass's grouped kernel: median of twelve, 0.51 to 0.88
+constexpr double kSmallSortUs = 28;  // one block sorts: radixSortKVInPlace
+constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
+constexpr double kTopkUs = 11;          // gatherTopK and the sort of what it took
+constexpr double kSortedPlacesUs = 20;  // the sort before cuda/Indexing.cu's sums
+
+/// bitsandbytes 0.50, gemm_4bit_simt (a thread's sums for each row) and gemm_4bit_sm80 (tensor cores): an H100 takes so
+/// long for each 4-bit element, 2026-11-27: tests/measured/inference_parts_h100.jsonl
+double packed_product_seconds(const work::Product& product, const DeviceSpec& device) {
+  constexpr double kLaunchUs = 2.3, kReadPs = 0.25, kRowPs = 0.25, kTensorCoresPs = 1.13, kBytesPerSecond = 3.35e12;
+  const double picoseconds = std::min(kReadPs + kRowPs * static_cast<double>(product.m), kTensorCoresPs);
+  const double elements = static_cast<double>(product.n) * static_cast<double>(product.k);
+  return kLaunchUs * kMicrosecond +
+         elements * picoseconds * 1e-12 * kBytesPerSecond / device.memory_bandwidth_bytes_per_second;
+}
+
 /// Its seconds by the model of what it works on; where that has none, by what it reads and writes.
 struct SecondsOf {
   const Kernel& kernel;
@@ -241,7 +261,14 @@ struct SecondsOf {
   const DeviceRates& rates;
 
   double operator()(const work::Product& product) const {
-    return product_seconds(kernel, product, device, product_rates(kernel, device, rates));
+    if (kernel.op != nullptr && std::string_view(kernel.op->name) == "bitsandbytes::gemm_4bit") {
+      return packed_product_seconds(product, device);
+    }
+    const double seconds = product_seconds(kernel, product, device, product_rates(kernel, device, rates));
+    // Other types are multiplied a group at a time by cuBLAS.
+    const bool grouped = kernel.kind == KernelKind::kGroupedProduct && kernel.op == &aten::kGroupedMm &&
+                         kernel.dtype == DType::kBFloat16;
+    return grouped ? seconds / kGroupedShare : seconds;
   }
   double operator()(const work::Attention& attention) const {
     return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
@@ -261,12 +288,18 @@ struct SecondsOf {
   }
   double operator()(const work::Rows& of) const {
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
-    if (!rates.blocks.source.empty()) return rows_seconds(kernel, of, device, rates);
-    return by_memory();
+    const double chained = kernel.op == &aten::kIndexPutImpl && of.backward ? kSortedPlacesUs * kMicrosecond : 0;
+    if (!rates.blocks.source.empty()) return chained + rows_seconds(kernel, of, device, rates);
+    return chained + by_memory();
   }
   template <typename Other>
   double operator()(const Other& /*other*/) const {
     return by_memory();
+  }
+  [[nodiscard]] double chain_of_sort() const {
+    constexpr std::int32_t kWithOneBlock = 3;  // launches: a copy, arange, the sort
+    if (kernel.op == &aten::kTopk) return kTopkUs * kMicrosecond;
+    return (kernel.launches > kWithOneBlock ? kernel.launches * kRadixPassUs : kSmallSortUs) * kMicrosecond;
   }
   [[nodiscard]] double by_memory() const {
     if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
@@ -276,6 +309,7 @@ struct SecondsOf {
       return pooling_seconds(kernel, device, rates);
     }
     const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+    if (kernel.op == &aten::kSort || kernel.op == &aten::kTopk) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
     return kernel.op == &aten::kRoll ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }

@@ -59,6 +59,13 @@ double small_products_seconds(double m, double n, double k, double batch, double
   return waves * (kBlockUs + k * (half ? kHalfStepUs : kStepUs)) * kMicrosecond;
 }
 
+/// A few rows of float32: cuBLAS's kernels go over the matrix once, and each row adds to the time. Of an H100 (1 to 16
+/// rows, 24 matrices), 2026-11-27: tests/measured/inference_parts_h100.jsonl
+double few_rows_seconds(double rows, double bytes, double bytes_per_second) {
+  constexpr double kLaunchUs = 2.5, kShare = 0.87, kRowShare = 0.06;
+  return kLaunchUs * kMicrosecond + bytes / (kShare * bytes_per_second) * (1 + kRowShare * (rows - 1));
+}
+
 }  // namespace
 
 double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
@@ -71,6 +78,11 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
       sustained_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, kernel.dtype, rates);
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
+  constexpr std::int64_t kFewRows = 16;
+  const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
+  if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
+    return few_rows_seconds(m, kernel.bytes, device.memory_bandwidth_bytes_per_second);
+  }
   double best = std::numeric_limits<double>::max();
   for (const Tile& tile : kTiles) {
     const double tiles = ceil_of(m, tile.rows) * ceil_of(n, tile.columns) * batch;

@@ -50,10 +50,12 @@ struct HostRange {
   std::string least_host, most_host;  // their names
 };
 
+/// Of a training step, or of a call of a model that does not train.
 struct StepTime {
   double step_seconds = 0;
   std::array<double, kTimeClassCount> by_class{};  // sums to step_seconds
   double forward_seconds = 0;
+  double decode_seconds = 0;    // of forward_seconds: tokens that generate() makes after the first
   double backward_seconds = 0;  // with recomputation
   double optimizer_seconds = 0;
   double kernel_seconds = 0;         // of all kernels of the compute stream

@@ -114,6 +114,7 @@ Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec&
 void add_part(const StepTime& part, double times, StepTime& result) {
   for (std::size_t i = 0; i < kTimeClassCount; ++i) result.by_class[i] += times * part.by_class[i];
   result.forward_seconds += times * part.forward_seconds;
+  result.decode_seconds += times * part.decode_seconds;
   result.backward_seconds += times * part.backward_seconds;
   result.optimizer_seconds += times * part.optimizer_seconds;
   result.kernel_seconds += times * part.kernel_seconds;
@@ -182,15 +183,16 @@ class Clocks {
  public:
   using Seconds = std::array<double, kHosts>;
 
-  Clocks(const Timeline& timeline, const std::array<const HostRates*, kHosts>& hosts)
+  /// `call`: of a model that does not train, whose own host work stands in the list (HostWork::kModelCall).
+  Clocks(const Timeline& timeline, const std::array<const HostRates*, kHosts>& hosts, bool call = false)
       : timeline_(timeline), queue_(timeline.queue_kernels_), finished_(timeline.issues_.size()) {
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
-      for (std::size_t h = 0; h < kHosts; ++h) each[h] = host_seconds(kernel, *hosts[h]);
+      for (std::size_t h = 0; h < kHosts; ++h) each[h] = host_seconds(kernel, *hosts[h], call);
     }
     for (std::size_t h = 0; h < kHosts; ++h) {
-      forward_[h] = hosts[h]->forward_us * kMicrosecond;
+      forward_[h] = call ? 0 : hosts[h]->forward_us * kMicrosecond;
       backward_[h] = hosts[h]->backward_us * kMicrosecond;
       latency_[h] = hosts[h]->launch_latency_us * kMicrosecond;
     }
@@ -338,6 +340,7 @@ class Clocks {
       if (seconds <= 0) return;
       part.by_class[static_cast<std::size_t>(time_class)] += seconds;
       const bool forward = of.phase == Phase::kForward || of.phase == Phase::kDecode;  // what a step generates, too
+      if (of.phase == Phase::kDecode) part.decode_seconds += seconds;
       (forward                        ? part.forward_seconds
        : of.phase == Phase::kBackward ? part.backward_seconds
                                       : part.optimizer_seconds) += seconds;
@@ -363,25 +366,43 @@ class Clocks {
   Seconds communication_{};     // when the stream of collectives is
 };
 
+namespace {
+constexpr int kSteps = 3;  // the third is steady
+}  // namespace
+
 StepTime Timeline::steady(const HostRates& host) const {
   Clocks<1> clocks(*this, {&host});
   StepTime result;
-  clocks.step<false>(result);
-  clocks.step<false>(result);
+  for (int step = 1; step < kSteps; ++step) clocks.step<false>(result);
+  clocks.step<true>(result);
+  return result;
+}
+
+StepTime Timeline::call(const HostRates& host) const {
+  Clocks<1> clocks(*this, {&host}, true);
+  StepTime result;
   clocks.step<true>(result);
   return result;
 }
 
 std::vector<double> Timeline::steady_seconds(std::span<const MeasuredHost> hosts) const {
+  return last_seconds(hosts, false);
+}
+
+std::vector<double> Timeline::call_seconds(std::span<const MeasuredHost> hosts) const {
+  return last_seconds(hosts, true);
+}
+
+std::vector<double> Timeline::last_seconds(std::span<const MeasuredHost> hosts, bool call) const {
   constexpr std::size_t kTogether = 4;  // two vectors of two doubles
   std::vector<double> result;
   for (std::size_t i = 0; i < hosts.size(); i += kTogether) {
     std::array<const HostRates*, kTogether> together;
     for (std::size_t h = 0; h < kTogether; ++h) together[h] = &hosts[std::min(i + h, hosts.size() - 1)].rates;
-    Clocks<kTogether> clocks(*this, together);
+    Clocks<kTogether> clocks(*this, together, call);
     StepTime untold;
     std::array<double, kTogether> seconds{};
-    for (int step = 0; step < 3; ++step) seconds = clocks.template step<false>(untold);
+    for (int step = 0; step < (call ? 1 : kSteps); ++step) seconds = clocks.template step<false>(untold);
     for (std::size_t h = 0; h < kTogether && i + h < hosts.size(); ++h) result.push_back(seconds[h]);
   }
   return result;

@@ -63,9 +63,16 @@ class Timeline {
   /// How long that step is on each of some hosts, in their order.
   [[nodiscard]] std::vector<double> steady_seconds(std::span<const MeasuredHost> hosts) const;
 
+  /// A call of a model, from an idle card until the caller has waited for all that it issued.
+  [[nodiscard]] StepTime call(const HostRates& host) const;
+  [[nodiscard]] std::vector<double> call_seconds(std::span<const MeasuredHost> hosts) const;
+
  private:
   template <std::size_t kHosts>
   friend class Clocks;
+
+  /// Of a call, else of the steady step, on each of some hosts.
+  [[nodiscard]] std::vector<double> last_seconds(std::span<const MeasuredHost> hosts, bool call) const;
 
   const KernelList& kernels_;
   const std::vector<double>& seconds_;

@@ -264,13 +264,28 @@ void fill_peak(const Trace& trace, Report& report) {
   report.contributors = contributors_at(trace, report.memory.peak_event);
 }
 
-// Why no time is given: of a call none ever is, of a step where a rate that it needs is not known.
+}  // namespace
+
+std::string_view untimed_call(const RunSpec& run) {
+  if (run.trains()) return {};
+  if (run.parallel.offload_parameters != OffloadTo::kNowhere)
+    return "weights are copied from the host as they are used";
+  if (is_prequantized(run.fine_tuning.quantization)) return "kernels that multiply packed weights were not measured";
+  return {};
+}
+
+namespace {
+
+// Why no time is given: a rate that it needs is not known.
 std::string untimed(const KernelList& kernels, const RunSpec& run, const DeviceSpec& device) {
-  if (!run.trains()) return "the time of a call";
+  const std::string_view what = run.trains() ? "the time of a step" : "the time of a call";
   const std::vector<std::string> missing =
       device.rates == nullptr ? std::vector<std::string>{} : missing_rates(kernels, device);
-  if (missing.empty()) return "the time of a step";
-  return fmt::format("the time of a step: not known of {}: {}", device.name, fmt::join(missing, ", "));
+  if (const std::string_view reason = untimed_call(run); missing.empty() && !reason.empty()) {
+    return fmt::format("{}: {}", what, reason);
+  }
+  if (missing.empty()) return std::string(what);
+  return fmt::format("{}: not known of {}: {}", what, device.name, fmt::join(missing, ", "));
 }
 
 void say_what_is_left_out_between_steps(const RunSpec& run, std::vector<std::string>& not_modelled) {

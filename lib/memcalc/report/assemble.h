@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/alloc/replay.h"
@@ -22,6 +23,9 @@ namespace memcalc {
 
 /// The blocks alive just after `event_index`, one row per operator, category and size; the largest total first.
 [[nodiscard]] std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t event_index);
+
+/// Why a call of a model that does not train has no time though the card's rates are known; empty where it has.
+[[nodiscard]] std::string_view untimed_call(const RunSpec& run);
 
 /// Pre: `memory` is the replay of `symbolic.trace`.
 [[nodiscard]] Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,

@@ -67,6 +67,9 @@ struct PhasePeak {
 [[nodiscard]] double total_flops(const FlopRow& row);
 [[nodiscard]] double total_flops(const Report& report);
 
+/// "Time of one step", or of a call.
+[[nodiscard]] std::string_view title_of(const Throughput& time);
+
 /// The classes of a step that take time, in the order of the enumeration.
 [[nodiscard]] std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& step);
 

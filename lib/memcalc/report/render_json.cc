@@ -262,6 +262,10 @@ Json time_json(const Throughput& time) {
   const StepTime& step = time.step;
   Json json = {{"step_seconds", step.step_seconds}, {"samples_per_second", time.samples_per_second}};
   if (time.tokens_per_second > 0) json["tokens_per_second"] = time.tokens_per_second;
+  if (time.generation) {
+    json["prefill_seconds"] = time.generation->prefill_seconds;
+    json["seconds_per_token"] = time.generation->token_seconds;
+  }
   json["mfu"] = time.mfu;
   json["hfu"] = time.hfu;
   json["model_flops"] = step.model_flops;

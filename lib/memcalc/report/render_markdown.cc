@@ -97,7 +97,8 @@ std::string flops_table(const Report& report) {
 }
 
 std::string time_table(const Throughput& time) {
-  std::string out = "| Time of one step | " + format_seconds(time.step.step_seconds) + " | |\n| --- | ---: | ---: |\n";
+  std::string out = "| " + std::string(title_of(time)) + " | " + format_seconds(time.step.step_seconds) +
+                    " | |\n| --- | ---: | ---: |\n";
   for (const auto& [name, seconds] : time_classes(time.step)) {
     out += row({std::string(name), format_seconds(seconds), format_percent(seconds, time.step.step_seconds)});
   }

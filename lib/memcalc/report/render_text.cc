@@ -381,10 +381,12 @@ class TextRenderer {
 
   void write_time(const Throughput& time) {
     const StepTime& step = time.step;
-    title("Time of one step", format_seconds(step.step_seconds));
-    line("  " + pad_right("forward", 14) + pad_left(format_seconds(step.forward_seconds), kBytesColumns) +
-         "   backward " + format_seconds(step.backward_seconds) + "   optimizer " +
-         format_seconds(step.optimizer_seconds));
+    title(title_of(time), format_seconds(step.step_seconds));
+    if (!time.of_call) {
+      line("  " + pad_right("forward", 14) + pad_left(format_seconds(step.forward_seconds), kBytesColumns) +
+           "   backward " + format_seconds(step.backward_seconds) + "   optimizer " +
+           format_seconds(step.optimizer_seconds));
+    }
     for (const auto& [name, seconds] : time_classes(step)) {
       line("  " + pad_right(name, 14) + pad_left(format_seconds(seconds), kBytesColumns) +
            pad_left(format_percent(seconds, step.step_seconds), 9) + "  " +
@@ -395,8 +397,14 @@ class TextRenderer {
 
   // The time on a screen: a line.
   void write_speed(const Throughput& time) {
-    title("Time of one step", format_seconds(time.step.step_seconds));
+    title(title_of(time), format_seconds(time.step.step_seconds));
     std::vector<std::string> words;
+    if (time.generation) {
+      words.push_back("first token after " + format_seconds(time.generation->prefill_seconds));
+      if (time.generation->token_seconds > 0) {
+        words.push_back(format_seconds(time.generation->token_seconds) + " each later token");
+      }
+    }
     for (const auto& [name, value] : rates_of(time)) {
       if (name.ends_with("/s")) words.push_back(value + " " + name);
       if (name == "MFU") words.push_back(name + " " + value.substr(0, value.find(" of ")));

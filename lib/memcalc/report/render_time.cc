@@ -15,14 +15,17 @@ std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& st
   return classes;
 }
 
+std::string_view title_of(const Throughput& time) { return time.of_call ? "Time of one call" : "Time of one step"; }
+
 namespace {
 
 /// What decides the step, and what to change.
-std::string bound_of(const StepTime& step) {
+std::string bound_of(const StepTime& step, bool of_call) {
   switch (step.bound()) {
     case Bound::kHost:
       return "the host: " + format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel") +
-             "; a larger batch or --compile issues fewer for each sample";
+             (of_call ? "; a larger batch issues fewer for each sample"
+                      : "; a larger batch or --compile issues fewer for each sample");
     case Bound::kLinks:
       return "the links: " + format_seconds(step.by_class[static_cast<std::size_t>(TimeClass::kCommunication)]) +
              " of collectives that nothing hides; more micro-batches for each sum of gradients need fewer";
@@ -38,6 +41,12 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
   const auto rate = [](double value) { return value < 100 ? format_fixed(value, 2) : format_amount(value); };
+  if (time.generation) {
+    rates.emplace_back("first token", "after " + format_seconds(time.generation->prefill_seconds));
+    if (time.generation->token_seconds > 0) {
+      rates.emplace_back("each later token", format_seconds(time.generation->token_seconds) + " for the whole batch");
+    }
+  }
   rates.emplace_back("samples/s", rate(time.samples_per_second));
   if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", rate(time.tokens_per_second));
   const std::string peak = format_flops(step.peak_flops_per_second) + "/s by the datasheet";
@@ -52,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
                                                             : std::string("no number of workers on: storage")));
   }
-  rates.emplace_back("bound by", bound_of(step));
+  rates.emplace_back("bound by", bound_of(step, time.of_call));
   const HostRange& hosts = step.hosts;
   if (hosts.most_seconds > hosts.least_seconds) {
     rates.emplace_back("on measured hosts", format_seconds(hosts.least_seconds) + " (" + hosts.least_host + ") to " +

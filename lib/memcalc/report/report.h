@@ -134,11 +134,19 @@ struct StepError {
   std::int64_t runs = 0;
 };
 
+/// Of a call that generates.
+struct GenerationTime {
+  double prefill_seconds = 0;  // until the first token is there
+  double token_seconds = 0;    // each of those after it, on average; 0 where there is one alone
+};
+
 struct Throughput {
-  StepTime step;                   // of one rank
+  StepTime step;         // of one rank
+  bool of_call = false;  // step is a call of a model that does not train
+  std::optional<GenerationTime> generation;
   std::optional<StepError> error;  // where such runs were measured
   double samples_per_second = 0;   // of all ranks
-  double tokens_per_second = 0;    // 0 where samples are images
+  double tokens_per_second = 0;    // 0 where samples are images; of generate() those that it makes
   double mfu = 0;
   double hfu = 0;
   bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)

@@ -49,6 +49,9 @@ double samples_per_step(const RunSpec& run) {
 }
 
 double tokens_per_step(const RunSpec& run) {
+  if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
+    return real(run.batch_size) * real(run.inference()->new_tokens);
+  }
   if (run.image_size > 0 && run.task != Task::kCausalLm) return 0;  // images in a text are tokens of it
   double sequences = run.trains_on_pairs() ? 2 : 1;
   if (run.trains() && run.training().loop == Loop::kSentenceTransformer) {
@@ -105,7 +108,12 @@ TrainingRun training_run_of(const Report& report, double tokens) {
 }
 
 Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step) {
-  Throughput time{.step = step};
+  Throughput time{.step = step, .of_call = !run.trains()};
+  if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
+    const double later = real(run.inference()->new_tokens - 1);
+    time.generation = GenerationTime{.prefill_seconds = step.step_seconds - step.decode_seconds,
+                                     .token_seconds = later > 0 ? step.decode_seconds / later : 0};
+  }
   if (step.step_seconds <= 0) return time;
   time.samples_per_second = samples_per_step(run) / step.step_seconds;
   time.tokens_per_second = tokens_per_step(run) / step.step_seconds;

@@ -54,7 +54,8 @@ DeviceRates read_device_rates(const JsonObject& json) {
     if (!of_compiled && std::string_view(name).starts_with("compiled")) return;
     const JsonObject object = json.required_object(group);
     const std::string_view key(name);
-    const bool is_younger = key.starts_with("bias") || key == "vmapped_index_us";  // than 2026-11-27
+    const bool of_calls = key == "model_call_us" || key.starts_with("generate");
+    const bool is_younger = key.starts_with("bias") || key == "vmapped_index_us" || of_calls;  // than 2026-11-27
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });

@@ -129,6 +129,9 @@ struct HostRates {
   double optimizer_tensor_us = 1;     // the optimizer's own loop over its parameters
   double zeroed_tensor_us = 1;        // zero_grad's, with the gradients that die
   double vmapped_index_us = 1;        // tensor[index] in a function that torch.vmap calls for a mask
+  double model_call_us = 1;           // inference: a call of a model, beside its operators
+  double generate_us = 1;             // a call of generate(), beside its tokens
+  double generated_token_us = 1;      // its loop around a token, beside the operators
   double compiled_us = 1;             // each kernel that the code of a compiled graph launches
   double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
   double compiled_tensor_us = 1;      // each tensor that it is given or returns
@@ -300,6 +303,9 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("optimizer_tensor_us", rates.optimizer_tensor_us);
   visit("zeroed_tensor_us", rates.zeroed_tensor_us);
   visit("vmapped_index_us", rates.vmapped_index_us);
+  visit("model_call_us", rates.model_call_us);
+  visit("generate_us", rates.generate_us);
+  visit("generated_token_us", rates.generated_token_us);
   visit("compiled_us", rates.compiled_us);
   visit("compiled_call_us", rates.compiled_call_us);
   visit("compiled_tensor_us", rates.compiled_tensor_us);

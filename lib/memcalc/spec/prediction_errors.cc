@@ -22,6 +22,7 @@ RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
 }
 
 StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound) {
+  if (!run.trains()) return StepKind::kInference;
   if (run.parallel.is_parallel()) return StepKind::kSeveralCards;
   if (run.compiles()) return StepKind::kCompiled;
   if (run.uses_trainer()) return StepKind::kTrainer;

@@ -36,6 +36,7 @@ inline constexpr std::array<std::string_view, 11> kRunKindNames = {
 /// Kinds of runs whose step times are predicted equally well. The first that a run is, in this order; the last two by
 /// whether the host decides.
 enum class StepKind : std::uint8_t {
+  kInference,
   kSeveralCards,
   kCompiled,
   kTrainer,
@@ -44,8 +45,8 @@ enum class StepKind : std::uint8_t {
   kHostBound,
   kCardBound,
 };
-inline constexpr std::array<std::string_view, 7> kStepKindNames = {"several-cards", "compiled", "trainer", "experts",
-                                                                   "image",         "by-host",  "by-card"};
+inline constexpr std::array<std::string_view, 8> kStepKindNames = {"inference", "several-cards", "compiled", "trainer",
+                                                                   "experts",   "image",         "by-host",  "by-card"};
 
 [[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound);
 

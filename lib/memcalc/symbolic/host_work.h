@@ -32,8 +32,11 @@ enum class HostWork : std::uint8_t {
   kOptimizerTensor,  // the optimizer's loop over its parameters before its first kernel
   kZeroedTensor,     // zero_grad's
   kVmappedIndex,     // an index in a function of masks under torch.vmap, whose batched tensors are Python's
+  kModelCall,        // inference: the model's __call__ around its layers
+  kGenerateCall,     // generate() before its first token: configuration, processors, criteria
+  kGeneratedToken,   // its loop around a token: the arguments of the next call, processors, criteria
 };
-inline constexpr std::size_t kHostWorkCount = 17;
+inline constexpr std::size_t kHostWorkCount = 20;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -53,7 +56,10 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"checkpoint: unpack_hook"},
      {"Optimizer._init_group"},
      {"Optimizer.zero_grad"},
-     {"vmap: tensor[index]"}}};
+     {"vmap: tensor[index]"},
+     {"PreTrainedModel.__call__"},
+     {"GenerationMixin.generate"},
+     {"GenerationMixin._sample: a token"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

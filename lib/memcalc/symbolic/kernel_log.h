@@ -62,6 +62,7 @@ class KernelLog {
   [[nodiscard]] KernelList take() { return std::exchange(list_, {}); }
 
   bool recording = false;
+  bool integers = false;     // with `recording`: operators of no_grad:: are recorded, too (ops/integer.h)
   bool allow_tf32 = false;   // torch.backends.cudnn.allow_tf32, and of cuBLAS
   std::int64_t repeats = 1;  // how often what runs now runs in a step
 

@@ -1,5 +1,5 @@
-// What marks the kernels that autocast issues inside of another operator's call (Kernel::node): its conversions, which
-// no Python of a model precedes.
+// What marks the kernels that no Python of a model precedes (Kernel::node): those that autocast issues inside of
+// another operator's call, its conversions, and those of loops around a model (ops/integer.h).
 #pragma once
 
 #include "memcalc/symbolic/kernel_list.h"
@@ -8,6 +8,9 @@ namespace memcalc {
 
 inline constexpr Operator kAutocast{"autocast"};
 
+inline constexpr Operator kAroundModel{"around a model"};
+
+[[nodiscard]] inline bool is_around_model(const Kernel& kernel) { return kernel.node == &kAroundModel; }
 [[nodiscard]] inline bool is_of_autocast(const Kernel& kernel) { return kernel.node == &kAutocast; }
 
 }  // namespace memcalc

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/sort.h"
@@ -147,7 +148,7 @@ void look_for_unfinished(const Beams& beams) {
   const Tensor open = no_grad::bitwise_not(no_grad::bitwise_and(no_grad::all(beams.is_sent_finished)));
   const Tensor valid = no_grad::bitwise_not(no_grad::all(beams.hits_stopping_criteria));
   const Tensor first = no_grad::bitwise_and(improvement_possible, open);
-  const Tensor second = no_grad::bitwise_and(first, valid);
+  read_on_host(no_grad::bitwise_and(first, valid));
 }
 
 }  // namespace

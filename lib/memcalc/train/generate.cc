@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -35,10 +37,13 @@ Generation::Generation(Tape& tape, Model& model, GenerationCall call, const Spec
 }
 
 Tensor Generation::run(const Batch& batch) {
+  const Scoped<bool> integers(tape_.kernels.integers, true);
+  record_host_work(tape_, HostWork::kGenerateCall);
   const Tensor& inputs_tensor = batch.input_ids.defined() ? batch.input_ids : batch.input_features;
   const std::int64_t batch_size = inputs_tensor.size(0);
   prepare_special_tokens();
   if (model_.is_encoder_decoder) {
+    record_host_work(tape_, HostWork::kModelCall);
     encoder_outputs_ = model_.encode(batch);
     attention_mask_ = batch.attention_mask;
     input_ids_ = decoder_start(batch_size);
@@ -46,7 +51,7 @@ Tensor Generation::run(const Batch& batch) {
     if (batch_size > 1 && !batch.attention_mask.defined()) look_for_right_padding(batch.input_ids);
     if (batch.attention_mask.defined() && batch_size > 1) {
       const Tensor padded = no_grad::equal(no_grad::select(batch.attention_mask, 1));
-      no_grad::any(padded).reset();
+      read_on_host(no_grad::any(padded));
     }
     attention_mask_ = batch.attention_mask.defined() ? batch.attention_mask : attention_mask_for(batch.input_ids);
     position_ids_ = position_ids_for(attention_mask_);
@@ -75,10 +80,10 @@ void Generation::prepare_special_tokens() {
   if (!tokens_.ends) return;
   {  // torch.isin(eos_token_tensor, pad_token_tensor).any()
     const Tensor found = no_grad::isin(eos_, pad_);
-    no_grad::any(found).reset();
+    read_on_host(no_grad::any(found));
   }
   const Tensor negative = no_grad::less(eos_);
-  no_grad::any(negative).reset();
+  read_on_host(no_grad::any(negative));
 }
 
 /// torch.sum(inputs_tensor[:, -1] == pad_token) > 0, which generate() keeps.
@@ -143,6 +148,7 @@ ModelOutput Generation::prefill(const Batch& batch) {
   model_inputs.past_key_values = call_.caches ? &cache_ : nullptr;
   model_inputs.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
   cache_.rewind();
+  record_host_work(tape_, HostWork::kModelCall);
   return call_.forward(model_inputs);
 }
 
@@ -162,6 +168,7 @@ ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batc
   model_inputs = next;
   next.clear();
   cache_.rewind();
+  record_host_work(tape_, HostWork::kModelCall);
   return call_.forward(model_inputs);
 }
 
@@ -235,6 +242,7 @@ void Generation::begin_token(const ExecutedToken& token) {
   if (!call_.evaluates) tape_.moment.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
   tape_.kernels.repeats = token.skipped + 1;
   cache_.self_attention.skip(token.skipped);
+  record_host_work(tape_, HostWork::kGeneratedToken);
 }
 
 Tensor Generation::sample(const Batch& batch) {
@@ -273,7 +281,7 @@ Tensor Generation::sample(const Batch& batch) {
     }
     {
       const Tensor most = no_grad::max(unfinished_sequences);
-      no_grad::equal(most).reset();
+      read_on_host(no_grad::equal(most));  // StopCheck
     }
     outputs.clear();
   }

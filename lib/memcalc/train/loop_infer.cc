@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/loop.h"
 
@@ -15,6 +16,8 @@ constexpr int kCalls = 2;
 /// One forward pass. Its output is the caller's.
 KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
   tape.moment.phase = Phase::kForward;
+  const Scoped<bool> integers(tape.kernels.integers, true);
+  record_host_work(tape, HostWork::kModelCall);
   ModelOutput output = model.forward(batch);
   const KeyValueCacheSize size = output.past_key_values.size();
   tape.moment.phase = Phase::kDelete;
@@ -53,6 +56,7 @@ InferenceCalls run_inference(Tape& tape, Model& model, const RunSpec& run, std::
   KeyValueCacheSize cache;
   for (; tape.moment.step < kCalls; ++tape.moment.step) {
     tape.kernels.recording = tape.moment.step == kCalls - 1;
+    if (tape.kernels.recording) tape.kernels.forget_host_calls();
     calls.second_call = tape.memory.trace.events.size();
     if (run.inference()->new_tokens == 0) {
       cache = call_forward(tape, model, batch);

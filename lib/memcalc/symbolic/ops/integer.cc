@@ -3,6 +3,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -16,17 +17,34 @@
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc::no_grad {
 
 namespace {
 
-/// Until the scope ends, neither autograd, nor a tracer, nor the list of kernels sees what is called.
+/// Until the scope ends, neither autograd, nor a tracer, nor the list of kernels (but where it asks) sees what is
+/// called.
 class Unseen {
  public:
-  explicit Unseen(Tape& tape) : no_grad_(tape.modes), recording_(tape.kernels.recording, false) {}
+  explicit Unseen(Tape& tape)
+      : kernels_(tape.kernels),
+        before_(tape.kernels.size()),
+        no_grad_(tape.modes),
+        recording_(tape.kernels.recording, tape.kernels.recording && tape.kernels.integers) {}
+  ~Unseen() {
+    if (kernels_.size() > before_) mark(kernels_);
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+  static void mark(KernelLog& kernels) {
+    if (Kernel* kernel = kernels.last()) kernel->node = &kAroundModel;
+  }
 
  private:
+  KernelLog& kernels_;
+  std::size_t before_;  // kernels
   NoGrad no_grad_;
   Scoped<bool> recording_;
 };
@@ -63,23 +81,46 @@ Tensor like(const Operator& op, const Tensor& x) {
 
 Tensor view_of(const Arg& x, const Shape& shape, const Shape& strides) {
   const OperatorCall call(x);
-  return x->tape().alias(*x, shape, strides, false);
+  Tape& tape = x->tape();
+  if (tape.kernels.integers) tape.kernels.pass_view();
+  return tape.alias(*x, shape, strides, false);
+}
+
+/// An operator that writes a new tensor and reads none, or whose kernel is told by what it writes.
+void record(const Operator& op, const Tensor& written) {
+  KernelLog& kernels = written.tape().kernels;
+  if (!kernels.integers) return;
+  kernels.add(op, OperatorClass::kMovement, written.dtype(), 0, static_cast<double>(written.bytes()),
+              KernelKind::kVectorized, static_cast<double>(written.elements()));
+  Unseen::mark(kernels);
+}
+
+Tensor filled(Tape& tape, const Shape& shape, DType dtype, const Operator& op) {
+  Tensor result = tape.empty(shape, dtype, op);
+  record(op, result);
+  return result;
+}
+
+Tensor filled_like(const Operator& op, const Tensor& x) {
+  Tensor result = like(op, x);
+  record(op, result);
+  return result;
 }
 
 }  // namespace
 
-Tensor arange(Tape& tape, std::int64_t length, DType dtype) { return tape.empty({length}, dtype, aten::kArange); }
-Tensor zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kZeros); }
-Tensor ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kOnes); }
-Tensor full(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kFull); }
-Tensor new_zeros(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kNewZeros); }
-Tensor new_ones(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kNewOnes); }
+Tensor arange(Tape& tape, std::int64_t length, DType dtype) { return filled(tape, {length}, dtype, aten::kArange); }
+Tensor zeros(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kZeros); }
+Tensor ones(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kOnes); }
+Tensor full(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kFull); }
+Tensor new_zeros(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kNewZeros); }
+Tensor new_ones(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kNewOnes); }
 Tensor empty_like(const Tensor& x) { return like(aten::kEmptyLike, x); }
-Tensor zeros_like(const Tensor& x) { return like(aten::kZerosLike, x); }
-Tensor ones_like(const Tensor& x) { return like(aten::kOnesLike, x); }
-Tensor full_like(const Tensor& x) { return like(aten::kFullLike, x); }
-Tensor scalar(Tape& tape, DType dtype) { return tape.empty({}, dtype, aten::kScalarTensor); }
-Tensor from_list(Tape& tape, const Shape& shape, DType dtype) { return tape.empty(shape, dtype, aten::kToCopy); }
+Tensor zeros_like(const Tensor& x) { return filled_like(aten::kZerosLike, x); }
+Tensor ones_like(const Tensor& x) { return filled_like(aten::kOnesLike, x); }
+Tensor full_like(const Tensor& x) { return filled_like(aten::kFullLike, x); }
+Tensor scalar(Tape& tape, DType dtype) { return filled(tape, {}, dtype, aten::kScalarTensor); }
+Tensor from_list(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kToCopy); }
 
 Tensor add(Arg a, Arg b) { return binary(aten::kAdd, a, b); }
 Tensor add(Arg x) { return unary(aten::kAdd, x); }
@@ -148,6 +189,7 @@ Tensor isin(Arg elements, const Tensor& tokens) {
   Tensor found = elements->tape().empty(elements->shape(), DType::kBool, aten::kIsin);
   Tensor equals = equal(no_grad::unsqueeze(*elements, -1), tokens);
   Tensor in_one = no_grad::any(equals, -1);
+  record(aten::kIsin, found);
   drop(equals, in_one);  // it is copied into the result
   return found;
 }
@@ -184,6 +226,7 @@ Tensor min(Arg x, int dim) {
   Tensor values = x->tape().empty(shape, x->dtype(), aten::kMin);
   const Tensor places = x->tape().empty(shape, DType::kInt64, aten::kMin);
   reduction_scratch(*x, one_dimension(*x, dim), kPair, aten::kMin);
+  record(aten::kMin, values);
   return values;
 }
 
@@ -214,6 +257,7 @@ Tensor multinomial_once(Arg x) {
   }
   no_grad::sum(equal(no_grad::sum(*x, 1))).reset();
   const Tensor random = like(aten::kEmptyLike, *x);
+  record(aten::kEmptyLike, random);
   return no_grad::argmax_last(random);
 }
 
@@ -260,7 +304,7 @@ Tensor repeat_interleave(Arg x, std::int64_t times, int dim) {
   const OperatorCall call(x);
   Shape shape = x->shape();
   shape[dim] *= times;
-  return x->tape().empty(shape, x->dtype(), aten::kRepeatInterleave);
+  return filled(x->tape(), shape, x->dtype(), aten::kRepeatInterleave);
 }
 
 Tensor gather(Arg x, const Tensor& index) {

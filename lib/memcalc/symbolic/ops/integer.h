@@ -1,7 +1,7 @@
 // Operators on what nobody differentiates: masks, positions, tokens, and the few numbers that are made of them. Each
 // asks for what ATen's operator of the same name asks for. Autograd and a compiler's tracer do not see them. Nor does
 // the list of kernels: each works on some thousand numbers, and a step's time was fitted to measured steps without
-// them. Covered by tests/unit/integer_test.cc.
+// them; of calls that do not train it has them (KernelLog::integers). Covered by tests/unit/integer_test.cc.
 // MIRRORS(torch, "native/Distributions.cpp", "2.11.0")
 // MIRRORS(torch, "native/Pow.cpp", "2.11.0")
 // MIRRORS(torch, "native/TensorCompare.cpp", "2.11.0")

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -63,6 +64,15 @@ std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype,
   return loses_at_six ? 5 : 7;
 }
 
+/// The weight in full, of 4 bits an element: before it the scales of the scales' blocks and their mean.
+void record_unpacking(Tape& tape, const QuantizedWeight& weight, DType dtype) {
+  const auto elements = static_cast<double>(elements_of(weight));
+  tape.kernels.add(kDequantize, OperatorClass::kMovement, dtype, 0,
+                   elements * (0.5 + static_cast<double>(size_of(dtype))), KernelKind::kConverting, elements);
+  Kernel* kernel = tape.kernels.last();
+  if (kernel != nullptr && weight.kind == Quantization::kNf4Double) kernel->launches = 3;
+}
+
 struct MatMul4BitPayload {
   const QuantizedWeight* weight = nullptr;  // outlives the graph
   Tensor gathered;                          // B, where it is a view that outlives that the parameter is let go
@@ -76,6 +86,7 @@ void matmul_4bit_backward(BackwardCall& call) {
     scales = call.tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
   }
   Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, weight.source_dtype, kDequantize);
+  record_unpacking(call.tape, weight, weight.source_dtype);
   scales.reset();
   const Tensor factor = to_dtype(std::move(unpacked), gradient.dtype());
   call.set(0, linear(gradient, memcalc::t(factor), {}));
@@ -99,6 +110,7 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
   // The old MatMul4Bit unpacks to the type that was packed and converts; gemm_4bit to that of the product.
   const DType dtype = weight.keeps_input ? weight.source_dtype : weight.dtype;
   Tensor unpacked = tape.empty({weight.out_features, weight.in_features}, dtype, kDequantize);
+  record_unpacking(tape, weight, dtype);
   unpacked = to_dtype(unpacked, weight.dtype);
   Tensor result = linear(x, unpacked, bias);
   drop(scales, shifted, unpacked);
@@ -138,6 +150,11 @@ void matmul_8bit_backward(BackwardCall& call) {
   call.set(0, linear(gradient, t(unpacked), {}));
 }
 
+void record_pass(Tape& tape, const Operator& op, const Tensor& x, std::int32_t launches = 1) {
+  tape.kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = launches;
+}
+
 /// int8_vectorwise_quant with a threshold, where no column has outliers.
 Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
   Tape& tape = x.tape();
@@ -147,9 +164,12 @@ Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
   Tensor magnitudes = tape.empty(x.shape(), x.dtype(), aten::kAbs);
   Tensor outliers = tape.empty(x.shape(), DType::kBool, aten::kGe);
   magnitudes.reset();
+  record_pass(tape, kVectorQuantize, x, 3);
   {
     const Tensor any = tape.empty({}, DType::kBool, aten::kAny);
     reduction_scratch(outliers, 0b11, 1, aten::kAny);
+    record_pass(tape, aten::kAny, outliers);
+    read_on_host(any);  // if outliers.any()
   }
   if (rows > 1) tape.memory.scratch(1, aten::kToCopy);  // out_row[:, outlier_cols] = 0
   return result;
@@ -175,6 +195,7 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
     tape.kernels.product(kInt8Mm, DType::kUInt8, 1, rows, weight.out_features, weight.in_features);
     {
       const Tensor output = tape.empty({rows, weight.out_features}, DType::kFloat16, kInt8Dequantize);
+      record_pass(tape, kInt8Dequantize, accumulated);
       result = to_dtype(output, x.dtype());
     }
     accumulated.reset();

@@ -1,0 +1,207 @@
+"""Calls of generate(), drawn and predicted before they are measured: until the first token, and each token after it.
+
+usage: inference_times.py draw SEED N OUT
+       inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
+       inference_times.py measure CASES OUT [--budget SECONDS]          on a card
+       inference_times.py compare PREDICTED [PREDICTED …] MEASURED
+A measured case has call_ms (the mean of whole calls after the first, which warms up) and first_ms (the median of calls for one token), token_ms (their difference, for
+each token after the first) and tiny_ms: a tiny LLaMA's forward in training just before and just after, which tells how fast the host
+was (memcalc.measure --host scales Python by it).
+"""
+import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = next((p for p in (HERE.parents[2], Path.cwd()) if (p / "specs/models").is_dir()), None)
+DECODERS = ("llama-3.2-1b", "llama-3.2-3b", "tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b", "gemma-2-2b", "gemma-3-1b", "gpt2",
+            "gpt2-medium", "gpt2-xl", "pythia-410m", "pythia-1b", "pythia-2.8b", "opt-1.3b", "phi-2", "olmo-2-1b", "smollm2-1.7b", "granite-3.1-2b",
+            "stablelm-2-1.6b", "mistral-7b", "llama-3.1-8b", "falcon3-1b")
+EXPERTS = ("granite-3.0-3b-a800m", "granite-3.1-1b-a400m")
+ENCODER_DECODERS = ("t5-base", "t5-large", "bart-large", "whisper-small")
+REFERENCE_TINY_MS = 10.009  # memcalc.measure's llama, forward
+
+
+def lines_of(path): return [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
+def write_lines(path, rows): Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def draw(a):
+    r = random.Random(a.seed)
+    names = r.sample(DECODERS, a.n - 6) + r.sample(EXPERTS, 2) + r.sample(ENCODER_DECODERS, 4)
+    cases = []
+    for i, name in enumerate(names):
+        task = "speech" if "whisper" in name else "seq2seq" if name in ENCODER_DECODERS else "causal"
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([64, 128, 256, 512, 1000]), task=task)
+        run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"])
+        run["weights_dtype"] = run["precision"]
+        run.update(attention="sdpa", infer=True, new_tokens=r.choice([16, 24, 32, 48]))
+        if name in DECODERS and i % 5 == 2:
+            run["quantize"] = r.choice(["nf4", "int8"])
+            run["precision"] = run["weights_dtype"] = "bf16" if run["quantize"] == "nf4" else "fp16"
+        words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}+{run['new_tokens']}", run.get("quantize") or run["precision"]]
+        cases.append(dict(id="-".join(words), run=run))
+    write_lines(a.out, cases)
+
+
+def predict(a):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import memcalc_rows
+    hosts = {row["id"]: row for row in lines_of(a.hosts)} if a.hosts else {}
+    reference = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in lines_of(a.cases):
+            words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", "h100-sxm", "--format", "json", "--no-remedies"]
+            if case["id"] in hosts and hosts[case["id"]].get("tiny_ms"):
+                scale = statistics.mean(hosts[case["id"]]["tiny_ms"]) / REFERENCE_TINY_MS
+                rates = {k: round(v * scale, 4) for k, v in reference.items() if k.endswith("_us") and k not in ("gap_us", "launch_latency_us")}
+                path = Path(folder, "host.json")
+                path.write_text(json.dumps(dict(schema_version=1, name="beside the call", rates=rates)))
+                words += ["--host", str(path)]
+            answer = subprocess.run([a.memcalc, *map(str, words)], capture_output=True, text=True)
+            row = dict(id=case["id"])
+            time_of = json.loads(answer.stdout).get("time") if answer.returncode <= 1 else None
+            if time_of is None: row["refused"] = answer.stderr.strip() or "no time"
+            else:
+                row.update(call_ms=round(1e3 * time_of["step_seconds"], 2), first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3),
+                           kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
+            said.append(row)
+            print(row, flush=True)
+    write_lines(a.out, said)
+
+
+def built(case):
+    import torch, transformers as tf
+    run = case["run"]
+    config = json.loads((ROOT / "specs/models" / f"{run['model']}.json").read_text())["config"]
+    config = {k: v for k, v in config.items() if k not in ("torch_dtype", "architectures", "dtype")}
+    cfg = tf.AutoConfig.for_model(config.pop("model_type"), **config)
+    if run["task"] != "causal" and getattr(cfg, "decoder_start_token_id", None) is None: cfg.decoder_start_token_id = 1 if run["task"] == "speech" else 0
+    cls = {"causal": tf.AutoModelForCausalLM, "seq2seq": tf.AutoModelForSeq2SeqLM, "speech": tf.AutoModelForSpeechSeq2Seq}[run["task"]]
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[run["precision"]]
+    for name in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):  # what the weights are does not count
+        setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
+    with torch.device("cuda"): model = cls.from_config(cfg, dtype=dtype, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            if p.dim() > 1: p.uniform_(-0.02, 0.02)
+    if run.get("quantize"): pack(model, run["quantize"], dtype)
+    gc.collect(); torch.cuda.empty_cache()
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    if run["task"] == "speech": batch = dict(input_features=torch.randn(run["batch_size"], cfg.num_mel_bins, 3000, device="cuda", dtype=dtype))
+    else: batch = dict(input_ids=torch.randint(5, min(cfg.vocab_size, 30000), (run["batch_size"], run["sequence_length"]), device="cuda", generator=generator))
+    return model, batch
+
+
+def pack(model, how, dtype):
+    """What transformers' quantizer makes of a model: every Linear and GPT-2's Conv1D but the head."""
+    import bitsandbytes as bnb, torch
+    from transformers.pytorch_utils import Conv1D
+    head = model.get_output_embeddings()
+    for name, module in list(model.named_modules()):
+        for child, linear in list(module.named_children()):
+            if type(linear) not in (torch.nn.Linear, Conv1D) or linear is head: continue
+            made = dict(bias=linear.bias is not None)
+            weight = linear.weight.data.t().contiguous() if type(linear) is Conv1D else linear.weight.data
+            outs, ins = weight.shape
+            if how == "nf4":
+                new = bnb.nn.Linear4bit(ins, outs, compute_dtype=dtype, compress_statistics=False, quant_type="nf4", **made)
+                new.weight = bnb.nn.Params4bit(weight, requires_grad=False, compress_statistics=False, quant_type="nf4")
+            else:
+                new = bnb.nn.Linear8bitLt(ins, outs, has_fp16_weights=False, threshold=6.0, **made)
+                new.weight = bnb.nn.Int8Params(weight, requires_grad=False, has_fp16_weights=False)
+            if linear.bias is not None: new.bias = torch.nn.Parameter(linear.bias.data, requires_grad=False)
+            linear.weight = None
+            setattr(module, child, new.cuda())
+
+
+class Tiny:
+    def __init__(self):
+        import torch, transformers as tf
+        small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4, intermediate_size=128)
+        self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).cuda().train()
+        self.ids = torch.randint(0, 90, (1, 16), device="cuda")
+
+    def __call__(self):
+        import torch
+        times = []
+        for _ in range(14):
+            torch.cuda.synchronize(); t = time.perf_counter(); loss = self.model(input_ids=self.ids, labels=self.ids).loss; times.append(1e3 * (time.perf_counter() - t)); torch.cuda.synchronize(); del loss
+        return round(statistics.median(times[3:]), 3)
+
+
+def one(case, tiny):
+    import torch
+    model, batch = built(case)
+    new = case["run"]["new_tokens"]
+
+    def call(tokens):
+        torch.cuda.synchronize(); t = time.perf_counter()
+        out = model.generate(**batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
+        torch.cuda.synchronize(); return 1e3 * (time.perf_counter() - t)
+    row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__)
+    with torch.no_grad():
+        call(3); call(2)
+        row["tiny_ms"] = [tiny()]
+        first = [call(1) for _ in range(5)]
+        whole = [call(new) for _ in range(3)]
+        row["tiny_ms"].append(tiny())
+        row.update(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.mean(whole[1:]), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first])
+        row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (new - 1), 4)
+        from torch.profiler import ProfilerActivity, profile
+        sums = []
+        for tokens in (1, 4):
+            with profile(activities=[ProfilerActivity.CUDA]) as p: call(tokens)
+            events = [e for e in p.events() if str(e.device_type).endswith("CUDA")]
+            sums.append((sum(e.device_time_total for e in events) / 1e3, len(events)))
+        row["first_busy_ms"], row["token_busy_ms"] = round(sums[0][0], 3), round((sums[1][0] - sums[0][0]) / 3, 4)
+        row["token_kernels"] = round((sums[1][1] - sums[0][1]) / 3, 1)
+    row["params"] = sum(p.numel() for p in model.parameters())
+    return row
+
+
+def measure(a):
+    end = time.time() + a.budget
+    tiny = Tiny()
+    import torch, warnings
+    warnings.filterwarnings("ignore")
+    for case in lines_of(a.cases):
+        if time.time() > end: break
+        begin = time.time()
+        try: row = one(case, tiny)
+        except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
+        gc.collect(); torch.cuda.empty_cache()
+        with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
+        print(case["id"], row.get("first_ms"), row.get("token_ms"), row.get("token_busy_ms"), row.get("tiny_ms"), row.get("error", ""), f"{time.time() - begin:.1f} s", flush=True)
+
+
+def compare(a):
+    measured = {row["id"]: row for row in lines_of(a.files[-1])}
+    for path in a.files[:-1]:
+        errors = {"call_ms": [], "first_ms": [], "token_ms": []}
+        for p in lines_of(path):
+            m = measured.get(p["id"], {})
+            if "call_ms" not in m or "call_ms" not in p: print(p["id"], p.get("refused", m.get("error"))); continue
+            each = {k: 100 * (p[k] / m[k] - 1) for k in errors}
+            for k, v in each.items(): errors[k].append(v)
+            print(f"{p['id']:38} first {m['first_ms']:8.1f} {p['first_ms']:8.1f} {each['first_ms']:+6.1f} %   token {m['token_ms']:7.2f} {p['token_ms']:7.2f} {each['token_ms']:+6.1f} %   call {each['call_ms']:+6.1f} %"
+                  f"  busy {m['token_busy_ms']:.2f}  {p['bound']}  tiny {statistics.mean(m['tiny_ms']):.1f}")
+        for k, v in errors.items():
+            if v: print(path, k, f"{len(v)} rows: median {statistics.median(map(abs, v)):.1f} %, worst {max(v, key=abs):+.1f} %, under-predicted {sum(x < 0 for x in v)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for name, function, words in (("draw", draw, "seed n out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+        command = commands.add_parser(name)
+        for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
+        if name == "compare": command.add_argument("files", nargs="+")
+        if name == "measure": command.add_argument("--budget", type=float, default=220)
+        if name == "predict": command.add_argument("--hosts")
+        command.set_defaults(call=function)
+    a = parser.parse_args()
+    a.call(a)
+
+
+if __name__ == "__main__": main()
