@@ -9,7 +9,8 @@
 
 namespace memcalc {
 
-/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it.
+/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it; the
+/// mean where a generation serves several (Kernel::share).
 /// Pre: missing_rates(kernels, device) names nothing.
 [[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates);
 

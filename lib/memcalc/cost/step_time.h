@@ -51,7 +51,9 @@ struct HostRange {
 };
 
 struct StepTime {
-  double step_seconds = 0;
+  double step_seconds = 0;                         // with all below the mean, where a generation serves several steps
+  double generating_step_seconds = 0;              // where steps differ: of one with a generation
+  double other_step_seconds = 0;                   // and of one without
   std::array<double, kTimeClassCount> by_class{};  // sums to step_seconds
   double forward_seconds = 0;
   double backward_seconds = 0;  // with recomputation

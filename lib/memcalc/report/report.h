@@ -137,6 +137,7 @@ struct StepError {
 struct Throughput {
   StepTime step;                   // of one rank
   std::optional<StepError> error;  // where such runs were measured
+  double generation_steps = 0;     // that a generation serves, where it is more than one: `step` is their mean
   double samples_per_second = 0;   // of all ranks
   double tokens_per_second = 0;    // 0 where samples are images
   double mfu = 0;

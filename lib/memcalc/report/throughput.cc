@@ -106,6 +106,9 @@ TrainingRun training_run_of(const Report& report, double tokens) {
 
 Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step) {
   Throughput time{.step = step};
+  if (step.generating_step_seconds > 0 && run.training().generate_every() > run.accumulation_steps()) {
+    time.generation_steps = real(run.training().generate_every()) / real(run.accumulation_steps());
+  }
   if (step.step_seconds <= 0) return time;
   time.samples_per_second = samples_per_step(run) / step.step_seconds;
   time.tokens_per_second = tokens_per_step(run) / step.step_seconds;
