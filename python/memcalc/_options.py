@@ -93,6 +93,8 @@ class RunOptions(TypedDict, total=False):
     """`--steps-per-generation`: micro-batches that are generated at once [--accum]"""
     num_iterations: int | None
     """`--iterations`: how often a completion is trained on (mu) [1]"""
+    num_generations: int | None
+    """`--generations`: completions of each prompt, with --lengths [8]"""
     grpo_loss: str | None
     """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
     importance_level: str | None

@@ -71,6 +71,30 @@ double seconds_of(const StepTime& time, TimeClass time_class) {
   return time.by_class.at(static_cast<std::size_t>(time_class));
 }
 
+TEST(Cost, OfStepsThatShareAGenerationTheMeanIsTold) {
+  KernelList list = repeated(15, 1e6);
+  for (std::size_t i = 0; i < 5; ++i) list[i].share = 0.25;
+  list[7].kind = KernelKind::kSynchronize;
+  list[7].work = work::Wait{6};  // for the one that is the first where nothing is generated
+  const StepTime time = cost(list, device(), rates()), all = cost(repeated(15, 1e6), device(), rates());
+  KernelList rest;
+  for (std::size_t i = 5; i < list.size(); ++i) rest.push_back(list[i]);
+  for (Kernel& each : rest) each.share = 1;
+  rest[2].work = work::Wait{1};
+  for (Kernel& each : list) each.share = 1;
+  const double generating = cost(list, device(), rates()).step_seconds,
+               other = cost(rest, device(), rates()).step_seconds;
+  EXPECT_LT(other, 0.75 * generating);
+  EXPECT_DOUBLE_EQ(time.generating_step_seconds, generating);
+  EXPECT_DOUBLE_EQ(time.other_step_seconds, other);
+  EXPECT_NEAR(time.step_seconds, (generating + 3 * other) / 4, 1e-12);
+  double sum = 0;
+  for (const double seconds : time.by_class) sum += seconds;
+  EXPECT_NEAR(sum, time.step_seconds, 1e-9);
+  EXPECT_EQ(time.kernels, 10) << "14 and three times 9, of four steps";
+  EXPECT_EQ(all.generating_step_seconds, 0) << "steps that are alike";
+}
+
 TEST(Cost, TheCardWaitsForTheHost) {
   const StepTime time = cost(repeated(50, 1e6), device(), rates());
   EXPECT_NEAR(time.step_seconds, 50 * 10e-6, 1e-9);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +61,33 @@ TEST(DataSteps, StepsThatWereAskedForGoOnInTheNextEpoch) {
   const DataSteps steps = data_steps(run_of("lognormal:20,0.5,64,100", 8, 20));
   EXPECT_EQ(steps.all, 20);
   EXPECT_EQ(steps.simulated.size(), 20U);
+}
+
+/// As trl's RepeatSampler gave them (num_generations 2, steps_per_generation 2, seed 42, two epochs).
+TEST(DataSteps, PromptsOfAGenerationStandTogetherAsTrlsSamplerHasThem) {
+  RunOptions options{.batch_size = 2, .loop = Loop::kTrlGrpo, .accumulation_steps = 2};
+  options.completion_length = 5;
+  options.generations = 2;
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "memcalc_prompts.txt";
+  std::ofstream(path) << "10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n";
+  options.lengths = path.string();
+  options.steps = 7;
+  const RunSpec run = resolve(test::model_of("gpt2"), options).run;
+  EXPECT_EQ(run.sequence_length, 25);
+  std::vector<std::int64_t> columns;
+  for (const DataStep& step : data_steps(run).simulated) {
+    ASSERT_EQ(step.micro_batches.size(), 2U);
+    EXPECT_EQ(step.micro_batches[0], step.micro_batches[1]) << "of one generation";
+    EXPECT_TRUE(step.largest().padded);
+    columns.push_back(step.largest().columns - 5);
+  }
+  EXPECT_EQ(columns, (std::vector<std::int64_t>{18, 19, 20, 17, 15, 15, 20}));
+  // The first of two processes has the first prompt of each pair.
+  RunSpec parallel = run;
+  parallel.training().generations = 4;
+  EXPECT_EQ(data_steps(parallel, 2, 0).simulated.front().largest().columns - 5, 16);
+  EXPECT_EQ(data_steps(parallel, 2, 1).simulated.front().largest().columns - 5, 18);
+  EXPECT_FALSE(data_steps(parallel, 2, 1).simulated.front().largest().padded) << "one prompt";
 }
 
 std::int64_t padded_tokens(const RunOptions& asked) {

@@ -239,6 +239,22 @@ TEST_F(ModelSavingTest, Zero2AsksNothingOfTheCardForACheckpoint) {
   EXPECT_EQ(rise(saved, Phase::kSave), 0);
 }
 
+TEST_F(ModelSavingTest, Fsdp1KeepsTheRootWholeWhileItCutsTheLayers) {
+  const auto saved = [&](ModelSaving saving) {
+    return rise(run(llama_, in_trainer(DataParallel::kFsdp1, ModelLoading::kHost, saving)), Phase::kSave);
+  };
+  const Bytes embedding = 32000 * Bytes{2048} * 4;
+  EXPECT_GE(saved(ModelSaving::kFull), embedding);
+  EXPECT_GT(saved(ModelSaving::kSharded), saved(ModelSaving::kFull));
+}
+
+TEST_F(ModelSavingTest, Fsdp1IsSentByRank0WhetherTheOthersReadTheModelOrNot) {
+  const auto prepared = [&](ModelLoading loading) {
+    return rise(run(llama_, in_trainer(DataParallel::kFsdp1, loading, ModelSaving::kNone)), Phase::kPrepare);
+  };
+  EXPECT_EQ(prepared(ModelLoading::kRank0), prepared(ModelLoading::kHost));
+}
+
 TEST_F(ModelSavingTest, ARankThatReceivesTheModelHasTwoParametersWholeAtMost) {
   const auto prepared = [&](ModelLoading loading) {
     return rise(run(llama_, in_trainer(DataParallel::kFsdp2, loading, ModelSaving::kNone)), Phase::kPrepare);

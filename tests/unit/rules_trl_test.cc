@@ -24,6 +24,7 @@ const RunOptions kReward{.loop = Loop::kTrlReward};
 const RunOptions kBiEncoder{.loop = Loop::kSentenceTransformer};
 const RunOptions kCrossEncoder{.loop = Loop::kCrossEncoder};
 const RunOptions kLengths{.loop = Loop::kTrainer, .lengths = "lognormal:20,0.5,64,100"};
+const RunOptions kPrompts{.batch_size = 8, .loop = Loop::kTrlGrpo, .lengths = "lognormal:20,0.5,64,100"};
 
 void set_samples(RunSpec& run, SampleLengths samples) {
   run.training().lengths->samples = std::make_shared<const SampleLengths>(std::move(samples));
@@ -39,10 +40,17 @@ const test::RuleCase kCases[] = {
     {"trl-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kSft},
     {"trl-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kFsdp2;
+       run.parallel.data_parallel = DataParallel::kFsdp1;
        run.parallel.gpus = 2;
      },
      kOnlineDpo},
+    {"trl-adapters-generate",
+     "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kFsdp2;
+       run.parallel.gpus = 2;
+     },
+     {.loop = Loop::kTrlGrpo, .lora_rank = 8}},
     {"sft-completion-lengths",
      "gpt2",
      [](RunSpec& run) { run.training().completion_length = 8; },
@@ -110,7 +118,8 @@ const test::RuleCase kCases[] = {
        run.expandable_segments = true;
      },
      kVllm},
-    {"trl-generates-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kGrpo},
+    {"trl-generates-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kOnlineDpo},
+    {"trl-vllm-evaluation", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace(); }, kVllm},
     {"evaluation-in-the-trainer", "gpt2", [](RunSpec& run) { run.training().loop = Loop::kBare; }, kEvaluates},
     {"evaluation-parallel", "gpt2",
      [](RunSpec& run) {
@@ -165,6 +174,10 @@ const test::RuleCase kCases[] = {
      {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100", .packing = PackingStrategy::kBfd}},
     {"lengths-evaluation-logits", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kLengths},
+    {"lengths-generations", "gpt2", [](RunSpec& run) { run.batch_size = 6; }, kPrompts},
+    {"lengths-fewest-prompts", "gpt2", [](RunSpec& run) { run.training().steps_per_generation = 101; }, kPrompts},
+    {"lengths-generation-steps", "gpt2", [](RunSpec& run) { run.training().lengths->pad_to_multiple_of = 8; },
+     kPrompts},
     {"lengths-alone", "gpt2", [](RunSpec& run) { run.padding = true; }, kLengths},
 };
 

@@ -120,6 +120,46 @@ TEST(Trl, AGenerationLastsForAsManyMicroBatchesAsItIsAskedFor) {
       << "of every third micro-batch";
 }
 
+Report report_of(RunOptions options) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  options.batch_size = 2;
+  options.sequence_length = 64;
+  options.completion_length = 8;
+  return estimate(model, resolve(model, options), registry().device("h200-sxm"));
+}
+
+TEST(Trl, TheTimeOfAStepIsTheMeanOfThoseThatAGenerationServes) {
+  const Throughput once = *report_of({.loop = Loop::kTrlRloo}).time;
+  EXPECT_EQ(once.generation_steps, 0);
+  EXPECT_EQ(once.step.generating_step_seconds, 0) << "each generates";
+  const Throughput fourth = *report_of({.loop = Loop::kTrlRloo, .iterations = 4}).time;
+  EXPECT_EQ(fourth.generation_steps, 4);
+  const StepTime& step = fourth.step;
+  EXPECT_NEAR(step.generating_step_seconds, once.step.step_seconds, 0.01 * once.step.step_seconds);
+  EXPECT_LT(step.other_step_seconds, step.generating_step_seconds / 2);
+  EXPECT_NEAR(step.step_seconds, (step.generating_step_seconds + 3 * step.other_step_seconds) / 4, 1e-9);
+  EXPECT_NEAR(fourth.samples_per_second, 2 / step.step_seconds, 1e-6);
+}
+
+TEST(Trl, AGenerationInTheMiddleOfAStep) {
+  const Throughput three =
+      *report_of({.loop = Loop::kTrlRloo, .accumulation_steps = 2, .steps_per_generation = 3}).time;
+  EXPECT_EQ(three.generation_steps, 1.5);
+  const StepTime& step = three.step;
+  EXPECT_NEAR(step.step_seconds, (2 * step.generating_step_seconds + step.other_step_seconds) / 3, 1e-9);
+  const Throughput twice =
+      *report_of({.loop = Loop::kTrlRloo, .accumulation_steps = 4, .steps_per_generation = 2}).time;
+  EXPECT_EQ(twice.step.generating_step_seconds, 0) << "each step has two";
+}
+
+TEST(Trl, EachMicroBatchOfOnlineDpoGenerates) {
+  const auto seconds = [](std::int64_t accumulation) {
+    const Report report = report_of({.loop = Loop::kTrlOnlineDpo, .accumulation_steps = accumulation, .lora_rank = 8});
+    return report.time->step.forward_seconds + report.time->step.backward_seconds;
+  };
+  EXPECT_NEAR(seconds(16) - seconds(8), seconds(8) - seconds(4) + seconds(8) - seconds(4), 0.02 * seconds(8));
+}
+
 TEST(Trl, CompletionsOfAnEarlierModelAreScoredOnceMore) {
   // Of the forward passes of the first step: of each micro-batch one with gradients, before it one without.
   const auto requests = [](std::int64_t iterations) {
@@ -327,6 +367,69 @@ TEST(Trl, Fsdp2AndZero3ShareTheReferenceOut) {
   const SymbolicRun zero3 = on_two(dpo, DataParallel::kDsZero3).symbolic;
   const SymbolicRun without = on_two({.loop = Loop::kTrlSft}, DataParallel::kDsZero3).symbolic;
   EXPECT_EQ(zero3.parameters.size(), without.parameters.size()) << "the optimizer has those of one model";
+}
+
+TEST(Trl, Fsdp1SharesTheReferenceOutByLayers) {
+  const SymbolicRun own = on_two({.loop = Loop::kTrlDpo}, DataParallel::kFsdp1).symbolic;
+  const SymbolicRun none =
+      on_two({.loop = Loop::kTrlDpo, .reference = Reference::kPrecomputed}, DataParallel::kFsdp1).symbolic;
+  const Bytes half = 494'032'768 / 2 * Bytes{4};
+  EXPECT_GE(own.reference_bytes, half);
+  EXPECT_LT(own.reference_bytes, half + (1 << 16)) << "flat parameters are aligned";
+  const auto gathered = [](const SymbolicRun& run) { return asked_for(run.trace, Category::kGatheredWeights); };
+  EXPECT_EQ(own.parameters.size(), none.parameters.size());
+  EXPECT_GT(gathered(own), 0);
+}
+
+/// Of what is gathered the most at a time, while a model generates, and in backward.
+std::pair<Bytes, Bytes> most_gathered(const Trace& trace) {
+  std::vector<bool> live(trace.blocks.size());
+  Bytes now = 0, decode = 0, backward = 0;
+  for (const Event& event : trace.events) {
+    const auto block = static_cast<std::size_t>(event.block);
+    const bool takes = event.kind == EventKind::kAllocate, gives = event.kind == EventKind::kFree;
+    if ((takes || gives) && trace.blocks[block].category == Category::kGatheredWeights && takes != live[block]) {
+      live[block] = takes;
+      now += (takes ? 1 : -1) * trace.blocks[block].requested;
+    }
+    if (event.phase == Phase::kDecode) decode = std::max(decode, now);
+    if (event.phase == Phase::kBackward) backward = std::max(backward, now);
+  }
+  return {decode, backward};
+}
+
+TEST(Trl, OnlineDpoGathersALayerAtATimeToGenerateUnderFsdp2) {
+  const Bytes whole = 494'032'768 * Bytes{2}, head = 151936 * Bytes{896} * 2;
+  const auto fsdp2 =
+      most_gathered(on_two({.loop = Loop::kTrlOnlineDpo, .completion_length = 8}, DataParallel::kFsdp2).symbolic.trace);
+  EXPECT_GE(fsdp2.first, head);
+  EXPECT_LT(fsdp2.first, whole);
+}
+
+TEST(Trl, OfARewardModelUnderFsdp2TheRootHasTheClassifier) {
+  const Simulated reward = on_two({.batch_size = 2, .loop = Loop::kTrlReward}, DataParallel::kFsdp2);
+  const Bytes embedding = 151936 * Bytes{896} * 2;
+  const auto [decode, backward] = most_gathered(reward.symbolic.trace);
+  EXPECT_EQ(decode, 0);
+  EXPECT_GE(backward, embedding);
+}
+
+/// An evaluation in the middle of the training, of trainers that generate.
+TEST(Trl, AnEvaluationGeneratesItsCompletions) {
+  const auto run = [](std::optional<std::int64_t> batch) {
+    RunOptions options{.loop = Loop::kTrlGrpo, .completion_length = 8};
+    options.batch_size = 2;
+    options.eval_batch_size = batch;
+    if (batch) options.eval_samples = 2 * *batch + 1;
+    return simulated(options).symbolic.trace;
+  };
+  const auto caches = [](const Trace& trace) { return asked_for(trace, Category::kKeyValueCache); };
+  const Trace without = run({}), two = run(2), eight = run(8);
+  EXPECT_FALSE(has_phase(without, Phase::kEvaluation));
+  EXPECT_TRUE(has_phase(two, Phase::kEvaluation));
+  const Bytes of_row = caches(without) / 6;  // two rows in each of three steps
+  EXPECT_EQ(caches(two) - caches(without), 5 * of_row);
+  EXPECT_EQ(caches(eight) - caches(without), 17 * of_row);
 }
 
 /// The largest requests of a kind.

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "memcalc/cost/costliest.h"
@@ -52,7 +55,7 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
       causal = attention != nullptr && attention->causal;
     }
     if (kernel.operator_class != OperatorClass::kContraction) continue;
-    const double flops = kernel.flops * static_cast<double>(kernel.repeats);
+    const double flops = kernel.flops * static_cast<double>(kernel.repeats) * kernel.share;
     const double masked = causal ? flops / 2 : 0;
     flops_at[peak_flops(kernel, device)] += flops;
     result.hardware_flops += flops;
@@ -72,17 +75,48 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
   }
 }
 
-/// Pre: there are hosts.
-HostRange range_of(const Timeline& timeline, const std::vector<MeasuredHost>& hosts, const StepTime& of_middle,
-                   Costed what) {
+/// Of a step or a call on each of some hosts.
+std::vector<double> seconds_on(const std::vector<MeasuredHost>& hosts, const Timeline& timeline,
+                               const StepTime& of_middle, Costed what) {
   // A card that never waits takes as long with any host.
   const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
-  const std::vector<double> seconds =
-      waits ? (what == Costed::kCall ? timeline.call_seconds(hosts) : timeline.steady_seconds(hosts))
-            : std::vector<double>(hosts.size(), of_middle.step_seconds);
+  if (!waits) return std::vector<double>(hosts.size(), of_middle.step_seconds);
+  return what == Costed::kCall ? timeline.call_seconds(hosts) : timeline.steady_seconds(hosts);
+}
+
+/// `seconds`: of each host. Pre: there are hosts.
+HostRange range_of(const std::vector<MeasuredHost>& hosts, const std::vector<double>& seconds) {
   const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   const auto name = [&](auto found) { return hosts[static_cast<std::size_t>(found - seconds.begin())].name; };
   return {.least_seconds = *least, .most_seconds = *most, .least_host = name(least), .most_host = name(most)};
+}
+
+/// Of the kernels of what several steps share, as an average step has of it; 1: every step has all of its kernels.
+double share_of(const KernelList& kernels) {
+  const auto shared = std::find_if(kernels.begin(), kernels.end(), [](const Kernel& each) { return each.share != 1; });
+  return shared == kernels.end() ? 1 : shared->share;
+}
+
+/// Without what several steps share. A host that waits for the first n kernels waits for those of them that are left.
+struct OtherStep {
+  KernelList kernels;
+  std::vector<double> seconds;
+};
+OtherStep without_shared(const KernelList& kernels, const std::vector<double>& seconds) {
+  OtherStep other;
+  std::vector<std::int64_t> left;  // of the kernels up to each
+  left.reserve(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].share == 1) {
+      Kernel& kept = other.kernels.emplace_back(kernels[i]);
+      other.seconds.push_back(seconds[i]);
+      if (auto* wait = std::get_if<work::Wait>(&kept.work); wait != nullptr && wait->kernels > 0) {
+        wait->kernels = std::max<std::int64_t>(1, left[static_cast<std::size_t>(wait->kernels - 1)]);
+      }
+    }
+    left.push_back(static_cast<std::int64_t>(other.kernels.size()));
+  }
+  return other;
 }
 
 }  // namespace
@@ -94,8 +128,19 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   const std::vector<double> seconds = seconds_of(kernels, device, rates);
   const Timeline timeline(kernels, seconds, device, rates);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
+  std::vector<double> of_hosts = seconds_on(rates.hosts, timeline, result, what);
+  if (const double share = share_of(kernels); share != 1) {
+    const OtherStep other = without_shared(kernels, seconds);
+    const Timeline of_other(other.kernels, other.seconds, device, rates);
+    const StepTime time = of_other.steady(rates.host);
+    const std::vector<double> others_of_hosts = seconds_on(rates.hosts, of_other, time, what);
+    for (std::size_t i = 0; i < of_hosts.size(); ++i) {
+      of_hosts[i] = share * of_hosts[i] + (1 - share) * others_of_hosts[i];
+    }
+    result = mean_of(result, time, share);
+  }
   result.host = rates.host_name;
-  if (!rates.hosts.empty()) result.hosts = range_of(timeline, rates.hosts, result, what);
+  if (!rates.hosts.empty()) result.hosts = range_of(rates.hosts, of_hosts);
   result.costliest = costliest_of(kernels, seconds, device, kShown);
   count_flops(kernels, device, result);
   return result;

@@ -14,8 +14,9 @@ namespace memcalc {
 /// What a list of kernels is.
 enum class Costed : std::uint8_t { kStep, kCall };
 
-/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it; or
-/// a call of a model, from an idle card until it has ended. Pre: missing_rates(kernels, device) names nothing.
+/// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it, the
+/// mean where a generation serves several (Kernel::share); or a call of a model, from an idle card until it has ended.
+/// Pre: missing_rates(kernels, device) names nothing.
 [[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
                             Costed what = Costed::kStep);
 

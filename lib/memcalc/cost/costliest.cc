@@ -47,7 +47,7 @@ std::vector<CostlyKernel> costliest_of(const KernelList& kernels, const std::vec
   struct Alike {
     const Kernel* kernel;
     double seconds;
-    std::int64_t calls;
+    double calls;
   };
   std::vector<Alike> found;
   constexpr std::size_t kPlaces = 1024;
@@ -57,11 +57,11 @@ std::vector<CostlyKernel> costliest_of(const KernelList& kernels, const std::vec
     if (!runs_on_card(kernel) || kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
     const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(kernel.op) >> 3U) * 31 +
                                 bits_of(kernel.bytes) * 1009 + bits_of(kernel.flops) * 65537;
-    const auto repeats = static_cast<double>(kernel.repeats);
+    const double repeats = static_cast<double>(kernel.repeats) * kernel.share;
     for (std::size_t place = (mixed * 0x9E3779B97F4A7C15U) >> 54U;; place = (place + 1) % kPlaces) {
       if (places[place] == 0) {
         if (found.size() < kPlaces / 2) {
-          found.push_back({&kernel, repeats * seconds[i], kernel.repeats});
+          found.push_back({&kernel, repeats * seconds[i], repeats});
           places[place] = static_cast<std::int32_t>(found.size());
         }
         break;
@@ -71,7 +71,7 @@ std::vector<CostlyKernel> costliest_of(const KernelList& kernels, const std::vec
         continue;
       }
       other.seconds += repeats * seconds[i];
-      other.calls += kernel.repeats;
+      other.calls += repeats;
       break;
     }
   }
@@ -86,12 +86,12 @@ std::vector<CostlyKernel> costliest_of(const KernelList& kernels, const std::vec
   std::vector<CostlyKernel> costliest;
   for (std::size_t i = 0; i < shown; ++i) {
     const Kernel& kernel = *found[i].kernel;
-    const auto calls = static_cast<double>(found[i].calls);
+    const double calls = found[i].calls;
     const bool computes = kernel.operator_class == OperatorClass::kContraction;
     costliest.push_back({.name = std::string(kernel.op->name),
                          .shape = shape_of(kernel),
                          .seconds = found[i].seconds,
-                         .calls = found[i].calls,
+                         .calls = std::max<std::int64_t>(1, std::llround(calls)),
                          .flops = computes ? calls * kernel.flops : 0,
                          .bytes = calls * kernel.bytes,
                          .possible_flops_per_second = computes ? peak_flops(kernel, device) : 0,

@@ -52,7 +52,9 @@ struct HostRange {
 
 /// Of a training step, or of a call of a model that does not train.
 struct StepTime {
-  double step_seconds = 0;
+  double step_seconds = 0;                         // with all below the mean, where a generation serves several steps
+  double generating_step_seconds = 0;              // where steps differ: of one with a generation
+  double other_step_seconds = 0;                   // and of one without
   std::array<double, kTimeClassCount> by_class{};  // sums to step_seconds
   double forward_seconds = 0;
   double decode_seconds = 0;    // of forward_seconds: tokens that generate() makes after the first

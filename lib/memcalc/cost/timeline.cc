@@ -141,6 +141,18 @@ double slowest_of(std::int64_t ranks, double spread) {
   return 1 + spread * score;
 }
 
+StepTime mean_of(const StepTime& generating, const StepTime& other, double share) {
+  StepTime mean;
+  add_part(generating, share, mean);
+  add_part(other, 1 - share, mean);
+  mean.kernels =
+      std::llround(share * static_cast<double>(generating.kernels) + (1 - share) * static_cast<double>(other.kernels));
+  mean.step_seconds = share * generating.step_seconds + (1 - share) * other.step_seconds;
+  mean.generating_step_seconds = generating.step_seconds;
+  mean.other_step_seconds = other.step_seconds;
+  return mean;
+}
+
 std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
   std::vector<double> result;
   result.reserve(kernels.size());

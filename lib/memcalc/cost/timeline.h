@@ -25,6 +25,9 @@ namespace memcalc {
 /// their mean: at their collectives the others wait for it.
 [[nodiscard]] double slowest_of(std::int64_t ranks, double spread);
 
+/// Of steps of which `share` are `generating`, which begin with what the others live on.
+[[nodiscard]] StepTime mean_of(const StepTime& generating, const StepTime& other, double share);
+
 class Timeline {
  public:
   /// What the clocks ask of a kernel.

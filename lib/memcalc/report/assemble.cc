@@ -149,7 +149,7 @@ void fill_flops(const KernelList& kernels, Report& report) {
   for (std::size_t i = 0; i < kOperatorClassCount; ++i) report.flops[i].operator_class = static_cast<OperatorClass>(i);
   for (const Kernel& kernel : kernels) {
     FlopRow& row = report.flops.at(static_cast<std::size_t>(kernel.operator_class));
-    const auto repeats = static_cast<double>(kernel.repeats);
+    const double repeats = static_cast<double>(kernel.repeats) * kernel.share;
     const double flops = kernel.flops * repeats;
     row.bytes_moved += kernel.bytes * repeats;
     if (kernel.recomputed) {

@@ -281,6 +281,11 @@ Json time_json(const Throughput& time) {
   json["host_seconds"] = step.host_seconds;
   json["host_bound"] = step.host_bound();
   json["bound_by"] = name_of(step.bound());
+  if (time.generation_steps > 0) {
+    json["generation"] = {{"steps", time.generation_steps},
+                          {"step_with_seconds", step.generating_step_seconds},
+                          {"step_without_seconds", step.other_step_seconds}};
+  }
   if (!step.host.empty()) json["host"] = step.host;
   if (step.hosts.most_seconds > 0) {
     json["on_measured_hosts"] = {{"least_seconds", step.hosts.least_seconds},

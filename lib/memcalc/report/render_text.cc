@@ -416,6 +416,10 @@ class TextRenderer {
       words.push_back(format_seconds(hosts.least_seconds) + " to " + format_seconds(hosts.most_seconds) +
                       " on measured hosts");
     }
+    if (time.generation_steps > 0) {
+      words.push_back(format_seconds(time.step.generating_step_seconds) + " with a generation, " +
+                      format_seconds(time.step.other_step_seconds) + " without");
+    }
     if (time.error && time.error->runs > 0) {
       words.push_back("nine in ten such runs within " + format_percent(time.error->p90, 1));
     }

@@ -1,5 +1,7 @@
 // What text and Markdown say of the time of a step.
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
@@ -60,6 +62,13 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
                                                             : std::string("no number of workers on: storage")));
+  }
+  if (time.generation_steps > 0) {
+    const bool is_whole = time.generation_steps == std::floor(time.generation_steps);
+    const std::string steps = format_fixed(time.generation_steps, is_whole ? 0 : 2);
+    rates.emplace_back("generation", "one serves " + steps +
+                                         " steps, whose mean this is: " + format_seconds(step.generating_step_seconds) +
+                                         " with it, " + format_seconds(step.other_step_seconds) + " without");
   }
   rates.emplace_back("bound by", bound_of(step, time.of_call));
   const HostRange& hosts = step.hosts;

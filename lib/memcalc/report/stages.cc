@@ -49,9 +49,12 @@ bool has_type_of_files(const SymbolicRun& symbolic, std::optional<DType> checkpo
 HostUse use_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
   if (run.training().loading == ModelLoading::kConfig) return {};
   if (run.training().loading == ModelLoading::kRank0) {
-    return {sum_of(symbolic, false),
-            "the whole model on the first rank's host, until it has sent it to the others; what trains is in float32 "
-            "already where the run mixes types"};
+    // transformers/modeling_utils.py, _move_missing_keys_from_meta_to_device: torch.zeros_like of each parameter
+    const std::int64_t ranks = ceil_div(run.parallel.gpus, run.parallel.nodes);
+    return {checked_multiply(ranks, sum_of(symbolic, false)),
+            "the whole model for each of the " + std::to_string(ranks) +
+                " ranks of a host: the first reads it, the others have zeros in its place until it has sent them its "
+                "own; what trains is in float32 already where the run mixes types"};
   }
   if (run.parallel.is_parallel() && run.fine_tuning.quantization == Quantization::kNone) {
     const std::int64_t ranks = ceil_div(run.parallel.gpus, run.parallel.nodes);
@@ -86,12 +89,18 @@ HostUse use_of_loading(const SymbolicRun& symbolic, const RunSpec& run) {
 
 HostUse host_of_loading(const SymbolicRun& symbolic, const RunSpec& run, std::optional<DType> checkpoint_dtype) {
   HostUse use = use_of_loading(symbolic, run);
-  use.is_held = !has_type_of_files(symbolic, checkpoint_dtype);
+  use.is_held = run.training().loading == ModelLoading::kRank0 || !has_type_of_files(symbolic, checkpoint_dtype);
   return use;
 }
 
 HostUse host_of_saving(const SymbolicRun& symbolic, const RunSpec& run) {
-  if (run.training().saving == ModelSaving::kSharded) return {};
+  if (run.training().saving == ModelSaving::kSharded) {
+    if (run.parallel.data_parallel != DataParallel::kFsdp1) return {};
+    const Bytes all = checked_add(sum_of(symbolic, false), sum_of(symbolic, true));
+    return {all,
+            "the ranks of a host together: their rows of the weights; after them the optimizer's, as much for each "
+            "of its moments"};
+  }
   if (run.training().saving == ModelSaving::kFull) {
     const Bytes all = checked_add(sum_of(symbolic, false), sum_of(symbolic, true));
     return {all, "rank 0's host: the whole state dict; after it the optimizer's, as much for each of its moments"};

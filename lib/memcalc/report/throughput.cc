@@ -114,6 +114,9 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
     time.generation = GenerationTime{.prefill_seconds = step.step_seconds - step.decode_seconds,
                                      .token_seconds = later > 0 ? step.decode_seconds / later : 0};
   }
+  if (step.generating_step_seconds > 0 && run.training().generate_every() > run.accumulation_steps()) {
+    time.generation_steps = real(run.training().generate_every()) / real(run.accumulation_steps());
+  }
   if (step.step_seconds <= 0) return time;
   time.samples_per_second = samples_per_step(run) / step.step_seconds;
   time.tokens_per_second = tokens_per_step(run) / step.step_seconds;

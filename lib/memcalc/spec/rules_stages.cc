@@ -21,7 +21,7 @@ bool is_loaded_on_hosts(const RuleQuestion& q) {
   const Parallel& p = q.parallel;
   if (p.tensor > 1 || p.context > 1 || p.expert > 1 || p.pipeline > 1) return false;
   if (p.offload_states != OffloadTo::kNowhere || p.offload_parameters != OffloadTo::kNowhere) return false;
-  if (training_of(q).loading == ModelLoading::kRank0) return is_fsdp2(q) && q.run.uses_trainer();
+  if (training_of(q).loading == ModelLoading::kRank0) return is_sharded(q) && q.run.uses_trainer();
   return is_ddp(q) || ((is_sharded(q) || is_deepspeed(q)) && q.run.uses_trainer());
 }
 /// On several GPUs.
@@ -40,7 +40,7 @@ constexpr Rule kLoading[] = {
          "DeepSpeed",
      .accepted =
          "--load host with --parallel ddp, or in the Trainer fsdp1, fsdp2, ds-zero1, ds-zero2, ds-zero3; --load rank0 "
-         "with fsdp2 there",
+         "with fsdp1, fsdp2 there",
      .broken =
          [](const RuleQuestion& q) {
            return is_parallel(q) && !quantizes(q) && (!reads_on_host(training_of(q).loading) || !is_loaded_on_hosts(q));
@@ -79,13 +79,9 @@ constexpr Rule kSaving[] = {
      .code = ErrorCode::kUnsupported},
     {.id = "save-full-or-sharded",
      .options = "--save --parallel",
-     .message = "save {--save}: full and sharded state dicts are FSDP's, and of FSDP1 the sharded one is not modelled",
-     .accepted = "--parallel fsdp2, --save full with fsdp1, or --save checkpoint",
-     .broken =
-         [](const RuleQuestion& q) {
-           const bool full = training_of(q).saving == ModelSaving::kFull;
-           return saves_shards(q) && !is_fsdp2(q) && !(full && is_fsdp1(q));
-         }},
+     .message = "save {--save}: full and sharded state dicts are FSDP's",
+     .accepted = "--parallel fsdp1, fsdp2, or --save checkpoint",
+     .broken = [](const RuleQuestion& q) { return saves_shards(q) && !is_sharded(q); }},
     {.id = "save-of-shards",
      .options = "--save --parallel",
      .message = "save {--save}: of a model that FSDP shards it is modelled as a full or a sharded state dict",

@@ -210,6 +210,16 @@ constexpr Rule kTrainer[] = {
          [](const RuleQuestion& q) {
            return !is_ddp(q) && !is_mode(q, DataParallel::kDp) && !is_fsdp(q) && !is_deepspeed(q);
          }},
+    {.id = "trainer-fsdp2-adafactor",
+     .options = "--optimizer --parallel --loop",
+     .message =
+         "{--optimizer}: transformers' Adafactor adds FSDP2's sharded tensors to plain ones, which torch refuses",
+     .accepted = "--optimizer adamw-fused, or another --parallel",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Optimizer optimizer = training_of(q).optimizer;
+           return is_fsdp2(q) && (optimizer == Optimizer::kAdafactor || optimizer == Optimizer::kAdafactorRelative);
+         }},
     {.id = "trainer-keeps-no-last-layer",
      .options = "--keep-last-layer --loop",
      .message = "--keep-last-layer is torchtitan's, and accelerate reshards every layer alike",
@@ -227,9 +237,13 @@ constexpr Rule kTrainer[] = {
      .broken = [](const RuleQuestion& q) { return is_fsdp1(q) && !is_causal(q); }},
     {.id = "trainer-fsdp2-decoders",
      .options = "--parallel --task --loop",
-     .message = "FSDP2 in the Trainer is modelled for causal models alone, not for task {--task}",
-     .accepted = "--task causal, or --loop bare",
-     .broken = [](const RuleQuestion& q) { return is_fsdp2(q) && !is_causal(q); }},
+     .message =
+         "FSDP2 in the Trainer is modelled for causal models and classifiers of sequences, not for task {--task}",
+     .accepted = "--task causal, seqcls, or --loop bare",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_fsdp2(q) && !is_causal(q) && q.run.task != Task::kSequenceClassification;
+         }},
 };
 
 // --- context parallelism: torch.distributed.tensor.experimental.context_parallel

@@ -1,6 +1,8 @@
 // What goes with TRL's trainers, and with evaluation in the Trainer. Covered by tests/unit/rules_trl_test.cc.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "memcalc/spec/parallel_names.h"
@@ -18,9 +20,12 @@ bool trains_on_given_answers(const RuleQuestion& q) {
   return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlKto || loop == Loop::kTrlOrpo ||
          loop == Loop::kTrlReward;
 }
-bool generates_itself(const RuleQuestion& q) {
+bool generates_itself(const RuleQuestion& q) { return q.run.generates() && !q.run.uses_vllm(); }
+bool is_online_dpo(const RuleQuestion& q) { return training_of(q).loop == Loop::kTrlOnlineDpo; }
+/// One forward pass of the model that trains, with gradients.
+bool calls_model_once(const RuleQuestion& q) {
   const Loop loop = training_of(q).loop;
-  return (loop == Loop::kTrlGrpo || loop == Loop::kTrlRloo) && !q.run.uses_vllm();
+  return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlOrpo;
 }
 /// Of what changes Trainer.model.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
@@ -29,10 +34,15 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
     case DataParallel::kDdp:
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
+    case DataParallel::kFsdp1: return calls_model_once(q);
     case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
-    case DataParallel::kDsZero3: return trains_on_given_answers(q) || generates_itself(q);
+    case DataParallel::kDsZero3: return trains_on_given_answers(q) || (generates_itself(q) && !is_online_dpo(q));
     default: return false;
   }
+}
+/// Completions, of all processes together.
+std::int64_t generated_at_once(const RuleQuestion& q) {
+  return q.run.batch_size * training_of(q).generated_micro_batches() * std::max<std::int64_t>(1, q.parallel.gpus);
 }
 bool classifies_sequences(const RuleQuestion& q) { return q.run.task == Task::kSequenceClassification; }
 
@@ -61,8 +71,8 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted = "--parallel ddp, ds-zero1, ds-zero2; of trl-sft, trl-dpo, trl-kto, trl-orpo, and of trl-grpo and "
-                 "trl-rloo without vLLM, fsdp2 and ds-zero3, too; of trl-reward ds-zero3",
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2; without vLLM fsdp2, too, and but for trl-online-dpo ds-zero3; of "
+                 "trl-sft, trl-dpo, trl-orpo fsdp1",
      .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
@@ -71,11 +81,11 @@ constexpr Rule kTrl[] = {
     {.id = "trl-reference-of-an-engine",
      .options = "--ref-model --parallel",
      .message = "reference: a copy of the model, which {--loop} makes, in DeepSpeed's engine is not modelled",
-     .accepted = "--ref-model adapters, or --parallel ddp",
+     .accepted = "--ref-model adapters, or --parallel ddp, fsdp2",
      .broken =
          [](const RuleQuestion& q) {
-           return is_parallel(q) && training_of(q).reference == Reference::kModel &&
-                  training_of(q).loop == Loop::kTrlOnlineDpo && q.parallel.data_parallel != DataParallel::kDdp;
+           return is_deepspeed(q) && training_of(q).reference == Reference::kModel &&
+                  training_of(q).loop == Loop::kTrlOnlineDpo;
          }},
     {.id = "trl-padding",
      .options = "--loop --padding",
@@ -172,11 +182,27 @@ constexpr Rule kGenerates[] = {
          [](const RuleQuestion& q) {
            return training_of(q).loop == Loop::kTrlOnlineDpo && training_of(q).reference == Reference::kNone;
          }},
+    {.id = "trl-adapters-generate",
+     .options = "--loop --lora --parallel",
+     .message = "{--loop}: generate() of a model with adapters goes past the module that FSDP2 shards, and fails",
+     .accepted = "--parallel ddp, ds-zero1 to ds-zero3, or no --lora",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.parallel.data_parallel == DataParallel::kFsdp2 && has_adapters(q) && !q.run.uses_vllm();
+         }},
     {.id = "trl-generates-evaluation",
      .options = "--loop --eval-bs",
-     .message = "{--loop}: its evaluation is not modelled",
-     .accepted = "no --eval-bs",
-     .broken = [](const RuleQuestion& q) { return training_of(q).evaluation.has_value(); }},
+     .message = "{--loop}: TRL 1.16's trainer gives the model the prompts' text in an evaluation, which fails",
+     .accepted = "no --eval-bs, or --loop trl-grpo, trl-rloo",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).evaluation.has_value() && training_of(q).loop == Loop::kTrlOnlineDpo;
+         }},
+    {.id = "trl-vllm-evaluation",
+     .options = "--vllm --eval-bs",
+     .message = "evaluation: of {--loop} with vLLM, whose weights it renews out of step, it is not modelled",
+     .accepted = "no --eval-bs, or no --vllm",
+     .broken = [](const RuleQuestion& q) { return training_of(q).evaluation.has_value() && q.run.uses_vllm(); }},
 };
 
 constexpr Rule kVllm[] = {
@@ -378,12 +404,14 @@ std::span<const RuleGroup> rules_of_trl() {
       {.id = "lengths-of-tokens",
        .options = "--lengths --task --loop",
        .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
-                  "the Trainer and in TRL's trainers on data that exist",
-       .accepted = "--task seqcls, causal and --loop trainer, trl-sft, trl-dpo, trl-kto, trl-orpo, trl-reward",
+                  "the Trainer and in TRL's trainers but online DPO",
+       .accepted = "--task seqcls, causal and --loop trainer, trl-sft, trl-dpo, trl-kto, trl-orpo, trl-reward, "
+                   "trl-grpo, trl-rloo",
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             return !task || q.run.generates() || q.run.uses_sentence_transformers() || !q.run.uses_trainer();
+             const bool on_data = training_of(q).loop != Loop::kTrlOnlineDpo && !q.run.uses_sentence_transformers();
+             return !task || !on_data || !q.run.uses_trainer();
            }},
       {.id = "lengths-of-answers",
        .options = "--lengths --loop",
@@ -394,8 +422,42 @@ std::span<const RuleGroup> rules_of_trl() {
            [](const RuleQuestion& q) {
              if (training_of(q).lengths->samples == nullptr) return false;
              const SampleLengths& samples = *training_of(q).lengths->samples;
-             const bool tells = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q);
+             const bool answers = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q);
+             const bool tells = answers && !q.run.generates();  // whose completions are as long as --completion
              return (!samples.prompts.empty() && !tells) || (!samples.rejected.empty() && !q.run.trains_on_pairs());
+           }},
+      {.id = "lengths-generations",
+       .options = "--lengths --generations --bs --accum --steps-per-generation",
+       .message = "lengths: {} completions are generated at once, which are no whole prompts of --generations",
+       .accepted = "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations",
+       .broken =
+           [](const RuleQuestion& q) {
+             return q.run.generates() && generated_at_once(q) % training_of(q).generations != 0;
+           },
+       .detail = [](const RuleQuestion& q) { return fmt::format("{}", generated_at_once(q)); }},
+      {.id = "lengths-fewest-prompts",
+       .options = "--lengths --generations --bs --accum --steps-per-generation",
+       .message = "lengths: a generation takes {} prompts, of which there are not as many; TRL would not make a step",
+       .accepted = "a longer --lengths, or a larger --generations",
+       .broken =
+           [](const RuleQuestion& q) {
+             const SampleLengths* samples = training_of(q).lengths->samples.get();
+             return q.run.generates() && samples != nullptr &&
+                    static_cast<std::int64_t>(samples->tokens.size()) * training_of(q).generations <
+                        generated_at_once(q);
+           },
+       .detail =
+           [](const RuleQuestion& q) { return fmt::format("{}", generated_at_once(q) / training_of(q).generations); }},
+      {.id = "lengths-generation-steps",
+       .options = "--lengths --steps-per-generation --iterations --accum --pad-to-multiple",
+       .message = "lengths: generations within a step, and prompts padded to a multiple, are not modelled",
+       .accepted =
+           "--steps-per-generation times --iterations a multiple of --accum, or a divisor; no --pad-to-multiple",
+       .broken =
+           [](const RuleQuestion& q) {
+             if (!q.run.generates()) return false;
+             const std::int64_t every = training_of(q).generate_every(), step = training_of(q).accumulation_steps;
+             return (every % step != 0 && step % every != 0) || training_of(q).lengths->pad_to_multiple_of > 1;
            }},
       {.id = "lengths-of-packed-answers",
        .options = "--lengths --packing --padding-free",

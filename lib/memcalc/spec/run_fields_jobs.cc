@@ -23,6 +23,7 @@ bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool generates(const RunRecord& r) { return r.run.generates(); }
 bool of_grpo(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlGrpo; }
 bool scores(const RunRecord& r) { return of_grpo(r) || (r.run.trains() && r.run.training().loop == Loop::kTrlRloo); }
+bool scores_prompts(const RunRecord& r) { return scores(r) && has_lengths(r); }
 bool corrects_vllm(const RunRecord& r) { return of_grpo(r) && r.run.uses_vllm(); }
 bool has_vllm(const RunRecord& r) { return r.run.shares_card_with_vllm(); }
 bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
@@ -68,6 +69,7 @@ std::optional<FieldValue> take_of_completions(const RunRecord& r) {
 }
 
 constexpr std::string_view kScores = "trainers that score completions (--loop trl-grpo, trl-rloo)";
+constexpr std::string_view kScoresPrompts = "trainers that score completions, with prompts of real lengths (--lengths)";
 constexpr std::string_view kGrpo = "TRL's GRPOTrainer (--loop trl-grpo)";
 constexpr std::string_view kColocated = "vLLM on the same card (--vllm colocate)";
 constexpr std::string_view kTraining = "training, not to --infer";
@@ -129,6 +131,13 @@ const Field kFields[] = {
          .get = take_of_completions<&N::iterations, 1>,
          .exists = scores,
          .belongs_to = kScores}),
+    row("--generations", "num_generations", G::kJob, K::kWhole, "N", "completions of each prompt, with --lengths [8]",
+        {.unit = "completions",
+         .most = 4096,
+         .set = put<&R::generations>,
+         .get = take_of_completions<&N::generations, 8>,
+         .exists = scores_prompts,
+         .belongs_to = kScoresPrompts}),
     row("--grpo-loss", "grpo_loss", G::kJob, K::kName, "L", "GRPOConfig.loss_type [dapo]",
         {.names = kGrpoLossNames,
          .set = put<&R::grpo_loss>,
@@ -163,10 +172,11 @@ const Field kFields[] = {
     row("--vllm", "vllm", G::kJob, K::kName, "V", "vLLM generates: none, colocate, server [none]",
         {.names = kVllmModeNames,
          .set = put<&R::vllm>,
-         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
-           if (!r.run.uses_vllm()) return std::nullopt;
-           return std::string(name_of(r.run.training().vllm.mode));
-         },
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!r.run.uses_vllm()) return std::nullopt;
+                                             return std::string(name_of(r.run.training().vllm.mode));
+                                           },
          .exists = generates,
          .belongs_to = "trainers that generate (--loop trl-grpo, trl-rloo)"}),
     row("--vllm-utilization", "vllm_utilization", G::kJob, K::kNumber, "U",

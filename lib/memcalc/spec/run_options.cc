@@ -416,6 +416,11 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
   if (data.packing) {
     run.sequence_length = resolve_row(options, assumptions);
+  } else if (run.generates()) {  // the data are prompts; where --seq leaves none, rule trl-completion says so
+    const std::int64_t completion = run.training().completion_length;
+    const auto longest = static_cast<std::int32_t>(std::max<std::int64_t>(most - completion, 1));
+    for (std::int32_t& tokens : lengths.tokens) tokens = std::min(tokens, longest);
+    run.sequence_length = std::min(*std::max_element(lengths.tokens.begin(), lengths.tokens.end()) + completion, most);
   } else if (run.trains_on_answers() || run.trains_on_pairs()) {
     cut_answers(lengths, run, most, assumptions);
   } else {
@@ -427,10 +432,13 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
   data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
   std::string_view laid_out = "padded to the longest of their batch";
   if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
-  const std::string order =
-      run.training().loop == Loop::kTrlKto
-          ? "in the order of the data set, KTO's default"
-          : fmt::format("in the Trainer's order of seed {}{}", data.seed, data.grouped ? ", grouped by length" : "");
+  std::string order =
+      fmt::format("in the Trainer's order of seed {}{}", data.seed, data.grouped ? ", grouped by length" : "");
+  if (run.training().loop == Loop::kTrlKto) order = "in the order of the data set, KTO's default";
+  if (run.generates()) {
+    laid_out = "padded to the longest prompt that a process generates for at once";
+    order = fmt::format("in the order of TRL's RepeatSampler, seed {}", data.seed);
+  }
   assumptions.push_back(fmt::format("{} are taken {}, and {}", data.packing ? "rows" : "samples", order, laid_out));
   if (data.packing) {
     assumptions.push_back(
@@ -472,12 +480,14 @@ void resolve_completions(const RunOptions& options, Training& training, std::vec
   const std::int64_t accumulation_steps = training.accumulation_steps;
   training.steps_per_generation = static_cast<std::int32_t>(options.steps_per_generation.value_or(0));
   training.iterations = static_cast<std::int32_t>(options.iterations.value_or(1));
+  training.generations = static_cast<std::int32_t>(options.generations.value_or(8));
   training.grpo_loss = options.grpo_loss.value_or(GrpoLoss::kDapo);
   training.importance_level = options.importance_level.value_or(ImportanceLevel::kToken);
   if (training.generate_every() > accumulation_steps) {
-    assumptions.push_back(fmt::format(
-        "a generation lasts for {} micro-batches of {} in a step; the time of a step is that of one that generates",
-        training.generate_every(), accumulation_steps));
+    assumptions.push_back(
+        fmt::format("a generation lasts for {} micro-batches of {} in a step; the time of a step is the mean of those "
+                    "with and without it",
+                    training.generate_every(), accumulation_steps));
   }
 }
 
@@ -535,18 +545,20 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.balances_experts = resolve_router_loss(model, options, training.loop, assumptions);
   if (training.loop == Loop::kTrlSft) training.completion_length = options.completion_length.value_or(0);
   if (run.trains_on_answers()) {
-    training.completion_length = options.completion_length.value_or(run.sequence_length / 2);
+    const bool has_prompts = options.lengths && run.generates();  // whose completions have a length of their own
+    training.completion_length = options.completion_length.value_or(has_prompts ? 512 : run.sequence_length / 2);
     if (!options.completion_length) {
-      assumptions.emplace_back("half of each sequence is the answer, the rest the prompt (--completion)");
+      assumptions.emplace_back(has_prompts ? "completions reach 512 tokens, TRL's default (--completion)"
+                                           : "half of each sequence is the answer, the rest the prompt (--completion)");
     }
   }
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (run.generates()) {
     resolve_completions(options, training, assumptions);
     training.vllm = resolve_vllm(options, assumptions);
-    assumptions.emplace_back(
-        "prompts are equally long and completions reach --completion; step times of such trainers were 20 to 45 % too "
-        "low on an H200 (docs/jobs.md)");
+    assumptions.emplace_back(std::string(options.lengths ? "" : "prompts are equally long and ") +
+                             "completions reach --completion; step times of such trainers were 20 to 45 % too "
+                             "low on an H200 (docs/jobs.md)");
   }
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;

@@ -57,6 +57,7 @@ struct RunOptions {
   std::optional<VllmCorrection> vllm_correction;     // of GRPO with vLLM; default sequence_mask
   std::optional<std::int64_t> steps_per_generation;  // of GRPO and RLOO; default: the accumulation steps
   std::optional<std::int64_t> iterations;            // of GRPO and RLOO; default 1
+  std::optional<std::int64_t> generations;           // of these with lengths; default 8
   std::optional<GrpoLoss> grpo_loss;                 // default dapo
   std::optional<ImportanceLevel> importance_level;   // of GRPO; default token
   bool label_smoothing = false;

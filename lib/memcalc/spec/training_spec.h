@@ -202,6 +202,7 @@ struct Training {
   Optimizer optimizer = Optimizer::kAdamWFused;
   Checkpointing checkpointing = Checkpointing::kNone;
   std::int32_t iterations = 1;            // GRPO, RLOO: how often a completion is trained on; --iterations
+  std::int32_t generations = 8;           // GRPO, RLOO with --lengths: completions of a prompt; --generations
   std::int64_t checkpoint_every = 1;      // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
   std::optional<bool> reentrant;          // kFull: use_reentrant; absent: the version's default; --reentrant
   bool offload_activations = false;       // what autograd saves goes to pinned host memory; --activation-offload

@@ -145,6 +145,7 @@ struct Kernel {
   DType dtype = DType::kFloat32;
   CudaStream stream = CudaStream::kDefault;  // on which it runs beside the others
   std::int64_t repeats = 1;                  // calls like this one in a step: micro-batches that were not executed
+  double share = 1;                          // of these that an average step makes: a generation may serve several
   std::int32_t views = 0;     // operators without a kernel (views) that the host called since the kernel before
   std::int32_t nodes = 0;     // autograd nodes that it evaluated since the kernel before
   std::int32_t launches = 1;  // kernels that the operator puts on the queue

@@ -19,6 +19,7 @@ void KernelLog::add(const Operator& op, OperatorClass operator_class, DType dtyp
   kernel.stream = moment_.stream;
   kernel.recomputed = moment_.recomputing;
   kernel.repeats = repeats;
+  kernel.share = share;
   kernel.dtype = dtype;
   kernel.flops = flops;
   kernel.bytes = bytes;

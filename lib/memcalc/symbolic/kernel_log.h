@@ -65,6 +65,7 @@ class KernelLog {
   bool integers = false;     // with `recording`: operators of no_grad:: are recorded, too (ops/integer.h)
   bool allow_tf32 = false;   // torch.backends.cudnn.allow_tf32, and of cuBLAS
   std::int64_t repeats = 1;  // how often what runs now runs in a step
+  double share = 1;          // how often an average step runs it, where that is not every step's
 
  private:
   friend class SeparateKernels;

@@ -195,7 +195,7 @@ Tensor Generation::beam_search(const Batch& batch) {
     check_early_stop(beams);
     look_for_unfinished(beams);
   }
-  tape_.kernels.repeats = 1;
+  tape_.kernels.repeats = repeats_;
   Tensor result;
   {  // the best beam of each sequence; how long it became is counted in its beam indices
     const Tensor present = no_grad::add(no_grad::select(beams.indices, 1));

@@ -31,7 +31,12 @@ std::vector<ExecutedToken> executed_tokens(std::int64_t new_tokens, std::size_t 
 
 Generation::Generation(Tape& tape, Model& model, GenerationCall call, const SpecialTokens& tokens,
                        std::int64_t most_layer_tokens)
-    : tape_(tape), model_(model), call_(std::move(call)), tokens_(tokens), most_layer_tokens_(most_layer_tokens) {
+    : tape_(tape),
+      model_(model),
+      call_(std::move(call)),
+      tokens_(tokens),
+      most_layer_tokens_(most_layer_tokens),
+      repeats_(tape.kernels.repeats) {
   if (!call_.forward) call_.forward = [&model](const Batch& batch) { return model.forward(batch); };
   cache_.self_attention = KeyValueCache(model.sliding_window);
 }
@@ -240,7 +245,7 @@ std::vector<ExecutedToken> Generation::tokens_to_execute() const {
 
 void Generation::begin_token(const ExecutedToken& token) {
   if (!call_.evaluates) tape_.moment.phase = token.index == 0 ? Phase::kForward : Phase::kDecode;
-  tape_.kernels.repeats = token.skipped + 1;
+  tape_.kernels.repeats = repeats_ * (token.skipped + 1);
   cache_.self_attention.skip(token.skipped);
   record_host_work(tape_, HostWork::kGeneratedToken);
 }
@@ -286,7 +291,7 @@ Tensor Generation::sample(const Batch& batch) {
     outputs.clear();
   }
   Tensor result = input_ids_;
-  tape_.kernels.repeats = 1;
+  tape_.kernels.repeats = repeats_;
   drop(attention_mask_, position_ids_, unfinished_sequences);
   drop(ids_of(model_inputs), model_inputs.position_ids, model_inputs.attention_mask);
   drop(next_token_logits, next_token_scores, probabilities, next_tokens);

@@ -87,6 +87,7 @@ class Generation {
   GenerationCall call_;
   SpecialTokens tokens_;
   std::int64_t most_layer_tokens_;
+  std::int64_t repeats_;  // of the micro-batch that it is a part of
   Tensor bos_, eos_, pad_, decoder_start_, forced_eos_, has_right_padding_;
   Tensor input_ids_;  // as the loop goes on
   Tensor attention_mask_, position_ids_, encoder_outputs_, labels_;

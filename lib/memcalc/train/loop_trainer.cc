@@ -121,6 +121,17 @@ std::vector<ParameterGroup> parameter_groups(const Model& model, const ParallelW
   return groups;
 }
 
+/// Of GRPOTrainer and RLOOTrainer: in the step that begins with this micro-batch, counted from the first of all.
+std::int64_t generations_of(const RunSpec& run, std::int64_t first_of_step) {
+  const std::int64_t every = run.training().generate_every(), count = run.training().accumulation_steps;
+  return ceil_div(first_of_step + count, every) - ceil_div(first_of_step, every);
+}
+/// Of an average step.
+double mean_generations(const RunSpec& run) {
+  const Training& training = run.training();
+  return static_cast<double>(training.accumulation_steps) / static_cast<double>(training.generate_every());
+}
+
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
 /// Of a batch's generation (train/generate.h, executed_tokens): there are several in an evaluation.
@@ -155,6 +166,8 @@ class TrainerLoop {
     const std::int64_t every = run_.training().generate_every();
     first_of_step_ = ceil_div(first_of_step_, every) * every;
   }
+  /// With --lengths not every step is executed: the next one's number.
+  void begin_step(std::int64_t number) { first_of_step_ = number * run_.training().accumulation_steps; }
   void step(bool padded) { step(padded, {}); }
   /// With micro-batches of these shapes.
   void step(bool padded, std::span<const BatchShape> shapes);
@@ -186,6 +199,12 @@ class TrainerLoop {
   };
   [[nodiscard]] Prediction prediction_step(Batch& inputs, const BatchShape& shape);
   [[nodiscard]] Prediction generated_prediction(const Batch& inputs);
+  /// Of trainers that generate: the run with so many columns.
+  [[nodiscard]] RunSpec of_columns(const BatchShape& shape) const {
+    RunSpec run = run_;
+    run.sequence_length = shape.columns;
+    return run;
+  }
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
@@ -224,6 +243,7 @@ class TrainerLoop {
   std::vector<ScoredCompletions> completions_;     // of trainers that generate: one a micro-batch
   const ScoredCompletions* completion_ = nullptr;  // the micro-batch's
   std::int64_t first_of_step_ = 0;                 // the step's first micro-batch, counted from the first of all
+  std::int64_t generation_ = -1;                   // the last one's number
   OnlineDpoStep online_dpo_;
   Batch inputs_;
   Tensor items_, loss_of_step_, grad_norm_;
@@ -303,7 +323,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
     next.push_back(run_.generates() ? Batch() : make_batch(tape_, model_, run_, aten::kToCopy));
     next.back().padded = padded && run_.padding;
   }
-  for (const BatchShape& shape : shapes) next.push_back(make_batch_of(shape));
+  for (const BatchShape& shape : shapes) next.push_back(run_.generates() ? Batch() : make_batch_of(shape));
   const auto count = static_cast<std::int64_t>(next.size());
   Tensor next_items;
   const bool has_labels = !next.empty() && next.front().labels.defined();
@@ -371,8 +391,14 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   if (run_.generates() && !is_online_dpo) {
     const Training& training = run_.training();
     const std::int64_t since_first = first_of_step_ + index;
-    if (since_first % training.generate_every() == 0) {  // the last ones are there until these are
-      std::vector<ScoredCompletions> next = generate_and_score(tape_, model_, run_, trl_models(sync));
+    if (const std::int64_t number = since_first / training.generate_every(); number != generation_) {
+      generation_ = number;
+      const double generations = static_cast<double>(std::max<std::int64_t>(1, generations_of(run_, first_of_step_)));
+      const Scoped share(tape_.kernels.share, mean_generations(run_) / generations);
+      const BatchShape& shape = shapes_[micro_batch_];
+      std::vector<ScoredCompletions> next =
+          generate_and_score(tape_, model_, of_columns(shape), shape.padded, trl_models(sync));
+      // The last ones are there until these are.
       for (ScoredCompletions& each : completions_) each.clear();
       completions_ = std::move(next);
     }
@@ -408,6 +434,11 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
 TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchShape& shape) {
   const bool keeps_logits = run_.training().evaluation->keeps_logits;
   Prediction result;
+  if (run_.generates()) {
+    const RunSpec run = of_columns(shape);
+    result.loss = tape_.detach(evaluated_loss(tape_, model_, run, shape.rows, shape.padded, trl_models(true)));
+    return result;
+  }
   if (run_.uses_trl()) {
     result.loss = tape_.detach(trl_loss(inputs, shape, true));
     return result;
@@ -537,12 +568,12 @@ void TrainerLoop::evaluate() {
       const bool is_filled = tape_.processes > 1;
       if (has_lengths) {
         shape = (next++)->micro_batches.front();
-        inputs = make_batch_of(shape);
+        if (!run_.generates()) inputs = make_batch_of(shape);
       } else {
         RunSpec of_batch = run_;
         of_batch.batch_size = is_filled ? evaluation.batch_size : rows_of_all;
         shape = answers_shape_of(of_batch);
-        inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
+        if (!run_.generates()) inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
         inputs.padded = run_.padding;
       }
       prediction = prediction_step(inputs, shape);
@@ -581,6 +612,7 @@ class DataLoop {
     tape_.moment.step = static_cast<int>(number);
     tape_.kernels.recording = records && number == steps_.median;
     if (tape_.kernels.recording) tape_.kernels.forget_host_calls();
+    loop_.begin_step(steps_.simulated[number].number);
     loop_.step(true, steps_.simulated[number].micro_batches);
     tape_.kernels.recording = false;
     // Before the last step, or behind the only one.
@@ -669,6 +701,17 @@ int steps_of(const RunSpec& run) {
   return static_cast<int>(std::min<std::int64_t>(kSteps + ceil_div(every, count), 4 * kSteps));
 }
 
+/// Whose kernels are listed: the last step with fewest generations, but one at least.
+int listed_step(const RunSpec& run, int steps) {
+  if (!run.generates() || run.training().loop == Loop::kTrlOnlineDpo || generates_between(run)) return steps - 1;
+  const std::int64_t count = run.training().accumulation_steps;
+  const std::int64_t fewest = std::max<std::int64_t>(1, count / run.training().generate_every());
+  for (int step = steps - 1; step > 0; --step) {
+    if (generations_of(run, step * count) == fewest) return step;
+  }
+  return steps - 1;
+}
+
 }  // namespace
 
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
@@ -719,13 +762,14 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     carried.collect(variables);
     repeat_step(tape, first_event, first_block, carried, kSteps - 1);
   } else {
-    const int steps = steps_of(run);
+    const int steps = steps_of(run), listed = listed_step(run, steps);
     for (; tape.moment.step < steps; ++tape.moment.step) {
       const bool is_last = tape.moment.step == steps - 1;
       if (is_last && generates_between(run)) loop.skip_to_generation();
       tape.kernels.recording = false;
       if (evaluates && is_last) loop.evaluate();
-      tape.kernels.recording = steps_are_alike ? tape.moment.step == 0 : is_last;
+      tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : listed);
+      if (run.generates()) tape.kernels.forget_host_calls();  // of the steps before
       loop.step(tape.moment.step >= without_padding);
     }
     // With the last step comes an evaluation, too (trainer_callback.py, DefaultFlowCallback.on_step_end).

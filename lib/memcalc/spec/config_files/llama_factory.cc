@@ -40,8 +40,11 @@ constexpr KeyRow kRows[] = {
     {"freeze_trainable_layers freeze_trainable_modules freeze_extra_modules", U::kIrrelevant, "of the type freeze"},
     {"module_dropout oft_rank oft_block_size oft_target", U::kIrrelevant, "of the type oft"},
     {"use_llama_pro use_galore use_apollo use_badam use_adam_mini use_muon use_mca use_hyper_parallel use_kt "
-     "use_unsloth use_unsloth_gc shift_attn mixture_of_depths use_v1_kernels fp8 fp8_enable_fsdp_float8_all_gather",
+     "shift_attn mixture_of_depths use_v1_kernels fp8 fp8_enable_fsdp_float8_all_gather",
      U::kRefused, "this method of LLaMA-Factory is not modelled"},
+    {"use_unsloth", U::kRefused,
+     "Unsloth is modelled in TRL's SFTTrainer, whose settings it rewrites; here its model runs in Seq2SeqTrainer"},
+    {"use_unsloth_gc", U::kRefused, "Unsloth's checkpoints are modelled with its own model alone"},
     {"use_dft_loss use_asft_loss use_eaft_loss", U::kRefused, "this loss is not modelled"},
     {"upcast_lmhead_output", U::kRefused, "logits in float32 by a hook are not modelled"},
     {"upcast_layernorm", U::kApproximated, "norms stay in the type of the weights"},

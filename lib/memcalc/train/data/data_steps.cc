@@ -6,6 +6,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/train/data/answers.h"
+#include "memcalc/train/data/generations.h"
 
 namespace memcalc {
 
@@ -28,7 +29,7 @@ class Epochs {
  public:
   Epochs(const RunSpec& run, std::int64_t processes, std::int64_t process)
       : run_(run),
-        answers_(has_answers(run)),
+        answers_(!run.generates() && has_answers(run)),
         lengths_of_run_(*run.training().lengths),
         loader_{.batch_size = run.batch_size, .processes = processes, .rank = process},
         collator_{.pad_to_multiple_of = lengths_of_run_.pad_to_multiple_of,
@@ -39,12 +40,17 @@ class Epochs {
       rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
       lengths_ = row_lengths(rows_);
     }
+    if (run.generates()) {
+      generations_.emplace(run, processes, process);
+      return;
+    }
     sampler_.emplace(lengths_, SamplerOptions{.strategy = strategy_of(run),
                                               .seed = static_cast<std::uint64_t>(lengths_of_run_.seed),
                                               .group_size = run.batch_size * run.training().accumulation_steps});
   }
 
   [[nodiscard]] std::vector<BatchShape> next() {
+    if (generations_) return generations_->next();
     const Batches batches = loaded_batches(sampler_->next_epoch(), loader_);
     if (answers_) return collated_answers(batches, run_, static_cast<std::int64_t>(lengths_.size()));
     return lengths_of_run_.packing ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
@@ -59,6 +65,7 @@ class Epochs {
   PackedRows rows_;                    // empty: a row is a sample
   std::vector<std::int32_t> lengths_;  // of the rows
   std::optional<TrainSampler> sampler_;
+  std::optional<GenerationEpochs> generations_;  // in the place of all of these
 };
 
 /// Places of those that are simulated, in order.
@@ -89,6 +96,15 @@ std::size_t median_of(const std::vector<DataStep>& steps) {
   return *median;
 }
 
+/// That with whose generation the median step is made, or the first of these that is simulated: it generates then.
+std::size_t generating_step(const RunSpec& run, const DataSteps& steps) {
+  const std::int64_t every = run.training().generate_every(), count = run.training().accumulation_steps;
+  std::size_t place = steps.median;
+  const auto generation_of = [&](std::size_t at) { return steps.simulated[at].number * count / every; };
+  while (place > 0 && every > count && generation_of(place - 1) == generation_of(steps.median)) --place;
+  return place;
+}
+
 }  // namespace
 
 const BatchShape& DataStep::largest() const {
@@ -98,6 +114,7 @@ const BatchShape& DataStep::largest() const {
 }
 
 DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t process, std::size_t most) {
+  if (run.generates()) most = std::min(most, kMostGeneratingSteps);
   const auto accumulation = static_cast<std::size_t>(run.training().accumulation_steps);
   const auto wanted = static_cast<std::size_t>(run.training().lengths->steps);
   Epochs epochs(run, processes, process);
@@ -123,11 +140,27 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
     result.simulated.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {first, last}});
   }
   result.median = median_of(result.simulated);
+  if (run.generates()) result.median = generating_step(run, result);
   return result;
 }
 
+namespace {
+
+std::vector<DataStep> executed_batches(const std::vector<BatchShape>& shapes, std::size_t most) {
+  std::vector<std::int64_t> tokens;
+  for (const BatchShape& shape : shapes) tokens.push_back(padded_tokens(shape));
+  std::vector<DataStep> executed;
+  for (const std::size_t place : simulated(tokens, most)) {
+    executed.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {shapes[place]}});
+  }
+  return executed;
+}
+
+}  // namespace
+
 std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t processes, std::int64_t process,
                                          std::size_t most) {
+  if (run.generates()) return executed_batches(evaluated_generations(run, processes, process), most);
   const DataLengths& data = *run.training().lengths;
   const Evaluation& evaluation = *run.training().evaluation;
   std::vector<std::int32_t> lengths;  // of the evaluation set
@@ -140,15 +173,9 @@ std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t proces
   const LoaderOptions loader{.batch_size = evaluation.batch_size, .processes = processes, .rank = process};
   const CollatorOptions collator{.pad_to_multiple_of = data.pad_to_multiple_of, .labels = labels_of(run)};
   const Batches batches = loaded_batches(evaluation_order(lengths, order), loader);
-  const std::vector<BatchShape> shapes =
-      has_answers(run) ? collated_answers(batches, run, evaluation.samples) : collated(batches, lengths, collator);
-  std::vector<std::int64_t> tokens;
-  for (const BatchShape& shape : shapes) tokens.push_back(padded_tokens(shape));
-  std::vector<DataStep> executed;
-  for (const std::size_t place : simulated(tokens, most)) {
-    executed.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {shapes[place]}});
-  }
-  return executed;
+  return executed_batches(
+      has_answers(run) ? collated_answers(batches, run, evaluation.samples) : collated(batches, lengths, collator),
+      most);
 }
 
 }  // namespace memcalc

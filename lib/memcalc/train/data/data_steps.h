@@ -15,6 +15,9 @@ namespace memcalc {
 /// micro-batch has the most tokens.
 inline constexpr std::size_t kMostDataSteps = 2000;
 
+/// Of trainers that generate, since no two of their generations are alike.
+inline constexpr std::size_t kMostGeneratingSteps = 200;
+
 struct DataStep {
   std::int64_t number = 0;  // from 0
   std::vector<BatchShape> micro_batches;

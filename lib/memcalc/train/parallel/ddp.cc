@@ -77,7 +77,7 @@ void Ddp::wrap(Model& model) {
   }
   buffers_ = model.buffers;
   states.insert(states.end(), buffers_.begin(), buffers_.end());
-  broadcast(states, kBroadcastBytes);  // _sync_module_states
+  broadcast_coalesced(states, sharing_ranks(run.parallel));  // _sync_module_states
   // Without a search for unused parameters the first iteration has one bucket a type.
   std::vector<std::vector<std::size_t>> assignment =
       finds_unused() ? bucket_assignment(params_, std::array{kFirstBucketBytes, kBucketBytes}) : by_type(params_);
@@ -90,10 +90,12 @@ void Ddp::wrap(Model& model) {
 }
 
 // reducer.cpp, broadcast_coalesced: two buckets are in flight.
-void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
+void broadcast_coalesced(std::span<const Tensor> tensors, std::int64_t ranks) {
   constexpr std::size_t kMostInFlight = 2;
+  if (tensors.empty()) return;
+  Tape& tape = tensors.front().tape();
   std::deque<Tensor> in_flight;
-  for (const std::vector<std::size_t>& bucket : bucket_assignment(tensors, std::array{limit})) {
+  for (const std::vector<std::size_t>& bucket : bucket_assignment(tensors, std::array{kBroadcastBytes})) {
     if (in_flight.size() == kMostInFlight) in_flight.pop_front();
     std::int64_t elements = 0;
     for (const std::size_t i : bucket) elements += tensors[i].elements();
@@ -102,7 +104,7 @@ void Ddp::broadcast(const std::vector<Tensor>& tensors, Bytes limit) {
                             ? tape.detach(first)  // a view of the tensor itself
                             : tape.empty({elements}, first.dtype(), aten::kCat, Category::kCommunication));
     tape.kernels.collective(kBroadcast, Collective::kBroadcast, first.dtype(), elements * size_of(first.dtype()),
-                            sharing_ranks(run.parallel));
+                            ranks);
   }
   while (!in_flight.empty()) in_flight.pop_front();
 }
@@ -145,7 +147,7 @@ void Ddp::rebuild_buckets() {
 ModelOutput Ddp::forward(const ModuleForward& module, const Batch& batch, bool sync) {
   syncs_ = sync;
   if (!rebuilt_ && !ready_order_.empty()) rebuild_buckets();
-  if (sync && !buffers_.empty()) broadcast(buffers_, kBroadcastBytes);  // _sync_buffers
+  if (sync && !buffers_.empty()) broadcast_coalesced(buffers_, sharing_ranks(run.parallel));  // _sync_buffers
   for (Bucket& bucket : buckets_) bucket.pending = bucket.params.size();
   ModelOutput output = module(batch);
   const bool sinks = finds_unused() || (run.parallel.torch().ddp_static_graph && backward_passes_ == 0);

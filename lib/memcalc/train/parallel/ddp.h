@@ -24,6 +24,9 @@ inline constexpr Bytes kBroadcastBytes = 250 * kMiB;  // broadcast_bucket_size
 [[nodiscard]] std::vector<std::vector<std::size_t>> bucket_assignment(std::span<const Tensor> tensors,
                                                                       std::span<const Bytes> limits);
 
+/// Rank 0's tensors go to the others, in buckets that are flattened.
+void broadcast_coalesced(std::span<const Tensor> tensors, std::int64_t ranks);
+
 class Ddp : public ParallelWrapper {
  public:
   using ParallelWrapper::ParallelWrapper;
@@ -42,7 +45,6 @@ class Ddp : public ParallelWrapper {
 
   void initialize_buckets(const std::vector<std::vector<std::size_t>>& assignment);
   void rebuild_buckets();
-  void broadcast(const std::vector<Tensor>& tensors, Bytes limit);
   void gradient_ready(std::size_t param);
   void mark_ready(std::size_t param);
   void delay_all_reduce();

@@ -5,6 +5,7 @@
 #include "memcalc/train/parallel/fsdp1.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -12,6 +13,7 @@
 #include "memcalc/spec/parallel.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -103,6 +105,17 @@ void Fsdp1::wrap(Model& model) {
         "FSDP1 is taken to get float32 weights: of a model that was loaded in 16 bits accelerate turns the shards into "
         "float32 once they are on the card, so that load and prepare take half of what is said");
   }
+  wrap_units(model);
+}
+
+// models/utils.py, prepare_fsdp: as accelerate's, but that nobody turns its shards into float32.
+void Fsdp1::wrap_reference(Model& model) {
+  is_reference_ = true;
+  ranks_ = sharing_ranks(run.parallel);
+  wrap_units(model);
+}
+
+void Fsdp1::wrap_units(Model& model) {
   Units units = units_of(model);
   if (units.rest.empty() || (units.layers.empty() && !model.layer_paths)) throw refusal(rules::kFsdp1Layers);
   if (units.layers.empty()) assumptions.emplace_back(kOneUnit);
@@ -117,7 +130,10 @@ void Fsdp1::wrap(Model& model) {
   }
 }
 
-bool Fsdp1::comes_from_host() const { return run.uses_trainer() && reads_on_host(run.training().loading); }
+bool Fsdp1::comes_from_host() const {
+  // TRL reads the models by from_pretrained without a device map (create_model_from_path).
+  return is_reference_ || run.uses_trl() || (run.uses_trainer() && reads_on_host(run.training().loading));
+}
 
 // _init_utils.py, _move_states_to_device, with accelerate's device_id: each tensor by itself;
 // _init_param_handle_from_params.
@@ -127,14 +143,55 @@ Tensor Fsdp1::moved_shard(const std::vector<Parameter*>& parameters) const {
   for (const Parameter* each : parameters) {
     moved.push_back(tape.empty(each->tensor.shape(), dtype, aten::kToCopy, Category::kWeights));
   }
+  broadcast_coalesced(moved, ranks_);  // sync_module_states, which the Trainer sets (training_args.py, 5.17)
   const std::int64_t elements = layout_of(parameters, run, ranks_).elements;
   const Tensor flat = tape.empty({elements}, dtype, aten::kCat, Category::kWeights);
   return tape.empty({elements / ranks_}, dtype, aten::kClone, Category::kWeights);
 }
 
+bool Fsdp1::gather_state() {
+  if (run.training().saving == ModelSaving::kSharded) {
+    cut_states();
+  } else {
+    gather_full_state();
+  }
+  return true;
+}
+
+// ShardedStateDictConfig(offload_to_cpu) (_state_dict_utils.py, _sharded_pre_state_dict_hook): every rank gathers a
+// unit and clones its rows of each parameter, one after the other, which it copies to its host. The root is whole
+// meanwhile. Of the optimizer's states likewise (_optim_utils.py, _allgather_orig_param_states).
+void Fsdp1::cut_states() {
+  const auto whole = [this](const Handle& handle) {
+    return tape.empty({handle.elements}, handle.local_shard.dtype(), kAllGather, Category::kGatheredWeights);
+  };
+  const auto cut = [this](const Handle& handle) {
+    for (const Tensor& param : handle.params) {
+      const std::int64_t rows = ceil_div(param.size(0), ranks_);
+      const std::int64_t own = std::clamp<std::int64_t>(param.size(0) - rank * rows, 0, rows);
+      if (own == 0) continue;
+      const Bytes bytes = checked_multiply(param.elements() / param.size(0) * own, size_of(handle.local_shard.dtype()));
+      tape.memory.scratch(bytes, aten::kClone, Category::kGatheredWeights);
+    }
+  };
+  {
+    const Tensor root = whole(handles_.back());
+    for (std::size_t i = 0; i + 1 < handles_.size(); ++i) {
+      const Tensor unit = whole(handles_[i]);
+      cut(handles_[i]);
+    }
+    cut(handles_.back());
+  }
+  for (const Handle& handle : handles_) {
+    const Tensor gathered = whole(handle);
+    const Tensor own = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kCat);
+    cut(handle);
+  }
+}
+
 // accelerate's get_state_dict and save_fsdp_optimizer (full_state_dict, offload_to_cpu, rank0_only): unit by unit, in
 // the parameters' own type, whole on each rank; rank 0 copies it to its host, and back when the state dict is made.
-bool Fsdp1::gather_state() {
+void Fsdp1::gather_full_state() {
   const auto unit = [this](const Handle& handle) {
     const Bytes whole = checked_multiply(handle.elements, size_of(handle.local_shard.dtype()));
     tape.memory.scratch(whole, kAllGather, Category::kGatheredWeights);
@@ -149,7 +206,6 @@ bool Fsdp1::gather_state() {
     const Tensor own = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kCat);
     unit(handle);
   }
-  return true;
 }
 
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
@@ -225,7 +281,12 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   if (has_layers && tape.modes.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
     throw refusal(rules::kFsdp1Layers);
   }
-  post_forward(root, output.loss);
+  // _register_pre_backward_hooks. TRL trains on what its head returns beside the loss, or on logits.
+  const FusedHead& fused = output.fused;
+  const Tensor& whole = output.loss.defined() ? output.loss : output.logits;
+  const Tensor outputs[] = {fused.log_probs.defined() ? fused.log_probs : whole, fused.entropy};
+  post_forward(root, outputs);
+  if (!tape.modes.grad_enabled) post_forward_order_.clear();  // no backward pass goes through it
   synchronize();
   return output;
 }
@@ -237,7 +298,7 @@ void Fsdp1::before_layer(std::int64_t layer, KeptTensors& /*arguments*/) {
 
 void Fsdp1::after_layer(std::int64_t layer, const Tensor& output) {
   Handle& handle = handles_[static_cast<std::size_t>(layer)];
-  if (!handle.in_backward) post_forward(handle, output);
+  if (!handle.in_backward) post_forward(handle, std::span(&output, 1));
 }
 
 void Fsdp1::pre_forward(Handle& handle) {
@@ -245,21 +306,23 @@ void Fsdp1::pre_forward(Handle& handle) {
   if (!handle.is_prefetched) unshard(handle);
 }
 
-void Fsdp1::post_forward(Handle& handle, const Tensor& output) {
+void Fsdp1::post_forward(Handle& handle, std::span<const Tensor> outputs) {
   handle.post_forward_index = post_forward_order_.size();
   post_forward_order_.push_back(&handle);
   reshard(handle, !handle.is_root);
   handle.ran_pre_backward_hook = false;
-  if (!output.requires_grad()) return;
-  handle.needs_pre_backward_unshard = true;
-  tape.autograd.before_backward_of(output, [this, &handle] { pre_backward(handle); });
+  for (const Tensor& output : outputs) {
+    if (!output.defined() || !output.requires_grad()) continue;
+    handle.needs_pre_backward_unshard = true;
+    tape.autograd.before_backward_of(output, [this, &handle] { pre_backward(handle); });
+  }
 }
 
 void Fsdp1::unshard(Handle& handle) {
   const bool mixed = handle.full_param_padded.dtype() != handle.local_shard.dtype();
   const bool needs_unshard = !handle.is_unsharded;
   if (needs_unshard && mixed) {
-    const OnStream on_pre_unshard(tape.moment, kPreUnshard);
+    const OnStream on_pre_unshard(tape.moment, own(kPreUnshard));
     tape.memory.fill_storage(handle.mp_shard.block(), handle.mp_shard.bytes(), aten::kResize, Category::kCommunication);
     cast_kernel(tape, handle.elements / ranks_, handle.local_shard.dtype(), handle.mp_shard.dtype());
   }
@@ -271,7 +334,7 @@ void Fsdp1::unshard(Handle& handle) {
     free_event_queue_.pop_front();
   }
   if (!needs_unshard) return;
-  const OnStream on_unshard(tape.moment, kUnshard);
+  const OnStream on_unshard(tape.moment, own(kUnshard));
   tape.memory.fill_storage(handle.full_param_padded.block(), handle.full_param_padded.bytes(), aten::kResize,
                            Category::kGatheredWeights);
   handle.is_unsharded = true;
@@ -324,7 +387,7 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 // there, and the flat parameter's AccumulateGrad runs.
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
   if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
-    const OnStream on_unshard(tape.moment, kUnshard);
+    const OnStream on_unshard(tape.moment, own(kUnshard));
     Tensor sum = tape.empty(param.shape(), param.dtype(), aten::kAdd, Category::kGradients);
     free_gradient(param.impl()->grad);
     param.impl()->grad = std::move(sum);
@@ -333,7 +396,7 @@ void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
   handle.arrived = 0;
   tape.moment.node = &aten::kSplitWithSizes.node;
   // Autograd runs a node on the stream of its forward: the parameters were split on the unshard stream.
-  const OnStream on_unshard(tape.moment, kUnshard);
+  const OnStream on_unshard(tape.moment, own(kUnshard));
   Tensor gradient = tape.empty({handle.elements}, handle.full_param_padded.dtype(), aten::kCat, Category::kGradients);
   cast_kernel(tape, handle.elements, gradient.dtype(), gradient.dtype());
   for (const Tensor& param : handle.params) free_gradient(param.impl()->grad);
@@ -352,7 +415,7 @@ void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
 }
 
 void Fsdp1::reduce(Handle& handle, Tensor gradient) {
-  const OnStream on_post_backward(tape.moment, kPostBackward);
+  const OnStream on_post_backward(tape.moment, own(kPostBackward));
   const MixedPrecisionPolicy policy = mixed_precision_of(run);
   const DType reduce_dtype = policy.reduce_dtype.value_or(policy.param_dtype.value_or(gradient.dtype()));
   const BlockId computed = gradient.block();

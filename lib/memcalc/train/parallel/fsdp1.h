@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "memcalc/symbolic/layer_hooks.h"
@@ -19,9 +20,12 @@ namespace memcalc {
 
 class Fsdp1 : public ParallelWrapper, public LayerHooks {
  public:
-  using ParallelWrapper::ParallelWrapper;
+  /// `root`: of several that a process wraps, each with streams of its own.
+  Fsdp1(Tape& tape, const RunSpec& run, std::int64_t rank, std::int64_t root)
+      : ParallelWrapper(tape, run, rank), root_(root) {}
 
   void wrap(Model& model) override;
+  void wrap_reference(Model& model) override;
   [[nodiscard]] bool gather_state() override;
   [[nodiscard]] ModelOutput forward(const ModuleForward& module, const Batch& batch, bool sync) override;
   [[nodiscard]] bool changes_module() const override { return true; }
@@ -54,13 +58,17 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   [[nodiscard]] bool comes_from_host() const;
   /// Of a unit that comes from there: this rank's shard.
   [[nodiscard]] Tensor moved_shard(const std::vector<Parameter*>& parameters) const;
+  void gather_full_state();
+  void cut_states();
+  void wrap_units(Model& model);
   void flatten(Handle& handle, std::vector<Parameter*>& parameters);
   void init_flat_param_attributes();
   void reset_gradients();
   void unshard(Handle& handle);
   void reshard(Handle& handle, bool frees);
   void pre_forward(Handle& handle);
-  void post_forward(Handle& handle, const Tensor& output);
+  /// `outputs`: those that may be trained on.
+  void post_forward(Handle& handle, std::span<const Tensor> outputs);
   void pre_backward(Handle& handle);
   void gradient_arrived(Handle& handle, const Tensor& param);
   void free_gradient(Tensor& gradient);
@@ -71,7 +79,10 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks {
   void wait_for(std::size_t frees);
   void synchronize();
   void free_later(BlockId block);
+  [[nodiscard]] CudaStream own(CudaStream stream) const { return stream_of_root(stream, root_); }
 
+  std::int64_t root_ = 0;
+  bool is_reference_ = false;
   std::int64_t ranks_ = 1;
   std::vector<Handle> handles_;  // the layers, then the root
   std::vector<Handle*> post_forward_order_;

@@ -176,7 +176,8 @@ ModelOutput Fsdp2::forward(const ModuleForward& module, const Batch& batch, bool
   pre_forward(root);
   ModelOutput output = [&] {
     const Scoped<LayerHooks*> around_layers(tape.modes.layer_hooks, layers_ > 0 ? this : nullptr);
-    const Scoped<ModuleHooks*> around_modules(tape.modes.module_hooks, tail_ != nullptr ? this : nullptr);
+    const bool has_ends = tail_ != nullptr || embedding_ != nullptr;
+    const Scoped<ModuleHooks*> around_modules(tape.modes.module_hooks, has_ends ? this : nullptr);
     return module(inputs);
   }();
   if (layers_ > 0 && tape.modes.checkpointable_layers != static_cast<std::int64_t>(layers_)) {

@@ -36,8 +36,15 @@ std::int64_t depth_of(std::string_view name) {
   return dots;
 }
 
-/// …ForCausalLM.lm_head, get_output_embeddings().
-bool is_head(const Parameter& parameter) { return depth_of(parameter.name) == 1; }
+/// get_output_embeddings() (modeling_utils.py, EmbeddingAccessMixin): a classifier has none.
+bool has_output_embeddings(const RunSpec& run) {
+  return run.task == Task::kCausalLm || run.task == Task::kMaskedLm || run.task == Task::kSeq2Seq;
+}
+
+/// …ForCausalLM.lm_head
+bool is_head(const Parameter& parameter, const RunSpec& run) {
+  return has_output_embeddings(run) && depth_of(parameter.name) == 1;
+}
 
 /// _find_final_norm: a norm among the children of the base model (GPT-2's is its ln_f), which peft's model does not
 /// show it.
@@ -151,17 +158,19 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   for (Parameter* each : wraps_ends ? units.rest : std::vector<Parameter*>()) {
     const bool is_input = embedding.empty() && each->is_embedding;
     std::vector<Parameter*>& unit = is_input                    ? embedding
-                                    : is_head(*each)            ? head
+                                    : is_head(*each, run)       ? head
                                     : is_final_norm(*each, run) ? norm
                                                                 : rest;
     unit.push_back(each);
   }
-  const bool is_tied =
-      std::none_of(head.begin(), head.end(), [](const Parameter* each) { return each->name.ends_with(".weight"); });
+  const bool has_head = has_output_embeddings(run);
+  const auto is_weight = [](const Parameter* each) { return each->name.ends_with(".weight"); };
+  const bool is_tied = has_head && std::none_of(head.begin(), head.end(), is_weight);
   std::vector<Parameter*> tail = norm;
   if (is_tied) tail.insert(tail.end(), embedding.begin(), embedding.end());
   tail.insert(tail.end(), head.begin(), head.end());
-  groups_.resize(layers_ + (!wraps_ends ? 1 : is_tied ? 2 : 3));
+  const std::size_t ends = !wraps_ends ? 0 : (is_tied ? 0 : 1) + (tail.empty() ? 0 : 1);
+  groups_.resize(layers_ + ends + 1);
   if (!quantized_) move_to_host(model);
   for (std::size_t i = 0; i < layers_; ++i) {
     leave_out_packed_bytes(units.layers[i]);
@@ -173,19 +182,19 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
     for (const Parameter* each : parameters) unit_of_[each->tensor.impl()] = &group;
     move_to_card(parameters);
     for (const Parameter* each : parameters) {
-      const bool is_held = each->is_embedding || is_head(*each);
+      const bool is_held = each->is_embedding || is_head(*each, run);
       if (is_held && each->name.ends_with(".weight")) whole.push_back(tape.detach(each->tensor));
     }
     shard(group, parameters, false);
     return &group;
   };
   if (wraps_ends && !is_tied) {
-    embedding_ = make_unit(groups_[layers_ + 1], embedding);
+    embedding_ = make_unit(groups_[layers_ + ends - 1], embedding);
     embedding_->modules = 1;
   }
-  if (wraps_ends) {
+  if (wraps_ends && !tail.empty()) {
     tail_ = make_unit(groups_[layers_], tail);
-    tail_->modules = 1 + (norm.empty() ? 0 : 1) + (is_tied ? 1 : 0);
+    tail_->modules = (has_head ? 1 : 0) + (norm.empty() ? 0 : 1) + (is_tied ? 1 : 0);
     tail_->reshards_after_forward = false;
   }
   order_children_first(rest);
@@ -207,8 +216,9 @@ void Fsdp2::shard_as_accelerate(Model& model, Units& units) {
   assumptions.emplace_back(
       !wraps_ends
           ? "accelerate before 1.14 shards the layers, and all that is outside of them as one unit (not validated)"
-      : is_tied ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
-                : "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit");
+      : is_tied  ? "accelerate 1.15 shards the layers, and embedding, final norm and tied head as one unit"
+      : has_head ? "accelerate 1.15 shards the layers, the embedding, and final norm and head as one unit"
+                 : "accelerate 1.15 shards the layers, the embedding and the final norm; a classifier is of the root");
   if (is_sent_by_rank_0()) {
     assumptions.emplace_back(
         "accelerate's cpu_ram_efficient_loading: the model is sharded on the meta device, and rank 0 sends one "

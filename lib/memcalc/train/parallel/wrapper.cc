@@ -61,7 +61,7 @@ std::unique_ptr<ParallelWrapper> make_sharing(Tape& tape, const RunSpec& run, st
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return std::make_unique<DeepSpeedZero1And2>(tape, run, rank);
     case DataParallel::kDsZero3: return std::make_unique<DeepSpeedZero3>(tape, run, rank);
-    case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank);
+    case DataParallel::kFsdp1: return std::make_unique<Fsdp1>(tape, run, rank, chunk);
     case DataParallel::kFsdp2: return std::make_unique<Fsdp2>(tape, run, rank, chunk);
     default: break;
   }

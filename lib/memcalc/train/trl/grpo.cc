@@ -48,26 +48,34 @@ void cut_at_end(Tape& tape, const Tensor& completion_ids) {
   read_on_host(tape, aten::kToCopy);
 }
 
-/// _generate_single_turn: of equally long prompts, so that no mask masks anything.
-void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, std::int64_t rows) {
+/// _generate_single_turn. `padded`: the prompts are not equally long, so that the mask masks something.
+void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, std::int64_t rows, bool padded) {
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   Batch inputs;
   inputs.input_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   inputs.attention_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
-  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
+  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = padded};
+  call.evaluates = !tape.modes.training;
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   const bool is_whole = models.around != nullptr && models.around->gather_for_generation();
   if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
   if (is_whole) models.around->part_after_generation();
-  tape.moment.phase = Phase::kForward;
+  if (tape.modes.training) tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }
 
+/// Prompts with their completions.
+struct Sequences {
+  Tensor input_ids, attention_mask;
+  bool padded = false;
+};
+
 /// `head_outputs`: the outputs with which the model was prepared. `of_policy`: entropies, and the auxiliary loss.
-PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask, std::int64_t batch_size,
-                   LogProbOutputs head_outputs, bool of_policy, const CallModel& model) {
+PerToken per_token(const RunSpec& run, const Sequences& sequences, std::int64_t batch_size, LogProbOutputs head_outputs,
+                   bool of_policy, const CallModel& model) {
+  const auto& [input_ids, attention_mask, padded] = sequences;
   const std::int64_t rows = input_ids.size(0), tokens = input_ids.size(1);
   const std::int64_t completion = run.training().completion_length;
   const bool balances_experts = of_policy && run.training().balances_experts;
@@ -81,7 +89,7 @@ PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& at
       const std::int64_t count = std::min(batch_size, rows - start);
       batch.input_ids = no_grad::slice(input_ids, 0, start, count);
       batch.attention_mask = no_grad::slice(attention_mask, 0, start, count);
-      batch.padded = false;
+      batch.padded = padded;
       head = {.outputs = head_outputs, .targets = count * completion, .balances_experts = balances_experts};
       batch.fused_head = &head;
       // input_ids.masked_fill(attention_mask == 0, -100), whose prompt becomes -100 in place
@@ -98,13 +106,13 @@ PerToken per_token(const RunSpec& run, const Tensor& input_ids, const Tensor& at
   return result;
 }
 
-/// Of every completion, --bs at a time, without gradients.
-Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Tensor& input_ids, const Tensor& attention_mask,
+/// Of every completion, `batch_size` at a time, without gradients.
+Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Sequences& sequences, std::int64_t batch_size,
                            const TrlModels& models) {
   if (run.training().reference == Reference::kNone) return {};
   const bool has_model = static_cast<bool>(models.reference);
   const Scoped adapters(tape.modes.adapters_disabled, !has_model);
-  return per_token(run, input_ids, attention_mask, run.batch_size, {.entropy = !has_model}, false,
+  return per_token(run, sequences, batch_size, {.entropy = !has_model}, false,
                    has_model ? models.reference : models.trainer_model)
       .log_probs;
 }
@@ -150,17 +158,19 @@ struct SamplingCorrection {
   }
 };
 
-ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
+/// _generate_and_score_completions: of `rows` of them, which are scored `batch_size` at a time.
+ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, std::int64_t rows,
+                         std::int64_t batch_size, bool padded) {
   const NoGrad no_grad(tape.modes);
-  const std::int64_t rows = run.batch_size * run.training().generated_micro_batches();
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   const bool by_vllm = run.uses_vllm();
   if (by_vllm) {
     generate_by_vllm(tape, model, run);
   } else {
-    generate(tape, model, run, models, rows);
+    generate(tape, model, run, models, rows, padded);
   }
   ScoredCompletions result;
+  result.padded = padded;
   result.prompt_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   result.prompt_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   result.completion_ids = moved_to_card(tape, {rows, completion}, DType::kInt64);
@@ -171,26 +181,23 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   const bool has_old = corrects || (is_grpo && run.accumulation_steps() % run.training().generate_every() != 0);
   if (is_grpo && by_vllm) result.sampling_per_token_logps = moved_to_card(tape, {rows, completion}, DType::kFloat32);
   if (is_grpo) result.number_of_items = gathered_sum(result.completion_mask);
-  const Tensor prompt_completion_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1);
-  const Tensor attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
+  Sequences sequences{.input_ids = no_grad::cat(result.prompt_ids, result.completion_ids, 1), .padded = padded};
+  sequences.attention_mask = no_grad::cat(result.prompt_mask, result.completion_mask, 1);
   SamplingCorrection correction{.mode = run.training().vllm.correction};
   if (has_old) {
-    result.old_per_token_logps = per_token(run, prompt_completion_ids, attention_mask, run.batch_size,
-                                           {.entropy = true}, false, models.trainer_model)
-                                     .log_probs;
+    result.old_per_token_logps =
+        per_token(run, sequences, batch_size, {.entropy = true}, false, models.trainer_model).log_probs;
   }
   if (corrects) correction.compute(result);
   if (!is_grpo) {
-    const Tensor old = per_token(run, prompt_completion_ids, attention_mask, run.batch_size, {.entropy = true}, false,
-                                 models.trainer_model)
-                           .log_probs;
+    const Tensor old = per_token(run, sequences, batch_size, {.entropy = true}, false, models.trainer_model).log_probs;
     result.old_logps = sum(no_grad::multiply(old, result.completion_mask), 0b10, false);
-    const Tensor ref = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
+    const Tensor ref = reference_log_probs(tape, run, sequences, batch_size, models);
     if (ref.defined()) {  // a part of the rewards
       sum(no_grad::multiply(no_grad::subtract(old, ref), result.completion_mask), 0b10, false).reset();
     }
   } else {
-    result.ref_per_token_logps = reference_log_probs(tape, run, prompt_completion_ids, attention_mask, models);
+    result.ref_per_token_logps = reference_log_probs(tape, run, sequences, batch_size, models);
   }
   // Of numbers that Python functions return, on all processes, this one's.
   result.advantages = slice(gathered(moved_to_card(tape, {rows}, DType::kFloat32)), 0, 0, rows);
@@ -213,12 +220,14 @@ constexpr std::array kOfEachCompletion = {&ScoredCompletions::prompt_ids,
 
 }  // namespace
 
-std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, const RunSpec& run,
+std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, const RunSpec& run, bool padded,
                                                   const TrlModels& models) {
-  ScoredCompletions batch = scored(tape, model, run, models);
+  const std::int64_t rows = run.batch_size * run.training().generated_micro_batches();
+  ScoredCompletions batch = scored(tape, model, run, models, rows, run.batch_size, padded);
   {  // shuffle_sequence_dict: v[permutation], of which only one number is left as it is
     ScoredCompletions shuffled;
     shuffled.number_of_items = batch.number_of_items;
+    shuffled.padded = padded;
     for (const auto member : kOfEachCompletion) {
       if (!(batch.*member).defined()) continue;
       const Tensor permutation = moved_to_card(tape, {batch.prompt_ids.size(0)}, DType::kInt64);
@@ -261,12 +270,19 @@ Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& po
 }  // namespace
 
 Tensor completion_loss(Tape& tape, const RunSpec& run, const ScoredCompletions& inputs, const TrlModels& models) {
-  const Tensor input_ids = no_grad::cat(inputs.prompt_ids, inputs.completion_ids, 1);
-  const Tensor attention_mask = no_grad::cat(inputs.prompt_mask, inputs.completion_mask, 1);
-  const PerToken policy =
-      per_token(run, input_ids, attention_mask, input_ids.size(0), {.entropy = true}, true, models.policy);
+  Sequences sequences{.input_ids = no_grad::cat(inputs.prompt_ids, inputs.completion_ids, 1), .padded = inputs.padded};
+  sequences.attention_mask = no_grad::cat(inputs.prompt_mask, inputs.completion_mask, 1);
+  const std::int64_t rows = sequences.input_ids.size(0);
+  const PerToken policy = per_token(run, sequences, rows, {.entropy = true}, true, models.policy);
   if (run.training().loop == Loop::kTrlRloo) return rloo_loss(tape, inputs, policy);
   return grpo_loss(tape, run.training(), inputs, policy);
+}
+
+Tensor evaluated_loss(Tape& tape, Model& model, const RunSpec& run, std::int64_t rows, bool padded,
+                      const TrlModels& models) {
+  const ScoredCompletions inputs =
+      scored(tape, model, run, models, rows, run.training().evaluation->batch_size, padded);
+  return mean(completion_loss(tape, run, inputs, models), 0, false);
 }
 
 }  // namespace memcalc

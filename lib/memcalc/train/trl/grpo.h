@@ -5,6 +5,7 @@
 // MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "memcalc/models/model.h"
@@ -25,6 +26,7 @@ struct ScoredCompletions {
   Tensor sampling_per_token_logps;         // likewise: [rows, completion] float32
   Tensor ref_per_token_logps;              // GRPO with a reference: [rows, completion] float32
   Tensor old_logps;                        // RLOO: [rows] float32
+  bool padded = false;                     // there is padding before prompts
   void clear() {
     drop(prompt_ids, prompt_mask, completion_ids, completion_mask, advantages, number_of_items, old_per_token_logps,
          importance_sampling_ratio, sampling_per_token_logps, ref_per_token_logps, old_logps);
@@ -34,7 +36,11 @@ struct ScoredCompletions {
 /// _prepare_inputs where it generates: --bs times --accum completions by transformers or vLLM, scored by functions on
 /// the host, shuffled, and cut into micro-batches.
 [[nodiscard]] std::vector<ScoredCompletions> generate_and_score(Tape& tape, Model& model, const RunSpec& run,
-                                                                const TrlModels& models);
+                                                                bool padded, const TrlModels& models);
+
+/// prediction_step: `rows` completions are generated, of which only the loss is left.
+[[nodiscard]] Tensor evaluated_loss(Tape& tape, Model& model, const RunSpec& run, std::int64_t rows, bool padded,
+                                    const TrlModels& models);
 
 /// _compute_loss of the run's trainer. GRPO: loss_type "dapo", with clipped ratios of tokens.
 [[nodiscard]] Tensor completion_loss(Tape& tape, const RunSpec& run, const ScoredCompletions& inputs,

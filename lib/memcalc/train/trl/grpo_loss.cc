@@ -113,7 +113,11 @@ Tensor reduced_loss(GrpoLoss loss, const Tensor& per_token_loss, const ScoredCom
     case GrpoLoss::kCispo:
     case GrpoLoss::kVespo: break;
   }
-  const Tensor normalizer = no_grad::multiply(no_grad::divide(no_grad::clamp(inputs.number_of_items)));
+  Tensor normalizer = no_grad::divide(no_grad::clamp(inputs.number_of_items));
+  if (mask.tape().modes.training) {  // of a generation that is trained on in several steps
+    normalizer = no_grad::multiply(normalizer);
+    normalizer = no_grad::divide(normalizer);
+  }
   return divide(sum(multiply(per_token_loss, mask), 0b11, false), normalizer);
 }
 
