@@ -100,15 +100,16 @@ class Programs : public testing::TestWithParam<Case> {
   static bool has_linear_layers() {
     const std::string& model = GetParam().model;
     return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
-           model == "lfm2_moe" || model.starts_with("gemma4") || model == "deepseek_v32" || model == "glm_moe_dsa" ||
-           model == "llama4" || model == "mllama" || model == "mamba" || model == "minimax" || model == "jamba" ||
-           has_mamba();
+           model == "lfm2_moe" || model.starts_with("gemma4") || model == "gemma3n" || model == "deepseek_v32" ||
+           model == "glm_moe_dsa" || model == "llama4" || model == "mllama" || model == "mamba" || model == "minimax" ||
+           model == "jamba" || has_mamba();
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
   static bool is_refused_under_zero3() {
     const std::string& model = GetParam().model;
-    return has_experts() || model == "t5" || has_frozen_sines() || model == "llama4" || model == "mllama";
+    return has_experts() || model == "t5" || has_frozen_sines() || model == "llama4" || model == "mllama" ||
+           model == "gemma3n";
   }
   /// Indexers and layers that look at images get no gradient.
   static bool is_refused_under_fsdp1() {
@@ -121,7 +122,7 @@ class Programs : public testing::TestWithParam<Case> {
   /// GradientCheckpointingLayer keeps among their keywords; a program knows of tensors alone.
   static bool keeps_another_tensor(const RunOptions& options) {
     const std::string& model = GetParam().model;
-    if (model.starts_with("gemma4")) return options.checkpointing == Checkpointing::kFull;
+    if (model.starts_with("gemma4") || model == "gemma3n") return options.checkpointing == Checkpointing::kFull;
     return (model == "bart" || model == "mbart") && options.checkpointing == Checkpointing::kFull &&
            options.lora_rank > 0;
   }
@@ -215,7 +216,8 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
 TEST_P(Programs, AreSharedOutByDeepSpeedInTheTrainer) {
   // DeepSpeed's module.bfloat16() takes buffers along, layer_scalar and mup_vector too; a program leaves them in the
   // type it loaded.
-  if (GetParam().model.starts_with("gemma4") || GetParam().model == "falcon_h1") GTEST_SKIP();
+  const std::string& model = GetParam().model;
+  if (model.starts_with("gemma4") || model == "gemma3n" || model == "falcon_h1") GTEST_SKIP();
   for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
     SCOPED_TRACE(static_cast<int>(mode));
     if (mode == DataParallel::kDsZero3 && is_refused_under_zero3()) continue;
@@ -272,14 +274,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen3_5_moe", Task::kCausalLm}, Case{"lfm2", Task::kCausalLm}, Case{"lfm2_moe", Task::kCausalLm},
         Case{"nemotron_h", Task::kCausalLm}, Case{"granitemoehybrid", Task::kCausalLm}, Case{"mamba2", Task::kCausalLm},
         Case{"granitemoe", Task::kCausalLm}, Case{"cohere_plus", Task::kCausalLm}, Case{"gemma4", Task::kCausalLm},
-        Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}, Case{"arcee", Task::kCausalLm},
-        Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm}, Case{"falcon_h1", Task::kCausalLm},
-        Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm}, Case{"deepseek_v32", Task::kCausalLm},
-        Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm}, Case{"nemotron_h_moe", Task::kCausalLm},
-        Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm},
-        Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm}, Case{"minicpm3", Task::kCausalLm},
-        Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm}, Case{"jamba", Task::kCausalLm},
-        Case{"muse_glimmer_text", Task::kCausalLm}),
+        Case{"gemma4_moe", Task::kCausalLm}, Case{"gemma4_ple", Task::kCausalLm}, Case{"gemma3n", Task::kCausalLm},
+        Case{"arcee", Task::kCausalLm}, Case{"youtu", Task::kCausalLm}, Case{"dots1", Task::kCausalLm},
+        Case{"falcon_h1", Task::kCausalLm}, Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm},
+        Case{"deepseek_v32", Task::kCausalLm}, Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm},
+        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm},
+        Case{"mamba", Task::kCausalLm}, Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm},
+        Case{"minicpm3", Task::kCausalLm}, Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm},
+        Case{"jamba", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -36,6 +36,8 @@
   FAMILY(kGemma2)                \
   FAMILY(kGemma3)                \
   FAMILY(kGemma3Text)            \
+  FAMILY(kGemma3n)               \
+  FAMILY(kGemma3nText)           \
   FAMILY(kGemma4)                \
   FAMILY(kGemma4Text)            \
   FAMILY(kGemma4Unified)         \

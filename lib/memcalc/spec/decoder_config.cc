@@ -30,7 +30,9 @@ bool capped(const HfReader& config, std::string_view key, bool fallback) {
 void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecoderSpec& spec) {
   spec.vocab_size = config.size({"vocab_size"}, defaults.vocab_size);
   spec.hidden_size = config.size({"hidden_size"}, defaults.hidden_size);
-  spec.intermediate_size = config.size({"intermediate_size"}, defaults.intermediate_size);
+  spec.intermediate_size = defaults.reads_intermediate_size
+                               ? config.size({"intermediate_size"}, defaults.intermediate_size)
+                               : defaults.intermediate_size;
   spec.num_hidden_layers = config.size({"num_hidden_layers"}, defaults.num_hidden_layers, kLayerRange);
   spec.num_attention_heads = config.size({"num_attention_heads"}, defaults.num_attention_heads);
   if (config.json().is_null("num_key_value_heads")) {

@@ -28,6 +28,7 @@ struct DecoderDefaults {
   std::int64_t max_position_embeddings = 0;
   bool tie_word_embeddings = false;
   double attention_dropout = 0;
+  bool reads_intermediate_size = true;  // else the family does: config.json may have one for each layer
 };
 
 void read_decoder(HfReader& config, const DecoderDefaults& defaults, RotaryDecoderSpec& spec);

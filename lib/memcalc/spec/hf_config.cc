@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "bamba",        "convnext",     "convnextv2",  "dbrx",    "deberta", "deepseek_v4", "dinov2",     "efficientnet",
-    "gemma3n",      "gemma3n_text", "gpt_bigcode", "gpt_neo", "jamba",   "llama4",      "longformer", "minimax",
-    "mobilenet_v2", "nemotron",     "resnet",      "siglip",  "swin",    "wav2vec2",    "zamba2",
+    "bamba",      "convnext",    "convnextv2",   "dbrx",     "deberta", "deepseek_v4", "dinov2",     "efficientnet",
+    "glm4v",      "gpt_bigcode", "gpt_neo",      "jamba",    "lfm2_vl", "llama4",      "llava_next", "llava_onevision",
+    "longformer", "minimax",     "mobilenet_v2", "nemotron", "resnet",  "siglip",      "swin",       "wav2vec2",
+    "zamba2",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {

@@ -30,7 +30,7 @@ EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwe
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
            "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text",
            "mimo_v2_flash", "minimax", "hunyuan_v1_moe", "jamba")  # grouped_mm takes no other type than bfloat16
-IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma")  # counted without images, which tensors without data do not have
+IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma", "internvl")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
@@ -40,7 +40,7 @@ CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
                 "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
                 "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba",
-                "mimo_v2_flash", "minimax", "muse_glimmer_text", "minicpm3", "nemotron", "hunyuan_v1_moe", "jamba", "bamba")
+                "mimo_v2_flash", "minimax", "muse_glimmer_text", "minicpm3", "nemotron", "hunyuan_v1_moe", "jamba", "bamba", "gemma3n_text")
 REWARDS = {"qwen2_reward": "qwen2", "internlm2_reward": "llama"}  # classes of the checkpoints' own on these decoders
 BATCH, SEQUENCE, LABELS = 2, 64, 48
 

@@ -10,11 +10,13 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/in_place.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
+#include "memcalc/symbolic/ops/variance.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -53,10 +55,6 @@ void abs_backward(BackwardCall& call) {
   Tensor sign = pw(aten::kSgn, {&call.saved(0)});
   call.set(0, pw(aten::kMul, {&call.gradient(), &sign}));
 }
-void sqrt_backward(BackwardCall& call) {  // grad / (2 * result)
-  Tensor twice = pw(aten::kMul, {&call.saved(0)});
-  call.set(0, pw(aten::kDiv, {&call.gradient(), &twice}));
-}
 void sin_backward(BackwardCall& call) {
   Tensor cosine = pw(aten::kCos, {&call.saved(0)});
   call.set(0, pw(aten::kMul, {&call.gradient(), &cosine}));
@@ -76,7 +74,6 @@ void erf_backward(BackwardCall& call) {  // 2 / sqrt(pi) * exp(-(self.pow(2))) *
 }
 
 constexpr Unary kAbsRule{&aten::kAbs, abs_backward, Saves::kInput, 1};
-constexpr Unary kSqrtRule{&aten::kSqrt, sqrt_backward, Saves::kResult, 1};
 constexpr Unary kSinRule{&aten::kSin, sin_backward, Saves::kInput, 1};
 constexpr Unary kReciprocalRule{&aten::kReciprocal, reciprocal_backward, Saves::kResult, 1};
 constexpr Unary kErfRule{&aten::kErf, erf_backward, Saves::kInput, 8};
@@ -282,7 +279,7 @@ void power_row(RecordedCall& call) {
 void sqrt_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (!is_floating(x.dtype())) return call.returns(pointwise(aten::kSqrt, {&x}, 1, DType::kFloat32));
-  call.returns(apply(kSqrtRule, x));
+  call.returns(square_root(x));
 }
 
 template <const AtenOperator& op>
@@ -389,15 +386,6 @@ void add_in_place_row(RecordedCall& call) {
   call.returns(call.is_tensor(1) ? add_in_place(call.tensor(0), call.tensor(1)) : add_scalar_in_place(call.tensor(0)));
 }
 
-/// x *= y: where y is differentiated, what x was is cloned first (VariableType).
-void multiply_tensor_in_place_backward(BackwardCall& call) {
-  int next = 0;
-  const int other = call.node.edges[0].node != kNoNode ? next++ : -1;
-  const int self = call.node.edges[1].node != kNoNode ? next++ : -1;
-  if (call.needs(1)) call.set(1, pw(aten::kMul, {&call.gradient(), &call.saved(self)}));
-  if (call.needs(0)) call.set(0, pw(aten::kMul, {&call.gradient(), &call.saved(other)}));
-}
-
 void multiply_in_place_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (!call.is_tensor(1)) {
@@ -414,17 +402,7 @@ void multiply_in_place_row(RecordedCall& call) {
       return call.returns(std::move(view));
     }
   }
-  const Tensor* inputs[] = {&x, &y};
-  Node* node = tape.autograd.record(aten::kMul, multiply_tensor_in_place_backward, inputs, 2);
-  if (node != nullptr) {
-    if (x.requires_grad()) tape.autograd.save(*node, y);
-    if (y.requires_grad()) tape.autograd.save(*node, tape.empty(x.shape(), x.dtype(), aten::kClone));
-  }
-  Tensor result = tape.detach(x);
-  tape.kernels.add(aten::kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-                   static_cast<double>(2 * x.bytes() + y.bytes()));
-  tape.autograd.set_history(node, result);
-  call.returns(std::move(result));
+  call.returns(multiply_in_place(x, y));
 }
 
 void divide_in_place_row(RecordedCall& call) {

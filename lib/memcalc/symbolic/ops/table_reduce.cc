@@ -13,6 +13,7 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/scan.h"
+#include "memcalc/symbolic/ops/variance.h"
 #include "memcalc/symbolic/ops/vectors.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -109,55 +110,11 @@ void prod_row(RecordedCall& call) {
   call.returns(reduced(aten::kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
 }
 
-struct VariancePayload {
-  unsigned dropped = 0;  // as of ReductionPayload
-  unsigned reduced = 0;
-};
-
-/// var_backward: (2 / n) * grad * (self - self.mean(dim, true))
-void var_backward(BackwardCall& call) {
-  const auto& [dropped, dims] = call.payload<VariancePayload>();
-  const Tensor& self = call.saved(0);
-  Tensor gradient = with_dropped(call.gradient(), dropped);
-  const Tensor average = reduced(aten::kMean, self, dims, true);
-  const Tensor centred = pw(aten::kSub, {&self, &average});
-  const Tensor scaled = pw(aten::kMul, {&gradient});
-  call.set(0, pw(aten::kMul, {&scaled, &centred}));
-}
-
-/// std_backward: var_backward of grad / (2 * result), zero where the result is zero.
-void std_backward(BackwardCall& call) {  // saved: self, result
-  const auto& [dropped, dims] = call.payload<VariancePayload>();
-  const Tensor& self = call.saved(0);
-  Tensor twice = pw(aten::kMul, {&call.saved(1)});
-  Tensor quotient = pw(aten::kDiv, {&call.gradient(), &twice});
-  Tensor zero = pointwise(aten::kEq, {&call.saved(1)}, 1, DType::kBool);
-  Tensor gradient = with_dropped(quotient, dropped);
-  drop(zero, twice);
-  const Tensor average = reduced(aten::kMean, self, dims, true);
-  const Tensor centred = pw(aten::kSub, {&self, &average});
-  const Tensor scaled = pw(aten::kMul, {&gradient});
-  call.set(0, pw(aten::kMul, {&scaled, &centred}));
-}
-
-Tensor variance(RecordedCall& call, bool root) {
+template <Tensor (*function)(const Tensor& x, unsigned reduced, bool keep_dims)>
+void variance_row(RecordedCall& call) {  // input dim unbiased correction keepdim
   const Tensor& x = call.tensor(0);
-  const unsigned dims = dimensions(call, 1, x);
-  const bool keep = call.boolean_or(4, false);
-  const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(root ? aten::kStd : aten::kVar, root ? std_backward : var_backward, inputs, 1);
-  if (node != nullptr) {
-    node->payload.set(VariancePayload{.dropped = keep ? 0 : dims, .reduced = dims});
-    call.tape.autograd.save(*node, x);
-  }
-  Tensor result = reduced(aten::kVar, x, dims, keep);
-  call.tape.autograd.set_history(node, result);
-  if (node != nullptr && root) call.tape.autograd.save(*node, result);
-  return result;
+  call.returns(function(x, dimensions(call, 1, x), call.boolean_or(4, false)));
 }
-
-void var_row(RecordedCall& call) { call.returns(variance(call, false)); }
-void std_row(RecordedCall& call) { call.returns(variance(call, true)); }
 
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
@@ -229,8 +186,8 @@ constexpr OperatorRow kRows[] = {
     {"all", "input dim keepdim", any_row},
     {"_is_all_true", "input", all_true_row},
     {"prod", "input dim keepdim dtype", prod_row},
-    {"var", "input dim unbiased correction keepdim", var_row},
-    {"std", "input dim unbiased correction keepdim", std_row},
+    {"var", "input dim unbiased correction keepdim", variance_row<variance>},
+    {"std", "input dim unbiased correction keepdim", variance_row<standard_deviation>},
     {"norm", "input p dim keepdim dtype", norm_row},
     {"vector_norm", "input ord dim keepdim dtype", norm_row},
     {"cumsum", "input dim dtype", cumsum_row},
