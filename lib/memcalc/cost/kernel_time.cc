@@ -264,11 +264,18 @@ struct SecondsOf {
     if (kernel.op != nullptr && std::string_view(kernel.op->name) == "bitsandbytes::gemm_4bit") {
       return packed_product_seconds(product, device);
     }
-    const double seconds = product_seconds(kernel, product, device, product_rates(kernel, device, rates));
-    // Other types are multiplied a group at a time by cuBLAS.
-    const bool grouped = kernel.kind == KernelKind::kGroupedProduct && kernel.op == &aten::kGroupedMm &&
-                         kernel.dtype == DType::kBFloat16;
-    return grouped ? seconds / kGroupedShare : seconds;
+    const ProductRates& of_type = product_rates(kernel, device, rates);
+    if (kernel.kind != KernelKind::kGroupedProduct) return product_seconds(kernel, product, device, of_type);
+    if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
+      Kernel one = kernel;
+      work::Product of_group = product;
+      const auto groups = static_cast<double>(product.batch);
+      of_group.batch = 1;
+      one.bytes /= groups;
+      return groups * product_seconds(one, of_group, device, of_type);
+    }
+    const double seconds = product_seconds(kernel, product, device, of_type);
+    return kernel.op == &aten::kGroupedMm ? seconds / kGroupedShare : seconds;
   }
   double operator()(const work::Attention& attention) const {
     return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
