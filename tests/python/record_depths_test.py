@@ -30,7 +30,7 @@ def test_a_deep_model_is_recorded_of_few_layers(kind, monkeypatch):
 
     watched = Watched(monkeypatch)
     source = _sources.transformers(library.AutoConfig.for_model(kind, **DEEP[kind]), "causal", batch=2, sequence=64)
-    source.variants, source.precisions = source.variants[:1], ("float32",)
+    source.variants, source.precisions, source.symbols = source.variants[:1], ("float32",), {"batch": 2}
     stretched = source.record("deep").to_json()
     assert watched.made[0] is not None, "its layers were not found to repeat"
     source.depths = None
