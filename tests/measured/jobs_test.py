@@ -134,6 +134,15 @@ OFF = {
     "j119-29-sft-smooth-opt": (0.001, 0),
     "j119-30-trainer-smooth-gpt_neox": (0.001, 0),
     "j119-33-grpo-options-qwen2": (0, 18.098),
+    "j127-02-reward-fsdp2-mistral": (0.001, 0),
+    "j127-03-sft-fsdp1-llama": (0.001, 18.075),
+    "j127-04-rloo-times-qwen3": (0, 14.842),
+    "j127-05-dpo-fsdp1-qwen2": (0.001, 5.459),
+    "j127-07-rloo-lengths-qwen3": (0, 0.033),
+    "j127-08-reward-fsdp2-llama": (0.035, 0),
+    "j127-09-orpo-fsdp1-llama": (0.001, 2.927),
+    "j127-10-grpo-times-mistral": (0, 0.161),
+    "j127-11-sft-fsdp1-gpt2": (0.238, 9.723),
 }
 
 

@@ -381,6 +381,14 @@ TEST(Trl, Fsdp1SharesTheReferenceOutByLayers) {
   EXPECT_GT(gathered(own), 0);
 }
 
+TEST(Trl, UnderFsdpAReferenceStaysInTheTypeInWhichItWasLoaded) {
+  RunOptions options{.loop = Loop::kTrlDpo};
+  options.weights_dtype = DType::kBFloat16;
+  const Simulated half = on_two(options, DataParallel::kFsdp2);
+  EXPECT_EQ(half.symbolic.reference_bytes, 494'032'768 / 2 * Bytes{2});
+  EXPECT_EQ(half.run.weights_dtype, DType::kFloat32) << "of the model that trains";
+}
+
 /// Of what is gathered the most at a time, while a model generates, and in backward.
 std::pair<Bytes, Bytes> most_gathered(const Trace& trace) {
   std::vector<bool> live(trace.blocks.size());

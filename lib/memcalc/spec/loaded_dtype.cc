@@ -88,6 +88,8 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
       assumptions.push_back(
           fmt::format("weights are float32: {} (they are loaded in {})", reason, name_of(*options.weights_dtype)));
       run.weights_dtype = DType::kFloat32;
+      // trl 1.16, models/utils.py, prepare_fsdp: nobody casts a second model.
+      if (run.trains()) run.training().reference_in_half = run.training().reference == Reference::kModel;
     }
   }
   if (!asked) assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");

@@ -119,7 +119,10 @@ bool put_optimizer(RunRequest& request, const FieldValue& value) {
   return request.run.optimizer.has_value();
 }
 
-std::optional<FieldValue> take_weights_dtype(const RunRecord& r) { return fields::named(weights_dtype_of(r.run)); }
+std::optional<FieldValue> take_weights_dtype(const RunRecord& r) {
+  const bool is_cast = r.run.trains() && r.run.training().reference_in_half;
+  return fields::named(is_cast ? DType::kBFloat16 : weights_dtype_of(r.run));
+}
 
 // none, full, selective, or every-N: of the layers 0, N, 2N, ….
 bool put_checkpointing(RunRequest& request, const FieldValue& value) {

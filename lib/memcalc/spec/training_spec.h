@@ -219,6 +219,7 @@ struct Training {
   SftLoss sft_loss = SftLoss::kNll;        // of TRL's SFTTrainer; --sft-loss
   KtoLoss kto_loss = KtoLoss::kKto;        // of TRL's KTOTrainer; --kto-loss
   bool balances_experts = false;           // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
+  bool reference_in_half = false;          // a model that FSDP shards in float32 was loaded in 16 bits, as it stays
   Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
   bool smooths_labels = false;             // TrainingArguments.label_smoothing_factor; --label-smoothing
   GrpoLoss grpo_loss = GrpoLoss::kDapo;    // of GRPOTrainer; --grpo-loss

@@ -66,9 +66,10 @@ bool prepares_on_host(const RunSpec& run) {
 /// prepare_deepspeed shares it out under ZeRO-3, and otherwise (stage 0) leaves it whole, in DeepSpeed's type.
 ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const RunSpec& of_reference, const RunSpec& run,
                                      std::int64_t rank) {
-  const bool casts = run.parallel.framework() == Framework::kDeepSpeed && run.precision == Precision::kAmpBf16;
+  const bool in_half = (run.parallel.framework() == Framework::kDeepSpeed && run.precision == Precision::kAmpBf16) ||
+                       run.training().reference_in_half;
   ReferenceModel reference{
-      .model = build_model(spec, of_reference, tape, casts ? DType::kBFloat16 : weights_dtype(run)), .wrapper = {}};
+      .model = build_model(spec, of_reference, tape, in_half ? DType::kBFloat16 : weights_dtype(run)), .wrapper = {}};
   const DataParallel mode = run.parallel.data_parallel;
   const bool takes_from_host = mode == DataParallel::kDsZero3 || mode == DataParallel::kFsdp1;
   if (!takes_from_host) move_to_card(tape, *reference.model);
@@ -378,14 +379,9 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
         "(not validated)");
   }
   const DataParallel mode = run.parallel.data_parallel;
-  const bool is_fsdp = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
-  if (is_fsdp && has_reference_model(run)) {
-    result.assumptions.emplace_back(
-        "the reference is taken to be sharded in float32; one that is loaded in 16 bits takes half of that");
-  }
   if (run.uses_trl() && mode == DataParallel::kFsdp1) {
     result.assumptions.emplace_back(
-        "of TRL under FSDP1 allocated memory was within 0.3 % in four runs, reserved up to 34 % too high "
+        "of TRL under FSDP1 allocated memory was within 0.3 % in four runs, reserved up to 18 % too high "
         "(docs/jobs.md)");
   } else if (run.uses_trl() && run.parallel.is_parallel() && mode != DataParallel::kDdp) {
     result.assumptions.emplace_back(

@@ -81,6 +81,7 @@ def real_lengths(r, rows):
 
 ANSWERS = {"dpo-lengths": 2, "kto-lengths": 1, "orpo-lengths": 2, "reward-lengths": 2, "sft-answers": 1}
 OPTIONS = ("grpo-options", "rloo-options")
+GENERATED = ("grpo-eval", "rloo-eval", "grpo-lengths", "rloo-lengths", "grpo-times", "rloo-times")
 
 
 def answers_of_lengths(r, rows, answers):
@@ -102,7 +103,9 @@ def draw_job(r, kind):
             "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
             "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo", "grpo-options": "trl-grpo", "rloo-options": "trl-rloo",
             "dpo-lengths": "trl-dpo", "kto-lengths": "trl-kto", "orpo-lengths": "trl-orpo", "sft-smooth": "trl-sft",
-            "orpo-fsdp2": "trl-orpo",
+            **{k: "trl-" + k.split("-")[0] for k in GENERATED}, "reward-fsdp2": "trl-reward", "sft-fsdp1": "trl-sft",
+            "dpo-fsdp1": "trl-dpo", "orpo-fsdp1": "trl-orpo",
+            "online-dpo-fsdp2": "trl-online-dpo", "online-dpo-zero3": "trl-online-dpo", "orpo-fsdp2": "trl-orpo",
             "reward-lengths": "trl-reward", "sft-answers": "trl-sft", "trainer-smooth": "trainer"}.get(kind, "trl-" + kind)
     job, lengths = ["--loop", loop], None
     if kind in ("glue", "sft-lengths", "packed"):
@@ -125,6 +128,23 @@ def draw_job(r, kind):
         if kind in ("dpo-lengths", "kto-lengths", "sft-answers") and r.random() < .3:
             job += ["--pad-to-multiple", r.choice(["8", "64"])]
         if kind != "orpo-lengths": evaluated(r, job, .25)
+    elif kind in GENERATED:
+        bs = r.choice("24")
+        job += ["--bs", bs]
+        if kind.endswith("lengths"):
+            job += ["--completion", str(r.randrange(20, 100)), "--generations", "2", "--steps", r.choice("468")]
+            lengths = real_lengths(r, r.choice([16, 24, 40]))
+        else:
+            answers(r, job, 20)
+        with_lora = common(r, job)
+        accum = int(job[job.index("--accum") + 1])
+        if not kind.endswith("eval"):
+            iterations = r.choice([2, 3, 4] if kind.endswith("times") else [1, 1, 2])
+            per_generation = accum * r.choice([1, 1, 2])
+            job += ["--steps-per-generation", str(per_generation), "--iterations", str(iterations)]
+        if kind.endswith("eval") or (kind.endswith("lengths") and r.random() < .5):
+            job += ["--eval-bs", r.choice("2468"), "--eval-samples", r.choice(["8", "12", "20", "32"])]
+        job += ["--ref-model", r.choice(["none", "adapters" if with_lora else "own"])]
     elif kind in OPTIONS:
         job += ["--bs", r.choice("24")]
         answers(r, job, 20)
@@ -152,21 +172,25 @@ def draw_job(r, kind):
                 "--eval-generate", r.choice(["12", "20", "48", "80"])]
         if r.random() < .3: job += ["--eval-beams", r.choice("24")]
     else:
-        job += ["--task", "causal"] if kind in ("sft", "trainer", "sft-smooth", "trainer-smooth") else []
+        job += ["--task", "causal"] if kind in ("sft", "trainer", "sft-smooth", "trainer-smooth", "sft-fsdp1") else []
         job += ["--bs", r.choice("2344")]
-        if kind in REFERENCED + ("orpo", "orpo-fsdp2"):
+        if kind in REFERENCED + ("orpo", "orpo-fsdp2", "dpo-fsdp1", "orpo-fsdp1") or kind.startswith("online-dpo-"):
             answers(r, job, 20)
         else:
             job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
-        with_lora = common(r, job)
-        if kind.endswith("-fsdp2"): job += ["--gpus", r.choice("24"), "--parallel", "fsdp2"]
-        if kind == "reward" and with_lora: job += ["--lora-head"]
+        always = {"online-dpo-fsdp2": 0, "online-dpo-zero3": 1}
+        with_lora = common(r, job, adapters=always.get(kind, 0 if kind.endswith("-fsdp1") else .5))
+        if kind in always: job += ["--gpus", "2", "--parallel", "fsdp2" if kind.endswith("fsdp2") else "ds-zero3"]
+        if kind in always: job += ["--ref-model", "adapters" if with_lora else "own"]
+        if "-fsdp" in kind and kind not in always: job += ["--gpus", r.choice("24"), "--parallel", kind[-5:]]
+        if kind == "dpo-fsdp1": job += ["--ref-model", r.choice(["own", "precomputed"])]
+        if kind.startswith("reward") and with_lora: job += ["--lora-head"]
         if kind in REFERENCED:
             choices = ["adapters"] if with_lora else ["own"]
             if kind in GENERATE: choices.append("none")
             if kind in ("dpo", "kto"): choices.append("precomputed")
             job += ["--ref-model", r.choice(choices)]
-        if kind not in GENERATE + ("online-dpo", "orpo-fsdp2"): evaluated(r, job, .3)
+        if kind not in GENERATE + ("online-dpo",) and "-fsdp" not in kind and kind not in always: evaluated(r, job, .3)
         if kind.endswith("-smooth"): job += ["--label-smoothing"]
         if kind.endswith("-vllm"):  # memcalc runs three steps, and a server's streams are new in each
             job += ["--vllm", r.choice(["colocate", "colocate", "server"])]

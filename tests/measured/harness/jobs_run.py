@@ -72,7 +72,7 @@ class Job:
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
-                 "--grpo-loss --importance-level --pad-to-multiple --stages --load").split()
+                 "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -80,7 +80,7 @@ class Job:
         self.config = dict(job.get("config") or NAMED[self.options["--model"]])
         # Of a sample "200/57/80": prompt, answer, and where there are two the rejected one.
         self.samples = [[int(n) for n in one.split("/")] for one in job["lengths"].split()] if "lengths" in job else None
-        self.lengths = [sum(each[:2]) for each in self.samples] if self.samples else None
+        self.lengths = [sum(each[:2]) for each in self.samples] if self.samples else None  # of GRPO and RLOO: of prompts
         self.loop = self.options.get("--loop", "trainer")
         self.seq, self.bs, self.accum = self.number("--seq", 0), self.number("--bs", 1), self.number("--accum", 1)
         # Of a server's: as many as memcalc runs, since each takes streams of its own.
@@ -239,7 +239,8 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     if (adapters := lora(job)) is not None: more["peft_config"] = adapters
     if own_reference: more["ref_model"] = make_model(job, task)
     if job.eval_samples:
-        more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(job.eval_samples)])
+        count = job.eval_samples // (keywords or {}).get("num_generations_eval", 1)
+        more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(count)])
     if "--no-router-loss" in job.options: keywords = {**(keywords or {}), "router_aux_loss_coef": 0.0}
     args = Config(**{**arguments_of(job), **(keywords or {})})
     return Trainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data),
@@ -314,7 +315,9 @@ def reward(job):
 def constant_reward(prompts, completions, **unused): return [float(len(each) % 7) for each in completions]
 
 
-def prompt(job): return lambda r, i: dict(prompt=words(r, job.seq - job.completion))
+def prompt(job):
+    if job.lengths: return lambda r, i: dict(prompt=words(r, job.lengths[i % len(job.lengths)]))
+    return lambda r, i: dict(prompt=words(r, job.seq - job.completion))
 
 
 class NoServer:
@@ -348,7 +351,8 @@ def generated(job, Config, Trainer):
     rows = job.bs * job.per_generation * job.gpus
     reference = job.options.get("--ref-model", "none")
     keywords = dict(max_completion_length=job.completion, beta=0.0 if reference == "none" else 0.04,
-                    num_generations=next(n for n in range(2, rows + 1) if rows % n == 0), remove_unused_columns=False,
+                    num_generations=job.number("--generations", next(n for n in range(2, rows + 1) if rows % n == 0)),
+                    num_generations_eval=job.number("--generations", 2), remove_unused_columns=False,
                     steps_per_generation=job.per_generation, num_iterations=job.number("--iterations", 1),
                     **of_vllm(job))
     if "--grpo-loss" in job.options: keywords["loss_type"] = job.options["--grpo-loss"]
@@ -440,7 +444,8 @@ def run(job):
     Clock().mark("end")
     seconds = sorted(b - a for a, b in zip(stamps[2::2], stamps[3::2]))  # without the first step
     result.update(allocated=max(peak for _, peak, _ in marks), reserved=max(peak for _, _, peak in marks), marks=marks,
-                  step_s=seconds[len(seconds) // 2] if seconds else None, steps=trainer.state.global_step,
+                  step_s=seconds[len(seconds) // 2] if seconds else None,
+                  seconds=[b - a for a, b in zip(stamps[::2], stamps[1::2])], steps=trainer.state.global_step,
                   parameters=sum(p.numel() for p in trainer.model.parameters()),
                   trainable=sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
                   optimizer=str(trainer.args.optim), checkpointing=bool(trainer.args.gradient_checkpointing))
