@@ -55,6 +55,7 @@
   FAMILY(kGraniteMoeHybrid)      \
   FAMILY(kHunyuanV1Dense)        \
   FAMILY(kHyV3)                  \
+  FAMILY(kInternVl)              \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
