@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"qwen2_vl_images", "", 2, 1024, 2, 336}, Case{"llava_images", "", 2, 1536, 2},
                     Case{"gemma3_vision_images", "", 2, 1024, 2}, Case{"paligemma_eager", "", 1, 512},
                     Case{"qwen2_vl_eager", "", 1, 512}, Case{"paligemma_rows", "", 2, 1024},
-                    Case{"paligemma2_images", "", 2, 1024, 2}),
+                    Case{"paligemma2_images", "", 2, 1024, 2}, Case{"internvl", "", 1, 1024},
+                    Case{"internvl_tiles", "", 2, 384, 2}, Case{"mistral3", "", 1, 1024, 2, 448}),
     [](const auto& each) { return each.param.config; });
 
 /// Tower and projector stand in memory though no image is shown; without --images Gemma 3 is its text model alone.

@@ -104,3 +104,18 @@ def test_functions_that_differ_in_a_count_that_they_do_not_use_are_one():
     assert functions[0] == layer([]) and len(functions) == 3 and [each["function"] for each in forwards] == [1, 2]
     assert functions[2]["keywords"] == ["x", *counts]  # what is used, and what a forward pass is given, stays
     assert functions[2]["body"][0] == ["layers", 0, "h.{}", 0, 2, [{"v": 0}], {}, [2], True]
+
+
+class Parts(torch.nn.Module):
+    def forward(self, x, sizes):
+        sizes = torch.as_tensor(sizes, device=x.device)  # the tensor itself
+        first, second = x.split([sizes[0], sizes[1]])
+        return (first[:, : sizes[0] // 2] * 2).sum() + second.view(sizes[1], 2, -1).sum()
+
+
+def test_tensors_stand_where_torch_takes_whole_numbers():
+    content = record(Parts(), {"x": torch.zeros(6, 8), "sizes": torch.tensor([4, 2])}, symbols={}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    names = [made[1] for made in content["functions"][0]["body"] if made[0] == "call"]
+    assert names.count("torch.Tensor.__index__") == 4 and "torch.as_tensor" not in names  # two sizes, a bound, a size

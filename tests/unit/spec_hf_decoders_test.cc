@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "memcalc/families/apertus/spec.h"
 #include "memcalc/families/bloom/spec.h"
@@ -14,9 +16,11 @@
 #include "memcalc/families/exaone4/spec.h"
 #include "memcalc/families/falcon/spec.h"
 #include "memcalc/families/falcon_h1/spec.h"
+#include "memcalc/families/gemma3n/spec.h"
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/families/hunyuan_v1_dense/spec.h"
+#include "memcalc/families/internvl/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/llama4/spec.h"
 #include "memcalc/families/ministral3/spec.h"
@@ -29,6 +33,7 @@
 #include "memcalc/families/stablelm/spec.h"
 #include "memcalc/families/starcoder2/spec.h"
 #include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/error_text.h"
 
@@ -137,16 +142,60 @@ TEST(HfDecoders, Ministral3ScalesItsQueries) {
             "config.json: /rope_parameters: has no llama_4_scaling_beta; accepted: a number, which scales the queries");
 }
 
-TEST(HfDecoders, Mistral3IsAskedAsItsTextModel) {
+TEST(HfDecoders, Gemma3nSaysOfEachLayerHowItGoes) {
+  const auto spec = spec_of<Gemma3nSpec>(R"({"model_type": "gemma3n", "text_config": {"num_hidden_layers": 12,
+      "num_kv_shared_layers": 4}})");
+  EXPECT_EQ(spec.intermediate_sizes, std::vector<std::int64_t>(12, 16384));
+  EXPECT_EQ(std::count(spec.sparse_layers.begin(), spec.sparse_layers.end(), true), 10);
+  EXPECT_EQ(std::count(spec.sliding_layers.begin(), spec.sliding_layers.end(), false), 2);  // every fifth is global
+  EXPECT_TRUE(spec.shares_keys(8));
+  EXPECT_FALSE(spec.shares_keys(7));
+  const auto few = spec_of<Gemma3nSpec>(R"({"model_type": "gemma3n_text", "num_hidden_layers": 2,
+      "intermediate_size": [96, 128], "activation_sparsity_pattern": [0.95, 0.0]})");
+  EXPECT_EQ(few.intermediate_size, 128);
+  EXPECT_TRUE(few.sparse_layers[0] && !few.sparse_layers[1]);
+  EXPECT_THAT(refusal_of(R"({"model_type": "gemma3n_text", "num_hidden_layers": 2, "intermediate_size": [96]})"),
+              HasSubstr("has 1 numbers; accepted: one for each of num_hidden_layers (2)"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "gemma3n_text", "num_hidden_layers": 2, "num_kv_shared_layers": 1,
+      "layer_types": ["sliding_attention", "full_attention"]})"),
+              HasSubstr("leaves no layer of a type whose keys a later one shares"));
+}
+
+TEST(HfDecoders, InternVlJoinsPatchesOfATile) {
+  const ModelSpec model = read(R"({"model_type": "internvl", "text_config": {"model_type": "qwen3"}})");
+  const ImageTextSpec& spec = *image_text_of(model);
+  EXPECT_EQ(spec.places(448), 256);
+  EXPECT_EQ(spec.parts.as<InternVlParts>().merged_width(), 4096);
+  EXPECT_THAT(refusal_of(R"({"model_type": "internvl", "text_config": {"model_type": "gpt_oss"}})"),
+              HasSubstr("gpt_oss is not modelled here; accepted: llama, qwen2, qwen3, qwen3_moe"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "internvl", "downsample_ratio": 0.3})"),
+              HasSubstr("does not join whole patches"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "internvl", "vision_feature_layer": -2})"),
+              HasSubstr("states of other layers are not modelled"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "internvl", "vision_config": {"image_size": [448, 224]}})"),
+              HasSubstr("is no square"));
+}
+
+TEST(HfDecoders, Mistral3ShowsImagesOnlyWhereARunHasThem) {
+  ModelSpec model = read(R"({"model_type": "mistral3", "text_config": {}, "vision_config": {"patch_size": 14}})");
+  EXPECT_FALSE(is_image_text(model));
+  auto& spec = model.architecture.change<ImageTextSpec>();
+  spec.images = 2;
+  EXPECT_TRUE(is_image_text(model));
+  EXPECT_EQ(spec.places(560), 2 * 400);
+  EXPECT_THAT(refusal_of(R"({"model_type": "mistral3", "text_config": {}, "vision_config": {"model_type": "clip"}})"),
+              HasSubstr("clip is not modelled; accepted: pixtral"));
+}
+
+TEST(HfDecoders, Mistral3WithoutATowerIsItsTextModel) {
   const ModelSpec small = read(R"({"model_type": "mistral3", "text_config": {"model_type": "mistral"}})");
   EXPECT_EQ(small.architecture.as<LlamaSpec>().intermediate_size, 14336);
-  EXPECT_EQ(
-      small.assumptions.back(),
-      "mistral3 sees images too: this is its text model (mistral) alone, without the vision tower (not modelled)");
+  EXPECT_EQ(small.assumptions.back(),
+            "mistral3 is its text model (text_config): no vision tower, no projector, no images");
   EXPECT_TRUE(read(R"({"model_type": "mistral3", "text_config": {"model_type": "ministral3"}})")
                   .architecture.is<Ministral3Spec>());
   EXPECT_THAT(refusal_of(R"({"model_type": "mistral3", "text_config": {"model_type": "llama"}})"),
-              HasSubstr("llama is not modelled; accepted: mistral, ministral3"));
+              HasSubstr("llama is not modelled here; accepted: mistral, ministral3"));
   EXPECT_THAT(refusal_of(R"({"model_type": "mistral3"})"), HasSubstr("text_config"));
 }
 

@@ -59,6 +59,7 @@
   FAMILY(kHyV3)                  \
   FAMILY(kInternLm2Reward)       \
   FAMILY(kJamba)                 \
+  FAMILY(kInternVl)              \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \

@@ -94,15 +94,15 @@ std::unique_ptr<Model> build_image_text(const ImageTextSpec& spec, const RunSpec
   if (!spec.tie_word_embeddings) text.untie();
   DecoderPlan plan = text_plan(text, run);
   if (change != nullptr) change(text, plan);
+  // The Trainer's config.use_cache = False is the whole model's; the text model reads its own, text_config.
+  RunSpec as_text_reads = run;
+  if (!parts->hands_on_use_cache()) as_text_reads.use_cache |= caches_in_trainer(spec, run);
   if (spec.images) {
     plan.images = std::move(parts);
     plan.logits = LogitsChange::kNone;  // ...ForCausalLM caps its logits, ...ForConditionalGeneration does not
     // GemmaModel calls its layers so. (Of the text model alone the stages of a pipeline would be refused for it.)
     plan.position_ids_first |= text.is<GemmaSpec>();
   }
-  // The Trainer's config.use_cache = False is the whole model's; the text model reads its own, text_config.
-  RunSpec as_text_reads = run;
-  as_text_reads.use_cache |= caches_in_trainer(spec, run);
   return std::make_unique<RotaryDecoder>(spec, as_text_reads, b, plan);
 }
 

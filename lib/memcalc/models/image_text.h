@@ -47,6 +47,7 @@ class ImageParts {
 
   [[nodiscard]] std::int64_t images() const { return spec_.images.value_or(0); }
   [[nodiscard]] bool accepts_loss_kwargs() const { return accepts_loss_kwargs_; }
+  [[nodiscard]] bool hands_on_use_cache() const { return hands_on_use_cache_; }
   [[nodiscard]] std::string_view scope() const { return scope_; }
 
  protected:
@@ -61,6 +62,7 @@ class ImageParts {
   RunSpec run_;
   ImageTextSpec spec_;
   bool accepts_loss_kwargs_ = true;
+  bool hands_on_use_cache_ = false;  // the whole model's config.use_cache to the text model, which else reads its own
   std::string_view scope_ = "language_model";  // of the text model, within the model around all
 };
 

@@ -83,11 +83,22 @@ std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTen
 
 namespace {
 
+/// gradient_checkpointing_enable() hooks the input embeddings of every model in the model under peft, and else of
+/// classes whose main_input_name is input_ids. (4.57.6, whose checkpoints are reentrant, did under peft alone.) What
+/// requires a gradient as it is shows nothing of it; a frozen tower has a backward pass then.
+bool checkpoints_hook_inputs(const ModelSpec& spec, const RunSpec& run, const Tape& tape) {
+  if (run.fine_tuning.lora) return run.checkpointing() != Checkpointing::kNone || run.fine_tuning.unsloth;
+  if (run.fine_tuning.frozen.empty() || run.checkpointing() != Checkpointing::kFull) return false;
+  if (tape.behaviors.reentrant_checkpoints) return false;
+  const Family* const family = family_of(spec);
+  return family != nullptr && (family->kind == FamilyKind::kEncoder || family->kind == FamilyKind::kDecoder ||
+                               family->kind == FamilyKind::kEncoderDecoder);
+}
+
 std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, Tape& tape, DType dtype) {
   ModuleBuilder builder(tape, dtype, run.fine_tuning);
   builder.keeps_linear_layers = run.parallel.tensor > 1;
-  builder.first_embedding_requires_grad =
-      run.fine_tuning.lora && (run.checkpointing() != Checkpointing::kNone || run.fine_tuning.unsloth);
+  builder.first_embedding_requires_grad = checkpoints_hook_inputs(spec, run, tape);
   const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
   std::optional<OnMetaDevice> on_meta;  // as from_pretrained
   const bool loads_later = run.trains() && run.training().loading != ModelLoading::kConfig;

@@ -8,6 +8,7 @@
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
 #include "memcalc/families/qwen/spec.h"
+#include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/config_part.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/names.h"
@@ -25,6 +26,7 @@ const TextFamily kTextFamilies[] = {
     {kQwen2, around_text<Qwen2Spec>},       {kQwen3, around_text<Qwen3Spec>},
     {kGemma, around_text<GemmaSpec>},       {kGemma2, around_text<Gemma2Spec>},
     {kGemma3Text, around_text<Gemma3Spec>}, {kMinistral3, around_text<Ministral3Spec>},
+    {kQwen3Moe, around_text<Qwen3MoeSpec>},
 };
 
 }  // namespace

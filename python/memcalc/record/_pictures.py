@@ -38,6 +38,7 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
         raise ValueError(f"{config.model_type}: how its processor puts images into the text is not known here")
     types = next((name for name in ("mm_token_type_ids", "token_type_ids") if name in forward), None)
     if "image_grid_thw" in forward: return _patches(config, vision, count, edge, token_id, types)
+    if vision.model_type == "pixtral" and "image_sizes" in forward: return _sized(config, vision, count, edge, token_id, types)
     own = _single(getattr(vision, "image_size", None))
     if own is None: raise ValueError(f"{config.model_type}: how its processor puts images into the text is not known here")
     if edge not in (None, own) and config.model_type not in ("idefics3", "smolvlm"):
@@ -92,4 +93,18 @@ def _patches(config: Any, vision: Any, count: int, edge: int | None, token_id: i
                 "image_grid_thw": torch.tensor([[1, side, side]] * (batch * count))}
 
     return Pictures(count, edge, side * side // merge**2, token_id, "an image has as many places in the text as its size gives",
+                    tensors, types)
+
+
+def _sized(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """Pixtral's tower: images of any size, which stands beside their pixels."""
+    step = int(_single(vision.patch_size)) * int(getattr(config, "spatial_merge_size", 1))
+    edge = edge or 16 * step
+    if edge % step: raise ValueError(f"{config.model_type} takes images whose edge is a multiple of {step}")
+
+    def tensors(batch: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.empty(batch * count, vision.num_channels, edge, edge),
+                "image_sizes": torch.tensor([[edge, edge]] * (batch * count))}
+
+    return Pictures(count, edge, (edge // step) ** 2, token_id, "an image has as many places in the text as its size gives",
                     tensors, types)

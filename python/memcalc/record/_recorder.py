@@ -431,6 +431,8 @@ class Recorder(TorchFunctionMode):
         if any(hasattr(t, "computed_size") for t in given):
             with unset_fake_temporarily():
                 args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
+        if name in ("torch.as_tensor", "torch.asarray") and self._stays(args, kwargs): return args[0]
+        args = self._with_numbers(name.rsplit(".", 1)[-1], args)
         result, by_value = self._run(function, name, args, kwargs)
         outputs = tensors_in(result)
         inputs = tensors_in((args, kwargs))
@@ -472,6 +474,30 @@ class Recorder(TorchFunctionMode):
         if by_value or (numbers and (last not in MODELLED or last in PARTLY_MODELLED)): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         return result
+
+    @staticmethod
+    def _stays(args: Any, kwargs: Any) -> bool:
+        """torch.as_tensor of a tensor of that type on that device is the tensor itself."""
+        given = args[0]
+        if not isinstance(given, torch.Tensor) or len(args) > 1 or kwargs.get("copy"): return False
+        device = torch.device(kwargs.get("device") or given.device)
+        return kwargs.get("dtype") in (None, given.dtype) and device.type == given.device.type
+
+    def _with_numbers(self, last: str, args: Any) -> Any:
+        """Tensors that stand where torch takes whole numbers (bounds of a slice, sizes): it reads each one."""
+        def number(thing: Any) -> Any:
+            if not isinstance(thing, torch.Tensor) or thing.dim() > 0 or thing.is_floating_point(): return thing
+            return self._read(torch.Tensor.__index__, "torch.Tensor.__index__", (thing,), {})
+
+        def bounds(thing: Any) -> Any:
+            if isinstance(thing, slice): return slice(number(thing.start), number(thing.stop), number(thing.step))
+            return tuple(bounds(each) for each in thing) if isinstance(thing, tuple) else thing
+
+        if last in ("__getitem__", "__setitem__"): return (args[0], bounds(args[1]), *args[2:])
+        if last in ("view", "reshape"): return (args[0], *(number(each) for each in args[1:]))
+        if last == "split" and len(args) > 1 and isinstance(args[1], (list, tuple)):
+            return (args[0], [number(each) for each in args[1]], *args[2:])
+        return args
 
     @staticmethod
     def _is_sized_by_values(last: str, args: Any) -> bool:

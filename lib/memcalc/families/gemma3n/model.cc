@@ -536,7 +536,14 @@ class Gemma3nForCausalLm final : public DecoderModel {
 }  // namespace
 
 std::unique_ptr<Model> build_gemma3n(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
-  return std::make_unique<Gemma3nForCausalLm>(architecture.as<Gemma3nSpec>(), run, builder);
+  const auto& spec = architecture.as<Gemma3nSpec>();
+  if (run.trains() && spec.altup_clips && run.fine_tuning.quantization != Quantization::kNone) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "quantize: Gemma 3n's AltUp clamps the weights of its coefficients (altup_coef_clip), which packed ones "
+        "do not allow; accepted: --infer, 16-bit weights");
+  }
+  return std::make_unique<Gemma3nForCausalLm>(spec, run, builder);
 }
 
 }  // namespace memcalc

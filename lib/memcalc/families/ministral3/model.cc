@@ -1,6 +1,5 @@
-// Ministral 3 and the text model of Mistral 3: transformers models/ministral3/modeling_ministral3.py.
+// Ministral 3: transformers models/ministral3/modeling_ministral3.py.
 // MIRRORS(transformers, "models/ministral3/modeling_ministral3.py", "5.17.0")
-#include "memcalc/families/llama/spec.h"
 #include "memcalc/families/ministral3/spec.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -49,11 +48,6 @@ DecoderPlan ministral3_plan(const Architecture& architecture, const RunSpec& run
 std::unique_ptr<Model> build_ministral3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   return std::make_unique<RotaryDecoder>(architecture.as<Ministral3Spec>(), run, builder,
                                          ministral3_plan(architecture, run));
-}
-
-std::unique_ptr<Model> build_mistral3(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
-  if (architecture.is<Ministral3Spec>()) return build_ministral3(architecture, run, builder);
-  return build_llama(architecture, run, builder);
 }
 
 }  // namespace memcalc
