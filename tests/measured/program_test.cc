@@ -106,6 +106,9 @@ class Programs : public testing::TestWithParam<Case> {
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
+  /// Its class asks for the gate's type, which DeepSpeed's module.bfloat16() changes; a program has the answer of its
+  /// recording.
+  static bool has_gate_in_float32() { return GetParam().model == "hunyuan_v1_moe"; }
   static bool is_refused_under_zero3() {
     const std::string& model = GetParam().model;
     return has_experts() || model == "t5" || has_frozen_sines() || model == "llama4" || model == "mllama" ||
@@ -123,6 +126,9 @@ class Programs : public testing::TestWithParam<Case> {
   static bool keeps_another_tensor(const RunOptions& options) {
     const std::string& model = GetParam().model;
     if (model.starts_with("gemma4") || model == "gemma3n") return options.checkpointing == Checkpointing::kFull;
+    // peft's hook makes what Muse Glimmer's embedding returns require a gradient, behind the norm inside of it; a
+    // program knows the look-up alone, so that the norm is differentiated, too.
+    if (model == "muse_glimmer_text") return options.checkpointing == Checkpointing::kFull && options.lora_rank > 0;
     return (model == "bart" || model == "mbart") && options.checkpointing == Checkpointing::kFull &&
            options.lora_rank > 0;
   }
@@ -155,10 +161,11 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   RunOptions adapted = trainer;
   // The family of T5 leaves encoder_last_hidden_state in 16 bits, which accelerate converts with the other outputs.
   // Encoders ask their first norm's result for a type, of a mask or of rotary angles: under autocast it is float32.
-  // BLOOM's ALiBi takes the type of a norm's result, too; its program says the weights'.
+  // BLOOM's ALiBi takes the type of a norm's result, too; its program says the weights'. Nemotron's norm casts what it
+  // is given, and of Hunyuan's experts the gate is in float32 whatever the others are.
   const std::string& model = GetParam().model;
-  const bool asks_type =
-      is_t5 || model == "deberta_v2" || model == "modernbert" || model == "nomic_bert" || model == "bloom";
+  const bool asks_type = is_t5 || model == "deberta_v2" || model == "modernbert" || model == "nomic_bert" ||
+                         model == "bloom" || model == "nemotron" || model == "hunyuan_v1_moe";
   adapted.weights_dtype = asks_type ? DType::kFloat32 : DType::kBFloat16;
   adapted.lora_rank = 4;
   expect_equal(adapted, is_t5);
@@ -170,7 +177,8 @@ TEST_P(Programs, AdaptExpertsThatAreNamed) {
   RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .lora_rank = 4};
   const bool has_gate = GetParam().model != "nemotron_h_moe";
   options.lora_targets = {has_gate ? "experts.gate_up_proj" : "experts.up_proj", "experts.down_proj"};
-  expect_equal(options);
+  // Before Jamba's first adapter nothing is saved, and 512 bytes of a mixer die later than in its family.
+  expect_equal(options, GetParam().model == "jamba");
 }
 
 TEST_P(Programs, TakeAMaskWhereSequencesArePadded) {
@@ -181,7 +189,8 @@ TEST_P(Programs, TakeAMaskWhereSequencesArePadded) {
 
 TEST_P(Programs, StandOnAQuantisedBase) {
   // Of T5 the family quantises `wo`, too, which transformers leaves alone (_keep_in_fp32_modules); a program, as well.
-  if (GetParam().model == "t5") GTEST_SKIP();
+  // The hook on Muse Glimmer's embedding is not in its program, see above.
+  if (GetParam().model == "t5" || GetParam().model == "muse_glimmer_text") GTEST_SKIP();
   for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
     const RunOptions options{.precision = Precision::kBf16,
                              .loop = Loop::kBare,
@@ -206,6 +215,7 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
     if (mode == DataParallel::kFsdp1 && (GetParam().model == "ernie4_5_moe" || has_frozen_sines())) continue;
     if (mode == DataParallel::kFsdp1 && is_refused_under_fsdp1()) continue;
     if (mode == DataParallel::kFsdp2 && GetParam().model == "mllama") continue;  // layers that are left out
+    if (has_gate_in_float32() && mode >= DataParallel::kFsdp1) continue;
     RunOptions options{.precision = Precision::kBf16, .loop = Loop::kBare, .gpus = 2};
     options.parallel.data_parallel = mode;
     options.data_parallel_given = true;
@@ -215,10 +225,12 @@ TEST_P(Programs, AreSharedOutByEveryWrapper) {
 
 /// "auto" bucket sizes are of the model's width, which a program says (hidden_size).
 TEST_P(Programs, AreSharedOutByDeepSpeedInTheTrainer) {
-  // DeepSpeed's module.bfloat16() takes buffers along, layer_scalar and mup_vector too; a program leaves them in the
-  // type it loaded.
+  // DeepSpeed's module.bfloat16() takes buffers along, layer_scalar, mup_vector and MiniMax's decays too; a program
+  // leaves them in the type it loaded.
   const std::string& model = GetParam().model;
-  if (model.starts_with("gemma4") || model == "gemma3n" || model == "falcon_h1") GTEST_SKIP();
+  if (model.starts_with("gemma4") || model == "gemma3n" || model == "falcon_h1" || model == "minimax" ||
+      has_gate_in_float32())
+    GTEST_SKIP();
   for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
     SCOPED_TRACE(static_cast<int>(mode));
     if (mode == DataParallel::kDsZero3 && is_refused_under_zero3()) continue;

@@ -15,10 +15,10 @@ namespace memcalc {
 /// What is done to the logits before the loss.
 enum class LogitsChange {
   kNone,
-  kSoftcapped,  // Gemma: final_logit_softcapping
-  kDivided,     // Granite: by logits_scaling
-  kMultiplied,  // Cohere: by logit_scale
-  kFloat32,     // Mamba-2, Nemotron-H: .float()
+  kSoftcapped,            // Gemma: final_logit_softcapping
+  kDivided,               // Granite: by logits_scaling
+  kMultiplied,            // Cohere: by logit_scale
+  kFloat32,               // Mamba-2, Nemotron-H: .float()
   kMultipliedSoftcapped,  // Muse Glimmer: by output_multiplier, then as Gemma
   kStatesDivided,         // MiniCPM 3: what lm_head gets, by logits_scaling
 };

@@ -34,10 +34,9 @@ class SequenceClassifier {
 };
 
 /// The classifier where the run's task asks for one, else none.
-[[nodiscard]] inline std::optional<SequenceClassifier> sequence_classifier(ModuleBuilder& b, const RunSpec& run,
-                                                                           std::int64_t width, std::int64_t num_labels,
-                                                                           SequenceClassifier::Score score =
-                                                                               SequenceClassifier::Score::kOneLayer) {
+[[nodiscard]] inline std::optional<SequenceClassifier> sequence_classifier(
+    ModuleBuilder& b, const RunSpec& run, std::int64_t width, std::int64_t num_labels,
+    SequenceClassifier::Score score = SequenceClassifier::Score::kOneLayer) {
   if (run.task != Task::kSequenceClassification) return std::nullopt;
   return SequenceClassifier(b, width, num_labels, score);
 }

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EAGER = ("mamba", "gptj", "mpnet", "deberta-v2", "bloom", "mpt")  # which have no other attention
+EAGER = ("mamba", "gptj", "mpnet", "deberta-v2", "bloom", "mpt", "mimo_v2_flash")  # which have no other attention
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
 
 

@@ -79,6 +79,8 @@ def text_of_muse_glimmer(settings):
             self.language_model = MuseGlimmerTextModel(config)
 
     class MuseGlimmerTextForCausalLM(MuseGlimmerPreTrainedModel):
+        _can_set_experts_implementation_cached_value = False  # it has none; else the word above is found
+
         def __init__(self, config):
             super().__init__(config)
             self.model = Around(config)

@@ -79,18 +79,14 @@ struct MiMoAttention {
   }
 };
 
-struct MiMoRouter : GroupedSigmoidRouter {
-  MiMoRouter(ModuleBuilder& b, const MiMoV2FlashSpec& spec) : GroupedSigmoidRouter(b, spec, DType::kFloat32) {}
-};
-
 /// MiMoV2FlashMoE: DeepseekV3MoE without shared experts.
 struct MiMoMoe {
   Experts experts;
-  MiMoRouter gate;
+  GroupedSigmoidRouter gate;
 
   MiMoMoe(ModuleBuilder& b, const MiMoV2FlashSpec& spec)
       : experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
-        gate(b.scope("gate", [&] { return MiMoRouter(b, spec); })) {}
+        gate(b.scope("gate", [&] { return GroupedSigmoidRouter(b, spec); })) {}
 
   [[nodiscard]] Tensor forward(const Tensor& input) const {
     const Routing routing = experts.local(gate.forward(input));

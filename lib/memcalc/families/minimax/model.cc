@@ -98,6 +98,7 @@ struct LightningAttention {
         decays(decay_factors(b.tape, slope_rates(b.tape, heads, b.dtype), block_size)) {
     for (Tensor* buffer : {&decays.slope_rate, &decays.query, &decays.key, &decays.diagonal}) {
       *buffer = b.computed_buffer(*buffer);
+      b.state.push_back(*buffer);  // which module.to() converts
       b.tape.memory.set_category(buffer->block(), Category::kWeights);
     }
   }

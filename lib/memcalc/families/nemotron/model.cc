@@ -41,7 +41,7 @@ struct NemotronLayerNorm {
     }
     const WithoutAutocast without_autocast(autocast);
     Tensor result = layer_norm(input, scale, shift);
-    drop(input, scale, shift);
+    drop(shift, scale, input);  // a tuple lets go of its last member first
     return result;
   }
 };
