@@ -102,6 +102,9 @@ const BuiltRule kFsdp1Frozen{"fsdp1-frozen", "--parallel --freeze", "frozen para
                              "--parallel fsdp2"};
 const BuiltRule kFsdp1Scalar{"fsdp1-scalar", "--parallel --model",
                              "FSDP1 takes no parameter without a dimension, and {} is one", "--parallel ddp"};
+const BuiltRule kFsdp1OneType{"fsdp1-one-type", "--parallel --precision --model",
+                              "FSDP1 flattens parameters of one type alone, and {} is {} beside {}",
+                              "--precision fp32, or --parallel fsdp2, ddp"};
 const BuiltRule kFsdp1Layers{"fsdp1-layers", "--parallel --model",
                              "the layers of this model, which FSDP1 would wrap one by one, are not known",
                              "--parallel ddp, zero1"};
@@ -117,6 +120,9 @@ const BuiltRule kFsdp2DirectRead{"fsdp2-direct-read", "--parallel --loop --model
 const BuiltRule kZero3Frozen{"zero3-frozen", "--parallel --freeze",
                              "{} does not train, and frozen parameters under ZeRO-3 are not modelled",
                              "--parallel ds-zero2, fsdp2"};
+const BuiltRule kDeepSpeedBuffers{"deepspeed-buffers", "--parallel --model",
+                                  "DeepSpeed casts the module's {} to the type that trains, which is not modelled",
+                                  "--parallel ddp, fsdp2"};
 const BuiltRule kZero3Hooks{"zero3-hooks", "--parallel --model",
                             "which module of this model holds {}, and so when ZeRO-3 gathers it, is not known",
                             "--parallel ds-zero2, fsdp2"};
@@ -179,12 +185,14 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kTpLayers,
                                      &kFsdp1Frozen,
                                      &kFsdp1Scalar,
+                                     &kFsdp1OneType,
                                      &kFsdp1Layers,
                                      &kFsdp2Scalar,
                                      &kFsdp2Layers,
                                      &kFsdp2DirectRead,
                                      &kZero3Frozen,
                                      &kZero3Hooks,
+                                     &kDeepSpeedBuffers,
                                      &kCpMask,
                                      &kCpCausal,
                                      &kCpKernel,

@@ -10,6 +10,7 @@
 #include "memcalc/families/mixtral/block.h"
 #include "memcalc/models/causal_convolution.h"
 #include "memcalc/models/linear_states.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -238,6 +239,7 @@ struct MiniMaxLayer {
 
 std::unique_ptr<Model> build_minimax(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   const auto& spec = architecture.as<MiniMaxSpec>();
+  if (run.parallel.framework() == Framework::kDeepSpeed) throw refusal(rules::kDeepSpeedBuffers, {"decay factors"});
   auto plan = decoder_plan<MiniMaxLayer>(spec, run);
   plan.masks = MaskPlan::hybrid(spec.linear_layers);
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);

@@ -93,6 +93,12 @@ void Fsdp1::wrap(Model& model) {
     if (!parameter.tensor.requires_grad()) throw refusal(rules::kFsdp1Frozen);
     // _init_utils.py, _verify_managed_params
     if (parameter.tensor.rank() == 0) throw refusal(rules::kFsdp1Scalar, {parameter.name});
+    // _flat_param.py, _validate_tensors_to_flatten
+    const Parameter& first = model.parameters.front();
+    if (parameter.tensor.dtype() != first.tensor.dtype()) {
+      throw refusal(rules::kFsdp1OneType,
+                    {parameter.name, name_of(parameter.tensor.dtype()), name_of(first.tensor.dtype())});
+    }
   }
   ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
