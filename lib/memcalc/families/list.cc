@@ -58,8 +58,8 @@
   FAMILY(kHunyuanV1Moe)          \
   FAMILY(kHyV3)                  \
   FAMILY(kInternLm2Reward)       \
-  FAMILY(kJamba)                 \
   FAMILY(kInternVl)              \
+  FAMILY(kJamba)                 \
   FAMILY(kKimiK2)                \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
