@@ -83,6 +83,8 @@ Architecture internvl(HfReader& config) {
   return spec;
 }
 
+constexpr Task kInternVlMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kInternVl = {
@@ -90,6 +92,7 @@ const Family kInternVl = {
     .kind = FamilyKind::kDecoder,
     .read = internvl,
     .build = build_internvl,
+    .measured = kInternVlMeasured,
     .dropout_is_module = false,
     .has_router_loss = true,
 };
