@@ -29,7 +29,8 @@ double convolution_seconds(const Kernel& kernel, const work::Convolution& convol
   const double ramp = channels / (channels + rates.channels) * depth / (depth + rates.depth);
   constexpr double kVector = 4;  // elements of a 128-bit load, in float32
   const double few = convolution.group_channels > 0 && convolution.group_channels < kVector ? rates.few : 1;
-  const double peak = few * sustained_flops(kernel, device) * ramp * (convolution.backward ? rates.backward : rates.forward);
+  const double peak =
+      few * sustained_flops(kernel, device) * ramp * (convolution.backward ? rates.backward : rates.forward);
   const double computed = kernel.flops > 0 ? kernel.flops / peak : 0;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   return rates.launch_us * kMicrosecond + std::max(computed, moved);
