@@ -34,11 +34,12 @@ TEST(CardDescription, SaysMemoryCapabilityAndRates) {
   EXPECT_FALSE(card.validated);
 }
 
+// But for its products, which others timed on that card; a described one has the median of its kind.
 TEST(CardDescription, TheLineOfAKnownCardPredictsWhatThatCardDoes) {
   const Report mine = gpt2_on("mine,23.5GiB,sm89,1008GB/s,165.2TFLOPS"), known = gpt2_on("rtx-4090");
   EXPECT_EQ(mine.memory.peak_reserved, known.memory.peak_reserved);
   ASSERT_TRUE(mine.time && known.time);
-  EXPECT_DOUBLE_EQ(mine.time->step.step_seconds, known.time->step.step_seconds);
+  EXPECT_NEAR(mine.time->step.step_seconds / known.time->step.step_seconds, 1, 0.02);
 }
 
 TEST(CardDescription, OfNominalGigabytesTorchReportsLess) {
