@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <future>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -56,7 +55,7 @@ class CommonCards {
       others.push_back(registry.device(name, Rates::kLeave));
       others.back().margin_bytes = question.device.margin_bytes;
     }
-    last_.assign(std::make_move_iterator(others.end() - 1), std::make_move_iterator(others.end()));
+    last_.push_back(std::move(others.back()));
     others.pop_back();
     first_ = std::async(std::launch::async, [&question, others = std::move(others)] {
       return fits_on(question.model, question.run.run, others);

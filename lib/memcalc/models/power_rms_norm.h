@@ -1,4 +1,4 @@
-// The RMS norm of Gemma 4 and of Muse Glimmer, which raises to the power of -0.5.
+// The RMS norm of Gemma 3n, of Gemma 4 and of Muse Glimmer, which raises to the power of -0.5.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace memcalc {
 
-/// Gemma4RMSNorm, MuseGlimmerRMSNorm: all in float32, cast back at the end; with_scale=False has no weight.
+/// Gemma3nRMSNorm, Gemma4RMSNorm, MuseGlimmerRMSNorm: all in float32, cast back at the end; with_scale=False has no
+/// weight.
 struct PowerRmsNorm {
   Tensor weight;
   PowerRmsNorm() = default;

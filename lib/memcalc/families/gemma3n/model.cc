@@ -11,9 +11,9 @@
 #include "memcalc/base/error.h"
 #include "memcalc/families/gemma/scaled_embedding.h"
 #include "memcalc/families/gemma3n/spec.h"
-#include "memcalc/families/gemma4/rms_norm.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/decoder_model.h"
+#include "memcalc/models/power_rms_norm.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
@@ -34,7 +34,7 @@ namespace memcalc {
 
 namespace {
 
-using Gemma3nRmsNorm = Gemma4RmsNorm;
+using Gemma3nRmsNorm = PowerRmsNorm;
 using Gemma3nEmbedding = ScaledWordEmbedding<false>;
 
 /// Gemma3nTextLaurelBlock

@@ -10,7 +10,6 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/families/gemma/scaled_embedding.h"
-#include "memcalc/families/gemma4/rms_norm.h"
 #include "memcalc/families/gemma4/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/decoder_model.h"
