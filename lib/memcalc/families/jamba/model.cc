@@ -13,7 +13,6 @@
 #include "memcalc/families/mamba/selective_scan.h"
 #include "memcalc/models/causal_convolution.h"
 #include "memcalc/models/experts.h"
-#include "memcalc/models/hooked_module.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -50,12 +49,7 @@ struct JambaMixer {
         c_layernorm(b, "c_layernorm", spec.state_size) {}
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& attention_mask, KeyValueCache* cache) const {
-    ModuleHooks* hooks = A_log.tape().modes.module_hooks;
-    const auto inner = [&](const Tensor& input) { return mix(input, attention_mask, cache); };
-    if (hooks == nullptr) return inner(x);
-    if (!hooks->hooks_used_parameters()) return between_hooks(*hooks, this, {&A_log, &D}, x, inner);
-    return between_hooks(*hooks, this, {&A_log, &D, &conv1d.weight, &conv1d.bias, &dt_proj.weight, &dt_proj.bias}, x,
-                         inner);
+    return hooked_mixer(*this, x, [&](const Tensor& input) { return mix(input, attention_mask, cache); });
   }
 
  private:

@@ -9,7 +9,6 @@
 #include "memcalc/families/mamba/selective_scan.h"
 #include "memcalc/families/mamba/spec.h"
 #include "memcalc/models/causal_convolution.h"
-#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/mamba_decoder.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/concatenate.h"
@@ -43,12 +42,7 @@ struct MambaMixer {
         out_proj(b, "out_proj", spec.intermediate_size, spec.hidden_size, spec.use_bias) {}
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& attention_mask, KeyValueCache* cache) const {
-    ModuleHooks* hooks = A_log.tape().modes.module_hooks;
-    const auto inner = [&](const Tensor& input) { return mix(input, attention_mask, cache); };
-    if (hooks == nullptr) return inner(x);
-    if (!hooks->hooks_used_parameters()) return between_hooks(*hooks, this, {&A_log, &D}, x, inner);
-    return between_hooks(*hooks, this, {&A_log, &D, &conv1d.weight, &conv1d.bias, &dt_proj.weight, &dt_proj.bias}, x,
-                         inner);
+    return hooked_mixer(*this, x, [&](const Tensor& input) { return mix(input, attention_mask, cache); });
   }
 
  private:
