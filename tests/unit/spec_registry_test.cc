@@ -164,12 +164,12 @@ TEST_F(Registry, EveryShippedModelLoads) {
     EXPECT_FALSE(model.source.empty());
     EXPECT_FALSE(model.date.empty());
     // A spec says everything itself, but for the number of labels, which belongs to the task, what a recording supposed
-    // of values, by which family's classes another's name is answered, and which code linear attention runs.
+    // of values, by which family's classes another's name is answered, which code linear attention runs, and what is remote.
     for (const std::string& line : model.assumptions) {
       EXPECT_TRUE(line.starts_with("num_labels = 2") || line.starts_with("kimi_k2 is computed as deepseek_v3 is") ||
                   line.starts_with("linear attention runs as") || line.starts_with("short convolutions run as") ||
                   line.starts_with(listing.name + " is an implementation of its own, not modelled: ") ||
-                  line.starts_with("xIELU is computed by") ||
+                  line.starts_with("xIELU is computed by") || line.starts_with("its class is remote code: ") ||
                   line.find("layerdrop skips no layer") != std::string::npos ||
                   (listing.is_program && line.starts_with("values in the program")))
           << line;
@@ -318,8 +318,8 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
     }
   }
   EXPECT_GE(models, 15U);
-  EXPECT_EQ(refusal("facebook/dinov2-base"),
-            "facebook/dinov2-base: the family DINOv2 is not built yet; the nearest model is 'vit-base-patch16-224'");
+  EXPECT_EQ(refusal("facebook/dinov2-large"),
+            "facebook/dinov2-large: the family DINOv2 is not built yet; the nearest model is 'dinov2-base'");
   EXPECT_TRUE(refusal("gpt-neo-2.7B-chat").starts_with("gpt-neo-2.7B-chat: the family GPT-Neo is not built yet; "));
   EXPECT_EQ(refusal("Qwen/Qwen-VL-Plus"),
             "Qwen/Qwen-VL-Plus: the family Qwen-VL is not built yet; qwen2-vl-7b, qwen2.5-vl-7b and qwen3-vl-8b are "

@@ -29,6 +29,7 @@ inline constexpr IntRange kLayerRange = {1, kMostLayers};
 class HfReader {
  public:
   HfReader(const JsonObject& config, std::string model_type);
+  HfReader(const JsonObject&& config, std::string model_type) = delete;  // reads it as long as it lives
 
   /// A size. Several names: the family's own first, then those that transformers maps to it (attribute_map).
   [[nodiscard]] std::int64_t size(std::initializer_list<std::string_view> names, std::int64_t fallback,

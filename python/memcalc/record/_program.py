@@ -397,7 +397,8 @@ def _stretched(recordings: _Recordings, example_inputs: Any, how: _How, depths: 
             few = [_Recordings(depths.make(depths.count - depth, plan.head + (periods + more) * plan.period), how.policies, how.loss, how.step)
                    for more, depth in enumerate(plan.depths(periods))]
             try:
-                if stretched(*(once(each) for each in few), plan.times(periods)) != whole: continue
+                one, two = map(once, few)
+                if stretched(one, two, plan.times(periods)) != whole: continue
             except Mismatch: continue
             one, two = (json.loads(Program(_recorded(each, example_inputs, how)).to_json()) for each in few)
             return stretched(one, two, plan.times(periods))

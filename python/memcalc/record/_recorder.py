@@ -340,13 +340,13 @@ class Recorder(TorchFunctionMode):
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
-        given = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
-        key = self._memo.key(function, args, kwargs) if given else None
+        tensors = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
+        key = self._memo.key(function, args, kwargs) if tensors else None
         made = self._memo.find(key) if key is not None else None
         if made is not None: return made, False
         try:
             made = function(*args, **kwargs)
-            if key is not None: self._memo.keep(key, made, given)
+            if key is not None: self._memo.keep(key, made, tensors)
             return made, False
         except _DYNAMIC:
             real = self._compute(function, name, args, kwargs, must=True)

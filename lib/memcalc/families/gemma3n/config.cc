@@ -98,7 +98,8 @@ Architecture gemma3n_text(HfReader& config) {
 }
 
 Architecture gemma3n(HfReader& config) {
-  HfReader text(config.json().required_object("text_config"), "gemma3n_text");
+  const JsonObject text_json = config.json().required_object("text_config");
+  HfReader text(text_json, "gemma3n_text");
   Architecture architecture = gemma3n_text(text);
   for (std::string& line : text.assumptions()) config.assume(std::move(line));
   config.assume(

@@ -72,7 +72,8 @@ Architecture gemma4_text(HfReader& config) { return read_text(config, false); }
 Architecture gemma4_unified_text(HfReader& config) { return read_text(config, true); }
 
 Architecture of_text_config(HfReader& config, const char* type, bool is_unified) {
-  HfReader text(config.json().required_object("text_config"), type);
+  const JsonObject text_json = config.json().required_object("text_config");
+  HfReader text(text_json, type);
   Gemma4Spec spec = read_text(text, is_unified);
   for (std::string& line : text.assumptions()) config.assume(std::move(line));
   config.assume(std::string(is_unified ? "gemma4_unified" : "gemma4") +
