@@ -38,6 +38,7 @@ def main(root, wasm, output):
     paths = [path for folder in FOLDERS for path in sorted((specs / folder).glob("*.json"))]
     paths += [specs / name for name in FILES] + sorted(specs.glob(MEASURED))
     texts = {path.relative_to(specs).as_posix(): compact(path) for path in paths}
+    texts["names.tsv"] = (specs / "names.tsv").read_text(encoding="utf-8")
     (output / "specs.bin").write_bytes(packed(json.dumps(texts, ensure_ascii=False).encode()))
     (output / "programs").mkdir()
     for path in sorted((specs / "programs").glob("*.json.gz")):

@@ -72,9 +72,9 @@ std::vector<fs::path> files_of(const std::vector<std::string>& directories, std:
     std::error_code status;
     for (fs::directory_iterator entry(fs::path(directory) / folder, status), end; !status && entry != end;
          entry.increment(status)) {
-      if (entry->path().extension() == ".json") here.push_back(entry->path());
+      if (entry->path().native().ends_with(".json")) here.push_back(entry->path());
     }
-    std::sort(here.begin(), here.end());
+    std::sort(here.begin(), here.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
     files.insert(files.end(), here.begin(), here.end());
   }
   return files;
@@ -106,6 +106,22 @@ std::string_view timm_tag(std::string_view reference) {
   return reference.starts_with("timm/") && dot != std::string_view::npos ? reference.substr(dot) : std::string_view();
 }
 
+// The file that names.tsv of a directory of specs (scripts/spec_names) gives for `reference`, if the file says so, too:
+// a list that is out of date costs time and is never believed. Without it all files of the folder are opened, some 700.
+std::optional<fs::path> listed_entry(const std::string& directory, std::string_view folder,
+                                     const std::string& reference) {
+  const fs::path list = fs::path(directory) / "names.tsv";
+  if (!is_file(list)) return std::nullopt;
+  const std::string text = read_text_file(list.string());  // lines of "folder/name in small letters, tab, file"
+  const std::string line = "\n" + std::string(folder) + "/" + ascii_lower(reference) + "\t";
+  const std::size_t at = text.find(line);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t file = at + line.size();
+  fs::path path = fs::path(directory) / folder / (text.substr(file, text.find('\n', file) - file) + ".json");
+  if (!is_file(path) || !is_among(other_names(JsonDocument::read_file(path.string()).root()), reference)) return {};
+  return path;
+}
+
 // The registry file that carries `reference` as its name or, failing that, as another, or as one that parts its words
 // otherwise; ASCII case is ignored.
 std::optional<fs::path> find_entry(const std::vector<std::string>& directories, std::string_view folder,
@@ -115,6 +131,9 @@ std::optional<fs::path> find_entry(const std::vector<std::string>& directories, 
       fs::path path = fs::path(directory) / folder / (ascii_lower(reference) + ".json");
       if (is_file(path)) return path;
     }
+  }
+  if (directories.size() == 1) {  // of several an earlier one may have the name, too
+    if (std::optional<fs::path> path = listed_entry(directories.front(), folder, reference)) return path;
   }
   std::optional<fs::path> nearly;
   const std::string letters = folded_name(without_owner(reference));
@@ -500,8 +519,9 @@ struct SpecRegistry::Shared {
   std::optional<NcclMemory> nccl;  // of the measured card
   std::shared_ptr<const PredictionErrors> errors;
 
-  std::mutex hosts_mutex;
-  std::map<std::string, std::optional<UsualHost>> hosts;  // of the cards that were asked about
+  std::mutex mutex;  // of what follows, for the cards that were asked about
+  std::map<std::string, std::optional<UsualHost>> hosts;
+  std::map<fs::path, std::shared_ptr<const DeviceRates>> rates;
 };
 
 SpecRegistry::SpecRegistry(std::string directory)
@@ -547,7 +567,7 @@ DeviceSpec SpecRegistry::device(const std::string& reference, Rates rates) const
 }
 
 std::optional<UsualHost> SpecRegistry::usual_host(const std::string& card) const {
-  const std::scoped_lock lock(shared_->hosts_mutex);
+  const std::scoped_lock lock(shared_->mutex);
   if (const auto known = shared_->hosts.find(card); known != shared_->hosts.end()) return known->second;
   std::optional<UsualHost> host;
   for (std::size_t i = 0; i < directories_.size() && !host; ++i) host = usual_host_of(directories_[i], card);
@@ -572,7 +592,13 @@ DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) 
     }
   }
   if (const std::optional<fs::path> path = find_entry(directories_, kDeviceFolder, reference)) {
-    return with_measured(directories_, path->string(), rates);
+    DeviceSpec device = with_measured(directories_, path->string(), Rates::kLeave);
+    if (rates == Rates::kLeave || device.rates != nullptr) return device;
+    const std::scoped_lock lock(shared_->mutex);
+    std::shared_ptr<const DeviceRates>& read = shared_->rates[*path];
+    if (read == nullptr) read = with_rates(directories_, device).rates;
+    device.rates = read;
+    return device;
   }
   throw unknown_error(directories_, kDeviceFolder, "GPU", "gpus", reference);
 }

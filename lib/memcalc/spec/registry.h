@@ -52,8 +52,8 @@ struct DeviceListing {
 /// Whether a card's rates are read with it.
 enum class Rates { kRead, kLeave };
 
-/// Holds the paths: every call reads the files it needs, but for what holds of every card, which is read once. So a
-/// registry costs nothing to construct, and it may be shared between threads.
+/// Holds the paths: every call reads the files it needs, but for what holds of every card and for the rates of a card,
+/// which are read once. So a registry costs nothing to construct, and it may be shared between threads.
 class SpecRegistry {
  public:
   /// A folder with models/ and gpus/.
