@@ -161,6 +161,18 @@ TEST(Remedies, HaveNoBfloat16OnACardWithoutIt) {
   }
 }
 
+// A model prepared for k-bit training computes its attention in float32 where nothing autocasts: torch has no fused
+// kernel for grouped heads there, and the scores of all layers are kept.
+TEST(Remedies, AutocastWhereAQuantizedBaseComputesInFloat32) {
+  const std::vector<Remedy> remedies =
+      remedies_of("--model qwen2.5-14b --quantize nf4 --lora 32 --seq 8192 --gpu rtx-4090");
+  ASSERT_FALSE(remedies.empty());
+  for (const Remedy& each : remedies) {
+    EXPECT_TRUE(each.fits) << each.command;
+    EXPECT_THAT(each.command, HasSubstr("--precision amp-bf16"));
+  }
+}
+
 TEST(Remedies, OfInferenceAreOfInference) {
   const std::vector<Remedy> remedies =
       remedies_of("--model llama-3.1-8b --infer --new-tokens 64 --seq 2048 --bs 8 --gpu rtx-4060");

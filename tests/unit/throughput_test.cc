@@ -10,6 +10,8 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/spec/registry.h"
+#include "support/paths.h"
 
 namespace memcalc {
 namespace {
@@ -109,6 +111,20 @@ std::string refusal(const Report& report, double tokens) {
     return error.what();
   }
   return {};
+}
+
+TEST(Throughput, SaysWhereTheRatesOfACardAreFrom) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto rates_from = [&](const char* card) {
+    Report report;
+    report.device = registry.device(card);
+    set_time(report, step(40, 0));
+    return report.time->rates_from;
+  };
+  EXPECT_EQ(rates_from("h100"), "");
+  EXPECT_EQ(rates_from("rtx-4090"), "an H100's by the datasheet, products by what others timed on this card");
+  EXPECT_EQ(rates_from("rtx-4090"), rates_from("4090")) << "the second is read from memory";
+  EXPECT_TRUE(rates_from("b200").starts_with("what MooreThreads/SimuMax ")) << rates_from("b200");
 }
 
 TEST(TrainingRun, TokensThatCannotBeAreRefused) {

@@ -188,8 +188,11 @@ std::string weights_of(const RunSpec& run) {
 
 // --- numbers are rounded
 
+/// prepare_model_for_kbit_training leaves norms in float32, so their outputs and, without autocast, the attention are,
+/// too.
 bool mix_precision(RunSpec& run, const Q& q, int /*grade*/) {
-  if (!trains_in_torch(run) || !holds_float32(run) || is_autocast(run.precision)) return false;
+  const bool in_float32 = holds_float32(run) || run.fine_tuning.prepares_for_kbit;
+  if (!trains_in_torch(run) || !in_float32 || is_autocast(run.precision)) return false;
   run.precision = autocast_to(half_of(q.device));
   return true;
 }

@@ -320,7 +320,8 @@ Json time_json(const Throughput& time) {
     json["workers_needed"] = time.workers_needed;
   }
   if (time.energy_joules > 0) json["energy_joules_at_tdp"] = time.energy_joules;
-  json["predicted_from_datasheet"] = time.predicted;
+  json["predicted_from_datasheet"] = !time.rates_from.empty();
+  if (!time.rates_from.empty()) json["rates_from"] = time.rates_from;
   return json;
 }
 

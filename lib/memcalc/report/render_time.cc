@@ -77,9 +77,11 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
                                                 format_seconds(hosts.most_seconds) + " (" + hosts.most_host + ")");
   }
   if (!step.host.empty()) rates.emplace_back("host", step.host);
+  if (!time.rates_from.empty()) rates.emplace_back("the card's rates", time.rates_from);
   if (time.error && time.error->runs > 0) {
-    rates.emplace_back("error", "half of " + format_counted(time.error->runs, "measured run") + " like it within " +
-                                    format_percent(time.error->median, 1) + ", nine in ten within " +
+    const std::string where = time.rates_from.empty() ? "" : " on an H100 or H200";
+    rates.emplace_back("error", "half of " + format_counted(time.error->runs, "measured run") + " like it" + where +
+                                    " within " + format_percent(time.error->median, 1) + ", nine in ten within " +
                                     format_percent(time.error->p90, 1));
   }
   return rates;

@@ -124,9 +124,6 @@ struct RankRow {
   std::string peak_operator;
 };
 
-/// How fast the run is. MFU counts the model's FLOPs (6 N and attention, in full also where it is causal), HFU also
-/// what checkpointing computes again; both over the datasheet's rate of the type that is computed in, and never above
-/// 1.
 /// How far step times of measured runs of this kind are predicted (docs/time.md).
 struct StepError {
   std::string kind;            // "text", "trainer", …
@@ -140,6 +137,9 @@ struct GenerationTime {
   double token_seconds = 0;    // each of those after it, on average; 0 where there is one alone
 };
 
+/// How fast the run is. MFU counts the model's FLOPs (6 N and attention, in full also where it is causal), HFU also
+/// what checkpointing computes again; both over the datasheet's rate of the type that is computed in, and never above
+/// 1.
 struct Throughput {
   StepTime step;         // of one rank
   bool of_call = false;  // step is a call of a model that does not train
@@ -152,7 +152,7 @@ struct Throughput {
   double hfu = 0;
   bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)
   double energy_joules = 0;             // of one step, all cards at their TDP: an upper bound; 0 where it is not known
-  bool predicted = false;               // the card was not measured: from its datasheet
+  std::string rates_from;               // where the card's rates are from; empty: measured on it
   std::optional<double> input_seconds;  // that the data loader needs for the samples of a step; only where asked
   std::int64_t workers_needed = 0;      // loader processes from which on the card does not wait for data
 };

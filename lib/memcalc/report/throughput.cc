@@ -16,6 +16,19 @@ namespace memcalc {
 
 namespace {
 
+/// Of a card that this project has not timed.
+std::string source_of_rates(const DeviceSpec& device) {
+  if (!device.rates->published_source.empty()) {
+    const std::string& source = device.rates->published_source;
+    return "what " + source.substr(0, source.find(": ")) + " timed on this card, else an H100's by the datasheet";
+  }
+  const ProductShares& products = device.product_shares;
+  if (products.of_card) return "an H100's by the datasheet, products by what others timed on this card";
+  const bool alike = products.half != 1 || products.tf32 != 1 || products.float32 != 1;
+  return alike ? "an H100's by the datasheet, products by what others timed on cards built alike"
+               : "an H100's by the datasheet";
+}
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// NaN is in no range.
@@ -127,7 +140,7 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
     time.hfu = (step.hardware_flops - (time.masked_left_out ? step.masked_hardware_flops : 0)) / peak;
   }
   time.energy_joules = device.power_watts * real(run.parallel.gpus) * step.step_seconds;
-  time.predicted = device.rates != nullptr && device.rates->predicted;
+  if (device.rates != nullptr && device.rates->predicted) time.rates_from = source_of_rates(device);
   return time;
 }
 

@@ -521,7 +521,7 @@ struct SpecRegistry::Shared {
 
   std::mutex mutex;  // of what follows, for the cards that were asked about
   std::map<std::string, std::optional<UsualHost>> hosts;
-  std::map<fs::path, std::shared_ptr<const DeviceRates>> rates;
+  std::map<fs::path, std::pair<ProductShares, std::shared_ptr<const DeviceRates>>> rates;
 };
 
 SpecRegistry::SpecRegistry(std::string directory)
@@ -595,8 +595,13 @@ DeviceSpec SpecRegistry::find_device(const std::string& reference, Rates rates) 
     DeviceSpec device = with_measured(directories_, path->string(), Rates::kLeave);
     if (rates == Rates::kLeave || device.rates != nullptr) return device;
     const std::scoped_lock lock(shared_->mutex);
-    std::shared_ptr<const DeviceRates>& read = shared_->rates[*path];
-    if (read == nullptr) read = with_rates(directories_, device).rates;
+    auto& [shares, read] = shared_->rates[*path];
+    if (read == nullptr) {
+      device = with_rates(directories_, std::move(device));
+      shares = device.product_shares;
+      read = device.rates;
+    }
+    device.product_shares = shares;
     device.rates = read;
     return device;
   }
