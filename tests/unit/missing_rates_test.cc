@@ -152,9 +152,6 @@ TEST(MissingRates, ReportsHaveNoTimeAndSayWhy) {
   } cases[] = {
       {"gaudi2", Precision::kAmpBf16, "gaudi2-96gb: float32 FLOP/s"},
       {"tpu-v4", Precision::kAmpBf16, "tpu-v4: float32 FLOP/s"},
-      {"t4", Precision::kAmpBf16, "t4: FLOP/s of bfloat16 that is emulated"},
-      {"v100", Precision::kAmpBf16, "FLOP/s of bfloat16 that is emulated"},
-      {"p100", Precision::kAmpFp16, "FLOP/s of float16 summed in float32 without tensor cores"},
   };
   for (const auto& each : cases) {
     const Report report = report_of(each.gpu, each.precision);

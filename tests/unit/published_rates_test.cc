@@ -48,6 +48,25 @@ TEST(PublishedRates, ACardWithoutBfloat16IsComparedInFloat16) {
   EXPECT_NEAR(card("t4").product_shares.half, 41.93 / 65.0 / 0.767, 5e-3);
 }
 
+// Products that the card has no units for are a part of float32's, whatever the datasheet says of the type.
+TEST(PublishedRates, TypesWithoutUnitsAreTimedByTheirProducts) {
+  const auto over_float32 = [](const char* name, DType dtype) {
+    const DeviceSpec device = card(name);
+    const double half = sustained_flops(product_of(dtype), device);
+    return half / sustained_flops(product_of(DType::kFloat32), device);
+  };
+  EXPECT_NEAR(over_float32("t4", DType::kBFloat16), 2.27 / 4.35, 1e-9);
+  EXPECT_NEAR(over_float32("v100-sxm2-16gb", DType::kBFloat16), 10.34 / 14.06, 1e-9);
+  EXPECT_NEAR(over_float32("v100-sxm2-32gb", DType::kBFloat16), 0.731, 1e-9) << "as others of 7.0";
+  EXPECT_NEAR(over_float32("p100-pcie-16gb", DType::kFloat16), 8.39 / 8.63, 1e-9);
+  EXPECT_EQ(peak_flops(product_of(DType::kFloat16), card("p100-pcie-16gb")),
+            card("p100-pcie-16gb").fp32_flops_per_second);
+  EXPECT_GT(over_float32("t4", DType::kFloat16), 5) << "its tensor cores";
+  const Kernel bfloat16 = product_of(DType::kBFloat16), float32 = product_of(DType::kFloat32);
+  const DeviceSpec t4 = card("t4");
+  EXPECT_GT(kernel_seconds(bfloat16, t4, *t4.rates), 1.7 * kernel_seconds(float32, t4, *t4.rates));
+}
+
 TEST(PublishedRates, ACardThatNobodyTimedIsLikeOthersOfItsKind) {
   const DeviceSpec geforce = card("rtx-3060-12gb"), workstation = card("rtx-a5000");
   EXPECT_FALSE(geforce.product_shares.of_card);

@@ -60,7 +60,14 @@ bool uses_tensor_cores(const Kernel& kernel, const DeviceSpec& device) {
   return allows_tf32(kernel) && computes_tf32(device);
 }
 
+double share_of_float32(const Kernel& kernel, const DeviceSpec& device) {
+  if (kernel.dtype == DType::kBFloat16 && emulates_bfloat16(device)) return device.product_shares.bf16_over_float32;
+  if (kernel.dtype == DType::kFloat16 && !has_tensor_cores(device)) return device.product_shares.fp16_over_float32;
+  return 0;
+}
+
 double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
+  if (share_of_float32(kernel, device) > 0) return device.fp32_flops_per_second;
   if (kernel.dtype == DType::kBFloat16) return device.bf16_flops_per_second;
   if (kernel.dtype == DType::kFloat16) return device.fp16_flops_per_second;
   // Products of 8-bit integers run at least at the 16-bit rate.
@@ -70,6 +77,9 @@ double peak_flops(const Kernel& kernel, const DeviceSpec& device) {
 
 double sustained_flops(const Kernel& kernel, const DeviceSpec& device) {
   const ProductShares& shares = device.product_shares;
+  if (const double share = share_of_float32(kernel, device); share > 0) {
+    return share * shares.float32 * device.fp32_flops_per_second;
+  }
   const double share = size_of(kernel.dtype) < 4                      ? shares.half
                        : allows_tf32(kernel) && computes_tf32(device) ? shares.tf32
                                                                       : shares.float32;
@@ -217,6 +227,7 @@ const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) 
 }
 
 const ProductRates& product_rates(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  if (share_of_float32(kernel, device) > 0) return rates.float32;
   if (is_half(kernel.dtype) || size_of(kernel.dtype) == 1) return rates.half;
   return allows_tf32(kernel) && computes_tf32(device) ? rates.tf32 : rates.float32;
 }

@@ -42,6 +42,10 @@ namespace memcalc {
 /// A product or convolution of float32 operands that may run in TF32, where the card has it.
 [[nodiscard]] bool allows_tf32(const Kernel& kernel);
 
+/// Of a product in a 16-bit type that the card has no units for, so that PyTorch computes it in float32: its rate over
+/// float32's. 0: the card has them, or nobody timed it.
+[[nodiscard]] double share_of_float32(const Kernel& kernel, const DeviceSpec& device);
+
 /// The datasheet's FLOP/s for a product of this type; TF32 where the kernel asks for it and the card has it, else
 /// float32. Zero where the datasheet has none.
 [[nodiscard]] double peak_flops(const Kernel& kernel, const DeviceSpec& device);

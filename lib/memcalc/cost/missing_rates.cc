@@ -53,9 +53,12 @@ std::string rate_of_products(const Kernel& kernel, const DeviceSpec& device) {
 
 /// False where the datasheet has no figure, or one that such kernels cannot reach.
 bool knows_products(const Kernel& kernel, const DeviceSpec& device) {
-  if (kernel.dtype == DType::kBFloat16 && emulates_bfloat16(device)) return false;
-  // Without tensor cores a datasheet's float16 is that of sums in float16; PyTorch sums in float32.
-  if (kernel.dtype == DType::kFloat16 && !has_tensor_cores(device)) return false;
+  // What others timed are products. Without tensor cores a datasheet's float16 is that of sums in float16; PyTorch sums
+  // in float32.
+  const bool product = kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
+  const double known = product ? share_of_float32(kernel, device) : 0;
+  if (kernel.dtype == DType::kBFloat16 && emulates_bfloat16(device)) return known > 0;
+  if (kernel.dtype == DType::kFloat16 && !has_tensor_cores(device)) return known > 0;
   if (size_of(kernel.dtype) == 1 && !has_int8_tensor_cores(device)) return false;
   return peak_flops(kernel, device) > 0;
 }

@@ -27,12 +27,12 @@ double ceil_of(double a, double b) { return std::ceil(a / b); }
 
 /// Share of the rate that misaligned rows leave. A row of 16-byte multiples can be fetched by the tensor memory
 /// accelerator and by 128-bit loads; rows at odd elements need one load an element.
-double alignment_share(const work::Product& product, DType dtype, const ProductRates& rates) {
+double alignment_share(const work::Product& product, bool in_half, const ProductRates& rates) {
   const bool first = product.transposed == Transposed::kFirst || product.transposed == Transposed::kBoth;
   const bool second = product.transposed == Transposed::kSecond || product.transposed == Transposed::kBoth;
   const std::int64_t row_a = first ? product.m : product.k;
   const std::int64_t row_b = second ? product.k : product.n;
-  if (size_of(dtype) != 2) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
+  if (!in_half) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
   const auto aligned_to = [&](std::int64_t elements) {
     return row_a % elements == 0 && row_b % elements == 0 && product.n % elements == 0;
   };
@@ -74,8 +74,9 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const auto k = static_cast<double>(product.k);
   const double batch = std::max<double>(1, static_cast<double>(product.batch));
   const double multiprocessors = device.multiprocessors;
+  const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
   const double peak =
-      sustained_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, kernel.dtype, rates);
+      sustained_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, in_half, rates);
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   constexpr std::int64_t kFewRows = 16;
@@ -100,7 +101,7 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
     }
   }
   if (batch > 1 && std::min(m, n) <= 32) {
-    best = std::min(best, small_products_seconds(m, n, k, batch, multiprocessors, size_of(kernel.dtype) == 2));
+    best = std::min(best, small_products_seconds(m, n, k, batch, multiprocessors, in_half));
   }
   return rates.launch_us * kMicrosecond + std::max(best, kernel.bytes / bytes_per_second);
 }

@@ -52,6 +52,8 @@ struct AssumedContext {
 struct ProductShares {
   double half = 1, tf32 = 1, float32 = 1;
   bool of_card = false;  // somebody timed this card; else the median of others that are built alike
+  // Of a type that the card has no units for and PyTorch computes in float32, over float32's; 0: not known.
+  double bf16_over_float32 = 0, fp16_over_float32 = 0;
 };
 
 struct DeviceSpec {

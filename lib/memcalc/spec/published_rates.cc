@@ -15,7 +15,7 @@ namespace memcalc {
 namespace {
 
 constexpr double kTera = 1e12;
-constexpr double kMostTera = 1e6;
+constexpr DoubleRange kTeraFlops = {1e-3, 1e6};
 constexpr DoubleRange kShares = {1e-3, 10};
 
 /// Of a datasheet's FLOP/s; absent: nobody published it.
@@ -23,12 +23,16 @@ struct Shares {
   std::optional<double> half, tf32, float32;
 };
 
+std::string capability_of(const DeviceSpec& device) {
+  return fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
+}
+
 double half_datasheet(const DeviceSpec& device) {
   return device.bf16_flops_per_second > 0 ? device.bf16_flops_per_second : device.fp16_flops_per_second;
 }
 
 std::optional<double> share_of(const JsonObject& json, std::string_view key, double datasheet) {
-  const std::optional<double> tera = json.optional_double(key, {1e-3, kMostTera});
+  const std::optional<double> tera = json.optional_double(key, kTeraFlops);
   if (!tera || datasheet <= 0) return std::nullopt;
   return *tera * kTera / datasheet;
 }
@@ -43,7 +47,7 @@ Shares shares_of_card(const JsonObject& card, const DeviceSpec& device) {
 /// those of GeForce cards sum in float32 at half the rate of a workstation's, and reach their datasheet.
 Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
   if (device.fp32_flops_per_second <= 0) return {};
-  const std::string capability = fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
+  const std::string capability = capability_of(device);
   const auto times = static_cast<std::int64_t>(std::lround(half_datasheet(device) / device.fp32_flops_per_second));
   for (const JsonObject& group : products.optional_objects("groups")) {
     if (group.required_string("compute_capability") != capability) continue;
@@ -68,6 +72,24 @@ Reference reference_of(const JsonObject& products, bool float16, bool mamf) {
           .float32 = json.required_double("float32_share", kShares)};
 }
 
+/// The card's own published products, else the median of its compute capability's.
+void set_types_without_units(const JsonObject& products, const DeviceSpec& device, ProductShares& shares) {
+  for (const JsonObject& group : products.optional_objects("without_units")) {
+    if (group.required_string("compute_capability") != capability_of(device)) continue;
+    shares.bf16_over_float32 = group.required_double("bf16_over_float32", kShares);
+    shares.fp16_over_float32 = group.optional_double("fp16_over_float32", kShares).value_or(0);
+  }
+  for (const JsonObject& card : products.optional_objects("cards")) {
+    if (card.required_string("name") != device.name) continue;
+    const double float32 = card.optional_double("float32_tflops", kTeraFlops).value_or(0);
+    const auto set = [&](std::string_view key, double& share) {
+      if (const auto own = card.optional_double(key, kTeraFlops); own && float32 > 0) share = *own / float32;
+    };
+    set("bf16_tflops", shares.bf16_over_float32);
+    set("fp16_tflops", shares.fp16_over_float32);
+  }
+}
+
 ProductShares product_shares(const JsonObject& products, const DeviceSpec& device) {
   Shares shares;
   bool known = false, mamf = false;
@@ -83,10 +105,12 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
   };
-  return {.half = over(shares.half, group.half, reference.half),
-          .tf32 = over(shares.tf32, group.tf32, reference.tf32),
-          .float32 = over(shares.float32, group.float32, reference.float32),
-          .of_card = known};
+  ProductShares result = {.half = over(shares.half, group.half, reference.half),
+                          .tf32 = over(shares.tf32, group.tf32, reference.tf32),
+                          .float32 = over(shares.float32, group.float32, reference.float32),
+                          .of_card = known};
+  set_types_without_units(products, device, result);
+  return result;
 }
 
 /// Flash attention as a part of the card's best product, so that one number serves cards of different power limits.
