@@ -45,6 +45,17 @@ PASSED_ON = {"attention-backend", "transformer-impl", "no-gradient-accumulation-
              "apply-query-key-layer-scaling", "apply-layernorm-1p", "no-rope-fusion", "rotary-percent", "squared-relu",
              "microbatch-group-size-per-virtual-pipeline-stage", "account-for-embedding-in-pipeline-split",
              "account-for-loss-in-pipeline-split", "defer-embedding-wgrad-compute", "wgrad-deferral-limit"}
+# Of models with experts: what gives the model its shape, what memcalc is told by the same name, and what changes no
+# memory or only the router's scores, a few bytes a token.
+EXPERT_SIZES = {"num-experts", "moe-router-topk", "moe-ffn-hidden-size", "expert-model-parallel-size",
+                "moe-token-dispatcher-type", "moe-grouped-gemm", "moe-permute-fusion", "moe-router-dtype"}
+EXPERT_PASSED_ON = {"expert-tensor-parallel-size", "moe-shared-expert-intermediate-size"}
+EXPERT_NO_MEMORY = {"moe-aux-loss-coeff", "moe-router-load-balancing-type", "use-tp-pp-dp-mapping",
+                    "no-bias-gelu-fusion"}  # GELU of experts is never fused (experts.py, bias_act_func)
+# Of hybrid models; their stack (spec) is Megatron-LM's own.
+HYBRID = {"hybrid-layer-pattern", "spec"}
+# Of Muon, of which the memory of a step is far below the peak. --optimizer says which one it is.
+MUON_NO_MEMORY = {"optimizer", "muon-momentum", "muon-extra-scale-factor", "muon-scale-mode"}
 GPT2_VOCABULARY = 50257  # GPT2BPETokenizer, which the functional tests use where nothing else is said
 
 
@@ -68,13 +79,17 @@ def b200_case(row):
 def not_understood(case):
     """Why a golden case cannot be asked, or None."""
     given = case["arguments"]
-    if case["family"] not in ("gpt",): return f"family {case['family']}"
-    unknown = sorted(set(given) - NO_MEMORY - SIZES - PASSED_ON)
+    if case["family"] not in ("gpt", "moe", "mixtral", "hybrid"): return f"family {case['family']}"
+    known = NO_MEMORY | SIZES | PASSED_ON
+    if "num-experts" in given: known |= EXPERT_SIZES | EXPERT_PASSED_ON | EXPERT_NO_MEMORY
+    if given.get("optimizer") == "muon": known |= MUON_NO_MEMORY
+    if "hybrid-layer-pattern" in given: known |= HYBRID
+    unknown = sorted(set(given) - known)
     if unknown: return ", ".join(unknown)
     if "release" in case["case"]: return "how many GPUs ran is not told: its recipe is not public"
     null = given.get("tokenizer-type") == "NullTokenizer" and "vocab-size" in given
     if not null and given.get("tokenizer-type") not in (None, "GPT2BPETokenizer"): return "vocabulary of " + given["tokenizer-type"]
-    if "num-layers" not in given: return "no num-layers"
+    if "num-layers" not in given and "hybrid-layer-pattern" not in given: return "no num-layers"
     whole = lambda key: int(given.get(key, 1))
     model_ranks = whole("tensor-model-parallel-size") * whole("pipeline-model-parallel-size") * whole("context-parallel-size")
     least = whole("micro-batch-size") * (4 if case["case"].endswith("_1node") else 8) // model_ranks
@@ -89,25 +104,46 @@ def feed_forward_width(given, hidden):
     return int(4 * hidden * 2 / 3) // 64 * 64 if "swiglu" in given else 4 * hidden
 
 
+def hybrid_sections(given):
+    """The layers of each chunk of a hybrid model (hybrid_layer_allocation.py: "|" between the chunks)."""
+    return given["hybrid-layer-pattern"].split("|") if "hybrid-layer-pattern" in given else []
+
+
 def golden_model(given, number):
     """The model's config and, where a GPT-2 cannot have its shape (grouped queries, heads of another width), what makes
     a LLaMA of that shape Megatron's GPT with its defaults."""
     hidden = number("hidden-size", 0)
     sizes = {"vocab_size": number("vocab-size", GPT2_VOCABULARY)}
     if given.get("tokenizer-type") == "NullTokenizer": sizes["vocab_size"] += 1  # its end of document
-    if "group-query-attention" not in given:
+    experts = "num-experts" in given
+    if "group-query-attention" not in given and not experts and "hybrid-layer-pattern" not in given:
         return {"model_type": "gpt2", "n_layer": number("num-layers", 0), "n_embd": hidden,
                 "n_head": number("num-attention-heads", 0), "n_inner": feed_forward_width(given, hidden),
                 "n_positions": number("max-position-embeddings", 0), **sizes}, []
     heads = number("num-attention-heads", 0)
+    groups = number("num-query-groups", 1) if "group-query-attention" in given else heads
     config = {"model_type": "llama", "num_hidden_layers": number("num-layers", 0), "hidden_size": hidden,
-              "num_attention_heads": heads, "num_key_value_heads": number("num-query-groups", 1),
+              "num_attention_heads": heads, "num_key_value_heads": groups,
               "head_dim": number("kv-channels", hidden // heads), "tie_word_embeddings": True,
               "intermediate_size": feed_forward_width(given, hidden),
               "max_position_embeddings": number("max-position-embeddings", 0), **sizes}
     defaults = {"position-embedding-type": "learned_absolute", "normalization": "LayerNorm", "swiglu": "false",
                 "disable-bias-linear": "false", "hidden-dropout": "0.1", "attention-dropout": "0.1"}
-    return config, [f"{name}={value}" for name, value in defaults.items() if name not in given]
+    told = [f"{name}={value}" for name, value in defaults.items() if name not in given]
+    sections = hybrid_sections(given)
+    if sections:  # transformer_config.py, mamba_mixer.py: sizes of the Mamba mixers where nothing is said
+        config.update({"model_type": "nemotron_h", "hybrid_override_pattern": "".join(sections), "num_hidden_layers": len("".join(sections)),
+                       "mlp_hidden_act": "gelu", "mamba_head_dim": 64, "mamba_num_heads": 2 * hidden // 64,
+                       "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "chunk_size": 128})
+    if not experts: return config, told
+    config.update({"model_type": "mixtral", "num_local_experts": number("num-experts", 0),
+                   "num_experts_per_tok": number("moe-router-topk", 2),
+                   "intermediate_size": number("moe-ffn-hidden-size", config["intermediate_size"])})
+    # arguments.py: what is not asked for is not so, and tokens are gathered.
+    told += [f"{name}=false" for name in ("moe-grouped-gemm", "moe-permute-fusion") if name not in given]
+    told += [f"moe-token-dispatcher-type={given.get('moe-token-dispatcher-type', 'allgather')}",
+             f"moe-router-dtype={given.get('moe-router-dtype', 'none')}"]
+    return config, told
 
 
 def golden_case(case, platform, card):
@@ -123,7 +159,8 @@ def golden_case(case, platform, card):
     instances = number("num-distributed-optimizer-instances", 1)  # each shares out the states among its own replicas
     micro_batches = max(number("global-batch-size", batch * replicas) // (batch * replicas), 1)
     precision = "bf16" if "bf16" in given else "fp16" if "fp16" in given else "fp32"
-    passed = shape + [name if value == "true" else f"{name}={value}" for name, value in given.items() if name in PASSED_ON]
+    by_name = PASSED_ON | EXPERT_PASSED_ON
+    passed = shape + [name if value == "true" else f"{name}={value}" for name, value in given.items() if name in by_name]
     gpu = {"a100": "a100-sxm4-80gb", "h100": "h100-sxm", "b200": "gb200-186gb"}
     name = next((name for key, name in gpu.items() if key in platform), "a100-sxm4-80gb")
     argv = ["--gpu", card(name, case["environment"]),
@@ -131,10 +168,14 @@ def golden_case(case, platform, card):
             "--precision", precision, "--tp", str(tp), "--pp", str(pp), "--cp", str(cp),
             micro_batches_option(pp), str(micro_batches)]
     if passed: argv += ["--megatron", ",".join(passed)]
+    if number("expert-model-parallel-size", 1) > 1: argv += ["--ep", given["expert-model-parallel-size"]]
     if "use-distributed-optimizer" in given: argv += ["--parallel", "megatron-dist"]
+    if "optimizer" in given: argv += ["--optimizer", given["optimizer"]]
     if "sequence-parallel" in given and tp > 1: argv.append("--sp")
     if "recompute-granularity" in given: argv += ["--checkpointing", given["recompute-granularity"]]
-    if "num-layers-per-virtual-pipeline-stage" in given:
+    if "hybrid-layer-pattern" in given:
+        virtual = max(len(hybrid_sections(given)) // pp, 1)
+    elif "num-layers-per-virtual-pipeline-stage" in given:
         virtual = layers // pp // number("num-layers-per-virtual-pipeline-stage", 1)
     else:
         virtual = number("num-virtual-stages-per-pipeline-rank", 1)

@@ -59,6 +59,7 @@ constexpr Case kCases[] = {
     {"classifier-of-family", "--arch granite --task seqcls"},
     {"compile-scripted-functions", "--model deberta-v3-small --compile --loop bare --precision bf16"},
     {"class-of-version", "--model modernbert-base --transformers 4.57.6"},
+    {"megatron-mamba-divides", "--model nemotron-h-8b --gpus 16 --framework megatron --tp 8 --cp 2"},
     {"stages-of-family", "--model mistral-7b --gpus 2 --pp 2 --loop bare --precision bf16"},
 };
 

@@ -2,6 +2,7 @@
 // What others measured is compared by scripts/megatron_tables.
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/families/llama/spec.h"
+#include "memcalc/families/nemotron_h/spec.h"
 #include "memcalc/train/loop_megatron.h"
 
 #include <gtest/gtest.h>
@@ -29,6 +30,18 @@ ModelSpec deepseek() {
   return {.name = "small", .model_type = "deepseek_v2", .architecture = spec};
 }
 
+/// Two Mamba mixers, an attention and an MLP of each of two stages.
+ModelSpec hybrid() {
+  NemotronHSpec spec;
+  static_cast<RotaryDecoderSpec&>(spec) = test::llama_256_wide(8);
+  spec.hidden_act = "relu2";
+  using Mixer = NemotronHSpec::Mixer;
+  spec.layers = {Mixer::kMamba, Mixer::kMlp, Mixer::kAttention, Mixer::kMamba,
+                 Mixer::kMamba, Mixer::kMlp, Mixer::kAttention, Mixer::kMamba};
+  spec.mamba = {.num_heads = 16, .head_dim = 32, .state_size = 16, .n_groups = 4, .conv_kernel = 4, .chunk_size = 64};
+  return {.name = "small", .model_type = "nemotron_h", .architecture = spec};
+}
+
 RunSpec run_on(std::int64_t gpus) {
   RunSpec run;
   run.batch_size = 2;
@@ -44,8 +57,9 @@ Bytes peak(const ModelSpec& model, const RunSpec& run, std::int64_t rank = 0) {
   return replay(run_megatron(model, run, test::h100(), rank).trace).peak_allocated;
 }
 
-/// Whole on every tensor-parallel rank: norms, routers, down-projections.
+/// Whole on every tensor-parallel rank: norms (but a mixer's own), routers, down-projections.
 bool is_duplicated(const std::string& name) {
+  if (name.ends_with("mixer.norm.weight")) return false;
   for (const char* part : {"norm", "router", "down_proj", "position_embeddings"}) {
     if (name.find(part) != std::string::npos) return true;
   }
@@ -87,6 +101,82 @@ INSTANTIATE_TEST_SUITE_P(
                          SplitCase{"Pipeline", false, 1, 4, 1, 1}, SplitCase{"Interleaved", false, 2, 2, 4, 1},
                          SplitCase{"Experts", true, 1, 1, 1, 8}, SplitCase{"AllAtOnce", true, 2, 4, 2, 4}}),
     [](const auto& info) { return info.param.name; });
+
+TEST(MegatronTest, TheRanksOfAHybridModelHoldItOnce) {
+  for (const std::int64_t tensor : {1, 2}) {
+    for (const std::int64_t pipeline : {1, 2}) {
+      RunSpec run = run_on(tensor * pipeline);
+      run.parallel.tensor = tensor;
+      run.parallel.pipeline = pipeline;
+      std::int64_t held = 0;
+      for (const RankGroup& group : megatron_ranks(hybrid(), run)) {
+        for (const ParameterInfo& each : run_megatron(hybrid(), run, test::h100(), group.first).parameters) {
+          held += each.elements * (is_duplicated(each.name) ? 1 : tensor);
+        }
+      }
+      EXPECT_EQ(held, count_parameters(megatron_config(hybrid(), run)).total) << tensor << " x " << pipeline;
+    }
+  }
+}
+
+TEST(MegatronTest, AMambaMixerKeepsItsProjectionTheScanAndTheNorm) {
+  // A layer more of 8,192 tokens: x and the norm's output (256 wide) of in_proj, its projection (2 x 512 + 2 x 4 x 16
+  // + 16 = 1168) by batch, the scan's result before the gate, what the norm and out_proj take (512 each); 16 bits.
+  const auto activations = [](std::int64_t layers) {
+    ModelSpec model = hybrid();
+    auto spec = model.architecture.as<NemotronHSpec>();
+    spec.layers.assign(static_cast<std::size_t>(layers), NemotronHSpec::Mixer::kMamba);
+    spec.num_hidden_layers = layers;
+    model.architecture = spec;
+    RunSpec run = run_on(1);
+    run.batch_size = 8;
+    const SymbolicRun symbolic = run_megatron(model, run, test::h100(), 0);
+    Bytes held = 0;
+    for (const HeldRow& row : symbolic.held) held += row.bytes;
+    return replay(symbolic.trace).peak_allocated - held;
+  };
+  const std::int64_t tokens = 8 * 1024, widths = 256 + 256 + 1168 + 3 * 512;
+  const double more = static_cast<double>(activations(9) - activations(8));
+  EXPECT_NEAR(more / (static_cast<double>(tokens * widths) * 2), 1, 0.01);
+}
+
+TEST(MegatronTest, ExpertsOneAfterAnotherHoldWhatGroupedOnesDo) {
+  RunSpec grouped = run_on(8);
+  grouped.parallel.expert = 4;
+  RunSpec sequential = grouped;
+  sequential.parallel.megatron().groups_experts = false;
+  const auto held = [](const RunSpec& run) { return run_megatron(deepseek(), run, test::h100(), 0).held; };
+  const std::vector<HeldRow> a = held(grouped), b = held(sequential);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+}
+
+TEST(MegatronTest, GatheredTokensAreThoseOfAllRanks) {
+  RunSpec exchanged = run_on(8);
+  exchanged.parallel.expert = 8;
+  RunSpec gathered = exchanged;
+  gathered.parallel.megatron().gathers_tokens = true;
+  // Experts get as many rows in both, and keep them; the gathered tokens stand in a buffer once.
+  const double ratio =
+      static_cast<double>(peak(deepseek(), gathered)) / static_cast<double>(peak(deepseek(), exchanged));
+  EXPECT_NEAR(ratio, 1, 0.25);
+  EXPECT_NE(peak(deepseek(), gathered), peak(deepseek(), exchanged));
+}
+
+TEST(MegatronTest, MuonHasOneMomentOfMatrices) {
+  RunSpec adam = run_on(1);
+  adam.parallel.data_parallel = DataParallel::kDdp;
+  RunSpec muon = adam;
+  muon.training().optimizer = Optimizer::kMuon;
+  const auto states = [](const RunSpec& run) { return run_megatron(llama(), run, test::h100(), 0).held[2].bytes; };
+  std::int64_t matrices = 0;
+  for (const ParameterInfo& each : run_megatron(llama(), adam, test::h100(), 0).parameters) {
+    const bool by_vocabulary =
+        each.name.find("word_embeddings") != std::string::npos || each.name.find("output_layer") != std::string::npos;
+    if (each.shape.rank == 2 && !by_vocabulary) matrices += each.elements;
+  }
+  EXPECT_EQ(states(adam) - states(muon), 4 * matrices);
+}
 
 TEST(MegatronTest, TheDistributedOptimizerTurns18BytesInto6And12OverD) {
   const auto bytes_per_parameter = [](std::int64_t gpus, DataParallel mode) {

@@ -51,6 +51,14 @@ const test::RuleCase kCases[] = {
     {"megatron-task", "llama-3.2-1b", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kPlain},
     {"megatron-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpBf16; }, kPlain},
     {"megatron-optimizer", "llama-3.2-1b", [](RunSpec& run) { run.training().optimizer = Optimizer::kSgd; }, kPlain},
+    {"megatron-muon-distributed", "llama-3.2-1b",
+     [](RunSpec& run) {
+       run.training().optimizer = Optimizer::kMuon;
+       run.parallel.data_parallel = DataParallel::kMegatronDist;
+     },
+     kPlain},
+    {"megatron-muon-fp16", "llama-3.2-1b",
+     [](RunSpec& run) { run.training().optimizer = Optimizer::kMuon, run.precision = Precision::kFp16; }, kPlain},
     {"megatron-attention", "llama-3.2-1b", [](RunSpec& run) { run.attention = Attention::kEager; }, kPlain},
     {"megatron-checkpointing", "llama-3.2-1b",
      [](RunSpec& run) { run.training().checkpointing = Checkpointing::kFull, run.training().checkpoint_every = 2; },
@@ -142,6 +150,14 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.parallel.gpus = 16, run.parallel.context = 4; }, kContext},
     // experts
     {"megatron-experts-need-sp", "mixtral-8x7b", [](RunSpec& run) { run.parallel.sequence_parallel = false; },
+     kExperts},
+    {"megatron-gathered-capacity", "mixtral-8x7b",
+     [](RunSpec& run) {
+       run.parallel.megatron().gathers_tokens = true;
+       run.parallel.megatron().expert_capacity = 1.0;
+     },
+     kExperts},
+    {"megatron-experts-bias", "mixtral-8x7b", [](RunSpec& run) { run.parallel.megatron().bias_linear = true; },
      kExperts},
     {"megatron-gpus-hold-whole-experts", "mixtral-8x7b",
      [](RunSpec& run) { run.parallel.gpus = 4, run.parallel.expert = 8; }, kExperts},

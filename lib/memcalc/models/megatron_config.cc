@@ -47,7 +47,9 @@ MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   config.swiglu = options.swiglu.value_or(config.swiglu);
   config.rms_norm = options.rms_norm.value_or(config.rms_norm);
   config.rotary = options.rotary.value_or(config.rotary);
+  config.has_positions = config.has_positions || options.rotary.has_value();
   if (options.squared_relu) config.swiglu = false;
+  if (config.moe && options.shared_expert_width > 0) config.moe->shared_intermediate_size = options.shared_expert_width;
   config.shares_embeddings = options.shares_embeddings.value_or(config.shares_embeddings);
   config.hidden_dropout = options.hidden_dropout.value_or(config.hidden_dropout);
   config.attention_dropout = options.attention_dropout.value_or(config.attention_dropout);

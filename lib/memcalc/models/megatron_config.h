@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memcalc/spec/decoder_spec.h"
+#include "memcalc/spec/linear_attention_spec.h"
 #include "memcalc/spec/megatron_spec.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
@@ -19,6 +20,9 @@ struct MegatronExperts {
   std::int64_t shared_intermediate_size = 0;  // 0: no shared experts
   std::vector<bool> dense_layers;             // one for each layer
 };
+
+/// A layer of core/models/hybrid: a mixer or a feed-forward part alone, where a GPT's layer has both.
+enum class MegatronBlock : std::uint8_t { kBoth, kMamba, kAttention, kMlp };
 
 struct MegatronConfig {
   std::int64_t num_layers = 0;
@@ -34,12 +38,15 @@ struct MegatronConfig {
   bool bias_linear = false;
   bool qkv_bias = false;
   bool qk_layernorm = false;
-  bool rotary = true;  // else learned positions
+  bool rotary = true;  // else learned positions, or none
+  bool has_positions = true;
   bool shares_embeddings = false;
   double hidden_dropout = 0;
   double attention_dropout = 0;
   std::optional<MegatronExperts> moe;
   std::optional<LatentAttentionSpec> latent;
+  std::vector<MegatronBlock> blocks;  // one for each layer; empty: all have both parts
+  std::optional<Mamba2MixerSpec> mamba;
 
   std::int64_t micro_batch_size = 1;
   std::int64_t sequence_length = 0;
@@ -55,6 +62,10 @@ struct MegatronConfig {
   /// Of a head's width, those that rotate (rotary_pos_embedding.py, rotary_percent).
   [[nodiscard]] std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(kv_channels) * options.rotary_percent);
+  }
+  [[nodiscard]] bool learns_positions() const { return has_positions && !rotary; }
+  [[nodiscard]] MegatronBlock block(std::int64_t layer) const {
+    return blocks.empty() ? MegatronBlock::kBoth : blocks[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] bool is_dense(std::int64_t layer) const {
     return !moe || moe->dense_layers[static_cast<std::size_t>(layer)];

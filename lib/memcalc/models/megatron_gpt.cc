@@ -81,9 +81,15 @@ MegatronTransformerLayer::MegatronTransformerLayer(ModuleBuilder& b, const Megat
                                                    MegatronMemory& memory, std::int64_t index)
     : config_(config) {
   if (config.latent) input_layernorm_ = MegatronNorm(b, "input_layernorm", memory, config.hidden_size, config.rms_norm);
-  self_attention_ = b.scope("self_attention", [&] {
-    return config.latent ? build_latent_attention(b, config, memory) : build_self_attention(b, config, memory);
-  });
+  const MegatronBlock block = config.block(index);
+  if (block == MegatronBlock::kMamba) {
+    self_attention_ = b.scope("mixer", [&] { return build_mamba_mixer(b, config, memory); });
+  } else if (block != MegatronBlock::kMlp) {
+    self_attention_ = b.scope("self_attention", [&] {
+      return config.latent ? build_latent_attention(b, config, memory) : build_self_attention(b, config, memory);
+    });
+  }
+  if (block == MegatronBlock::kMamba || block == MegatronBlock::kAttention) return;
   const bool dense = config.is_dense(index);
   if (!dense) pre_mlp_layernorm_ = MegatronNorm(b, "pre_mlp_layernorm", memory, config.hidden_size, config.rms_norm);
   mlp_ = b.scope("mlp", [&]() -> std::unique_ptr<MegatronMlpLayer> {
@@ -95,9 +101,12 @@ MegatronTransformerLayer::MegatronTransformerLayer(ModuleBuilder& b, const Megat
 Tensor MegatronTransformerLayer::forward(const Tensor& input) const {
   Tensor residual = input;
   Tensor hidden_states = residual;
-  if (input_layernorm_.memory != nullptr) hidden_states = input_layernorm_(hidden_states);
-  hidden_states = self_attention_->forward(hidden_states);
-  hidden_states = bias_dropout_add(config_, hidden_states, residual);
+  if (self_attention_) {
+    if (input_layernorm_.memory != nullptr) hidden_states = input_layernorm_(hidden_states);
+    hidden_states = self_attention_->forward(hidden_states);
+    hidden_states = bias_dropout_add(config_, hidden_states, residual);
+  }
+  if (!mlp_) return hidden_states;
   residual = hidden_states;
   if (pre_mlp_layernorm_.memory != nullptr) hidden_states = pre_mlp_layernorm_(hidden_states);
   hidden_states = mlp_->forward(hidden_states);
@@ -113,7 +122,7 @@ MegatronGpt::MegatronGpt(ModuleBuilder& b, const MegatronConfig& config, Megatro
   if (chunk.embeds) {
     b.scope("embedding", [&] {
       word_embeddings_ = b.parameter("word_embeddings.weight", {vocabulary, config.hidden_size});
-      if (!config.rotary) {
+      if (config.learns_positions()) {
         position_embeddings_ =
             b.parameter("position_embeddings.weight", {config.max_position_embeddings, config.hidden_size});
       }
@@ -142,7 +151,7 @@ MegatronGpt::MegatronGpt(ModuleBuilder& b, const MegatronConfig& config, Megatro
 Tensor MegatronGpt::embed(const MegatronBatch& batch) {
   // language_model_embedding.py: the words' rows are scattered along the sequence at once where nothing is added.
   Tensor embeddings = vocab_parallel_embedding(memory_, word_embeddings_, batch.tokens);
-  if (!config_.rotary) {
+  if (config_.learns_positions()) {
     Tensor positions = exchange(embeddings, embeddings.shape(), aten::kClone);
     embeddings = std::move(embeddings) + std::move(positions);
   }

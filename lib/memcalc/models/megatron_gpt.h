@@ -54,6 +54,9 @@ class MegatronAttentionLayer {
 [[nodiscard]] std::unique_ptr<MegatronAttentionLayer> build_latent_attention(ModuleBuilder& b,
                                                                              const MegatronConfig& config,
                                                                              MegatronMemory& memory);
+/// ssm/mamba_mixer.py, MambaMixer, which begins with its layer's norm.
+[[nodiscard]] std::unique_ptr<MegatronAttentionLayer> build_mamba_mixer(ModuleBuilder& b, const MegatronConfig& config,
+                                                                        MegatronMemory& memory);
 /// core_attention: one of the backends, recomputed in backward where the run asks for it.
 [[nodiscard]] Tensor megatron_core_attention(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query,
                                              const Tensor& key, const Tensor& value);
@@ -76,7 +79,7 @@ struct MegatronMlp : MegatronMlpLayer {
 [[nodiscard]] std::unique_ptr<MegatronMlpLayer> build_moe_layer(ModuleBuilder& b, const MegatronConfig& config,
                                                                 MegatronMemory& memory);
 
-/// transformer_layer.py, TransformerLayer.
+/// transformer_layer.py, TransformerLayer; ssm/mamba_layer.py and mlp_layer.py, which have one of its two parts.
 class MegatronTransformerLayer {
  public:
   MegatronTransformerLayer(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory, std::int64_t index);
@@ -84,8 +87,8 @@ class MegatronTransformerLayer {
 
  private:
   const MegatronConfig& config_;
-  MegatronNorm input_layernorm_, pre_mlp_layernorm_;  // where no linear layer begins with them
-  std::unique_ptr<MegatronAttentionLayer> self_attention_;
+  MegatronNorm input_layernorm_, pre_mlp_layernorm_;        // where no linear layer begins with them
+  std::unique_ptr<MegatronAttentionLayer> self_attention_;  // or the mixer
   std::unique_ptr<MegatronMlpLayer> mlp_;
 };
 

@@ -35,6 +35,14 @@ std::int64_t attention(const MegatronConfig& c) {
          (c.qk_layernorm ? 2 * norm(c, c.kv_channels) : 0);
 }
 
+/// Without the layer's norm in front of it, which every layer has one of.
+std::int64_t mamba_mixer(const MegatronConfig& c) {
+  const Mamba2MixerSpec& m = *c.mamba;
+  return linear(c.hidden_size, m.intermediate_size() + m.conv_dim() + m.num_heads, false) +
+         m.conv_dim() * (m.conv_kernel + 1) + 3 * m.num_heads + m.intermediate_size() +
+         linear(m.intermediate_size(), c.hidden_size, false);
+}
+
 /// Of one expert.
 std::int64_t expert(const MegatronConfig& c) { return mlp(c, c.moe->experts.intermediate_size); }
 
@@ -45,9 +53,15 @@ MegatronCount count_parameters(const MegatronConfig& c) {
   const std::int64_t table = checked_multiply(c.padded_vocab_size, c.hidden_size);
   count.total = checked_add(table, norm(c, c.hidden_size));
   if (!c.shares_embeddings) count.total = checked_add(count.total, table);
-  if (!c.rotary) count.total = checked_add(count.total, c.max_position_embeddings * c.hidden_size);
+  if (c.learns_positions()) count.total = checked_add(count.total, c.max_position_embeddings * c.hidden_size);
   for (std::int64_t i = 0; i < c.num_layers; ++i) {
-    std::int64_t layer = attention(c) + norm(c, c.hidden_size);
+    const MegatronBlock block = c.block(i);
+    if (block == MegatronBlock::kMamba || block == MegatronBlock::kAttention) {
+      const bool mixes = block == MegatronBlock::kMamba;
+      count.total = checked_add(count.total, mixes ? mamba_mixer(c) + norm(c, c.hidden_size) : attention(c));
+      continue;
+    }
+    std::int64_t layer = (block == MegatronBlock::kMlp ? 0 : attention(c)) + norm(c, c.hidden_size);
     if (c.is_dense(i)) {
       layer += mlp(c, c.ffn_hidden_size);
     } else {

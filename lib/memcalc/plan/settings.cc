@@ -151,10 +151,11 @@ void add_megatron_experts(const MegatronConfig& config, ShellArguments& a) {
     for (std::size_t i = 0; i < dense.size(); ++i) frequency += std::string(i > 0 ? "," : "") + (dense[i] ? "0" : "1");
     a.add(frequency + "]'");
   }
-  a.add("--moe-grouped-gemm");
-  a.add("--moe-token-dispatcher-type alltoall");
-  if (config.options.expert_capacity) {
-    a.add("--moe-expert-capacity-factor " + format_exact(*config.options.expert_capacity));
+  const MegatronLayout& options = config.options;
+  a.add_if(options.groups_experts, "--moe-grouped-gemm");
+  a.add(std::string("--moe-token-dispatcher-type ") + (options.gathers_tokens ? "allgather" : "alltoall"));
+  if (options.expert_capacity) {
+    a.add("--moe-expert-capacity-factor " + format_exact(*options.expert_capacity));
     a.add("--moe-pad-expert-input-to-capacity");
   }
 }

@@ -24,7 +24,11 @@ const BuiltRule kKnownTorchvision{"torchvision-model-is-known", "--model", "torc
                                   "a model of memcalc models"};
 const BuiltRule kMegatronModels{"megatron-builds-model", "--framework --model",
                                 "{} is not a model that Megatron-core's GPTModel builds",
-                                "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3"};
+                                "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, "
+                                "Nemotron-H"};
+const BuiltRule kMegatronMamba{"megatron-mamba-divides", "--tp --cp --model",
+                               "a Mamba mixer of {} heads in {} groups cannot be split over {} ranks",
+                               "--tp and --cp whose product divides both", ErrorCode::kUsage};
 const BuiltRule kLitGptModels{"litgpt-builds-model", "--model", "LitGPT's module of this model is not modelled",
                               "its LLaMA, GPT-NeoX (Pythia) and Phi models"};
 const BuiltRule kImageLargeEnough{"image-large-enough", "--image",
@@ -159,6 +163,7 @@ const BuiltRule kScriptedFunctions{"compile-scripted-functions", "--compile --mo
 constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kKnownTorchvision,
                                      &kMegatronModels,
+                                     &kMegatronMamba,
                                      &kLitGptModels,
                                      &kImageLargeEnough,
                                      &kGroupedExperts,

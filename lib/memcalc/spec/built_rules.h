@@ -23,8 +23,8 @@ struct BuiltRule {
 namespace rules {
 
 // Models
-extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kLitGptModels, kImageLargeEnough,
-    kGroupedExperts, kNoClassifier, kClassOfVersion;
+extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kMegatronMamba, kLitGptModels,
+    kImageLargeEnough, kGroupedExperts, kNoClassifier, kClassOfVersion;
 // Adapters, quantised weights, frozen parameters
 extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kFp8Experts, kPackedHead,
     kQuantizedLayers, kOffloadedParameterHooks;

@@ -28,6 +28,11 @@ struct MegatronLayout {
   std::int64_t expert_tensor = 0;          // expert-tensor-parallel-size; 0: as --tp
   std::optional<double> expert_capacity;   // moe-expert-capacity-factor, padded to it; absent: no token is dropped
   double expert_imbalance = 1.0;           // expert-imbalance: tokens on the fullest rank / average
+  bool gathers_tokens = false;             // moe-token-dispatcher-type=allgather; else alltoall
+  bool groups_experts = true;              // moe-grouped-gemm; else one expert after another
+  bool fuses_permutation = true;           // moe-permute-fusion: TransformerEngine's kernels
+  bool routes_in_float32 = true;           // moe-router-dtype=fp32; none: in the activations' type
+  std::int64_t shared_expert_width = 0;    // moe-shared-expert-intermediate-size; 0: as the model's
   std::int64_t first_stage_layers = 0;     // decoder-first-pipeline-num-layers; 0: as the others
   std::int64_t last_stage_layers = 0;      // decoder-last-pipeline-num-layers
   bool counts_embedding = false;           // account-for-embedding-in-pipeline-split: it takes the place of a layer

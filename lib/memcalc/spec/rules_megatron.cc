@@ -25,8 +25,8 @@ constexpr Rule kTraining[] = {
     {.id = "megatron-builds-family",
      .options = "--model --framework",
      .message = "Megatron-core's GPT model does not build {model}, of the family {family}",
-     .accepted =
-         "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, or --framework torch",
+     .accepted = "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, Nemotron-H, or "
+                 "--framework torch",
      .broken = [](const RuleQuestion& q) { return !is_built(q); }},
     {.id = "megatron-trains",
      .options = "--infer --framework",
@@ -50,11 +50,31 @@ constexpr Rule kTraining[] = {
     {.id = "megatron-optimizer",
      .options = "--optimizer --framework",
      .message = "optimizer {--optimizer} under Megatron is not modelled",
-     .accepted = "--optimizer adamw (TransformerEngine's FusedAdam)",
+     .accepted = "--optimizer adamw (TransformerEngine's FusedAdam) or muon",
      .broken =
          [](const RuleQuestion& q) {
            return training_of(q).optimizer != Optimizer::kAdamWForeach &&
-                  training_of(q).optimizer != Optimizer::kAdamWFused && training_of(q).optimizer != Optimizer::kAdam;
+                  training_of(q).optimizer != Optimizer::kMuon && training_of(q).optimizer != Optimizer::kAdamWFused &&
+                  training_of(q).optimizer != Optimizer::kAdam;
+         }},
+    // core/optimizer/layer_wise_optimizer.py shares out whole matrices.
+    {.id = "megatron-muon-distributed",
+     .options = "--optimizer --parallel --framework",
+     .message = "Muon with the distributed optimizer, which shares out whole matrices, is not modelled",
+     .accepted = "--parallel ddp",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).optimizer == Optimizer::kMuon &&
+                  q.parallel.data_parallel == DataParallel::kMegatronDist;
+         }},
+    // core/optimizer/__init__.py, _get_megatron_emerging_optimizer
+    {.id = "megatron-muon-fp16",
+     .options = "--optimizer --precision --framework",
+     .message = "Megatron-core refuses Muon with fp16",
+     .accepted = "--precision bf16",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).optimizer == Optimizer::kMuon && q.run.precision == Precision::kFp16;
          }},
     {.id = "megatron-attention",
      .options = "--attn --framework",
@@ -362,6 +382,16 @@ constexpr Rule kExperts[] = {
      .message = "Megatron-core needs sequence parallelism beside tensor parallelism of models with experts",
      .accepted = "--sp",
      .broken = [](const RuleQuestion& q) { return q.parallel.tensor > 1 && !q.parallel.sequence_parallel; }},
+    {.id = "megatron-gathered-capacity",
+     .options = "--megatron",
+     .message = "moe-expert-capacity-factor with moe-token-dispatcher-type=allgather is not modelled",
+     .accepted = "moe-token-dispatcher-type=alltoall, or no moe-expert-capacity-factor",
+     .broken = [](const RuleQuestion& q) { return options_of(q).gathers_tokens && options_of(q).expert_capacity; }},
+    {.id = "megatron-experts-bias",
+     .options = "--megatron --model",
+     .message = "biases of experts (disable-bias-linear=false) are not modelled",
+     .accepted = "--megatron disable-bias-linear",
+     .broken = [](const RuleQuestion& q) { return options_of(q).bias_linear.value_or(false); }},
     {.id = "megatron-gpus-hold-whole-experts",
      .options = "--gpus --ep --pp --megatron",
      .message = "one copy of the experts takes {} GPUs, and {--gpus} is no multiple of that",

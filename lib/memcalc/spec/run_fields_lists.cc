@@ -20,6 +20,8 @@ constexpr std::string_view kAttentionBackends[] = {"fused", "flash", "auto", "un
 constexpr std::string_view kTransformerImplementations[] = {"transformer_engine", "local"};
 constexpr std::string_view kLossImplementations[] = {"native", "te"};
 constexpr std::string_view kNormalizations[] = {"LayerNorm", "RMSNorm"};
+constexpr std::string_view kRouterTypes[] = {"none", "fp32"};
+constexpr std::string_view kDispatchers[] = {"alltoall", "allgather"};
 constexpr std::string_view kPositionEmbeddings[] = {"learned_absolute", "rope"};
 constexpr std::string_view kRecomputeMethods[] = {"uniform", "block"};
 constexpr double kMostMegatron = 1 << 20;
@@ -240,6 +242,37 @@ const Field kFields[] = {
          .get = take<&M::expert_capacity>,
          .exists = has_megatron_experts,
          .belongs_to = kMegatronExperts}),
+    row("moe-grouped-gemm", "moe-grouped-gemm", G::kMegatron, K::kFlag, "", "experts' products as one [true]",
+        {.set = put<&M::groups_experts>,
+         .get = take<&M::groups_experts>,
+         .exists = has_megatron_experts,
+         .belongs_to = kMegatronExperts}),
+    row("moe-permute-fusion", "moe-permute-fusion", G::kMegatron, K::kFlag, "",
+        "tokens are permuted by TransformerEngine [true]",
+        {.set = put<&M::fuses_permutation>,
+         .get = take<&M::fuses_permutation>,
+         .exists = has_megatron_experts,
+         .belongs_to = kMegatronExperts}),
+    row("moe-router-dtype", "moe-router-dtype", G::kMegatron, K::kName, "T", "fp32 or none, as activations [fp32]",
+        {.names = kRouterTypes,
+         .set = put_second<&M::routes_in_float32, kRouterTypes>,
+         .get = take_second<&M::routes_in_float32, kRouterTypes>,
+         .exists = has_megatron_experts,
+         .belongs_to = kMegatronExperts}),
+    row("moe-shared-expert-intermediate-size", "moe-shared-expert-intermediate-size", G::kMegatron, K::kWhole, "N",
+        "width of an expert for all tokens [as the model's]",
+        {.most = kMostMegatron,
+         .set = put<&M::shared_expert_width>,
+         .get = take_but<&M::shared_expert_width, std::int64_t{0}>,
+         .exists = has_megatron_experts,
+         .belongs_to = kMegatronExperts}),
+    row("moe-token-dispatcher-type", "moe-token-dispatcher-type", G::kMegatron, K::kName, "T",
+        "alltoall or allgather [alltoall]",
+        {.names = kDispatchers,
+         .set = put_second<&M::gathers_tokens, kDispatchers>,
+         .get = take_second<&M::gathers_tokens, kDispatchers>,
+         .exists = has_megatron_experts,
+         .belongs_to = kMegatronExperts}),
     row("no-gradient-accumulation-fusion", "no-gradient-accumulation-fusion", G::kMegatron, K::kFlag, "",
         "weight gradients are added outside of their products",
         {.set = put_not<&M::fuses_weight_gradients>,
@@ -297,10 +330,7 @@ const Field kFields[] = {
          .exists = is_megatron_dense,
          .belongs_to = "Megatron's models without experts, which have feed-forward layers of their own"}),
     row("swiglu", "swiglu", G::kMegatron, K::kFlag, "", "gated feed-forward layers [as the model's]",
-        {.set = put<&M::swiglu>,
-         .get = take<&M::swiglu>,
-         .exists = is_megatron_dense,
-         .belongs_to = "Megatron's models without experts, which have feed-forward layers of their own"}),
+        {.set = put<&M::swiglu>, .get = take<&M::swiglu>, .exists = is_megatron, .belongs_to = kMegatronRuns}),
     row("untie-embeddings-and-output-weights", "untie-embeddings-and-output-weights", G::kMegatron, K::kFlag, "",
         "the head has a weight of its own",
         {.set = put_not<&M::shares_embeddings>,

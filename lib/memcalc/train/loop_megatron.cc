@@ -189,7 +189,8 @@ bool alike(const MegatronConfig& config, const std::vector<MegatronChunk>& a, co
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].layers != b[i].layers || a[i].embeds != b[i].embeds || a[i].predicts != b[i].predicts) return false;
     for (std::int64_t layer = 0; layer < a[i].layers; ++layer) {
-      if (config.is_dense(a[i].first_layer + layer) != config.is_dense(b[i].first_layer + layer)) return false;
+      const std::int64_t of_a = a[i].first_layer + layer, of_b = b[i].first_layer + layer;
+      if (config.is_dense(of_a) != config.is_dense(of_b) || config.block(of_a) != config.block(of_b)) return false;
     }
   }
   return true;
@@ -276,7 +277,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
       chunk.model = std::make_unique<MegatronGpt>(builder, config, memory, place);
       parameters.push_back(std::move(builder.parameters));
     }
-    MegatronOptimizer optimizer(tape, config, dtype);
+    MegatronOptimizer optimizer(tape, config, dtype, run.training().optimizer == Optimizer::kMuon);
     for (const std::vector<Parameter>& of_chunk : parameters) optimizer.wrap(of_chunk);
     optimizer.construct();
 

@@ -107,6 +107,7 @@ const Family kNemotronH = {
     .measured = kNemotronHMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
+    .to_megatron = nemotron_h_to_megatron,
 };
 
 }  // namespace memcalc::family

@@ -6,9 +6,11 @@
 
 #include "memcalc/families/nemotron_h/spec.h"
 #include "memcalc/models/mamba2_mixer.h"
+#include "memcalc/models/megatron_config.h"
 #include "memcalc/models/plain_mlp.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/models/routers.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -127,6 +129,30 @@ std::unique_ptr<Model> build_nemotron_h(const Architecture& architecture, const 
     return norm_f;
   };
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
+}
+
+// core/models/hybrid (core_v0.19.0): by "M", "*", "-" and "E" the same layers.
+void nemotron_h_to_megatron(const Architecture& architecture, MegatronConfig& config) {
+  const auto& spec = architecture.as<NemotronHSpec>();
+  if (spec.moe_latent_size > 0) throw refusal(rules::kMegatronModels, {"Nemotron-H with latent experts"});
+  const std::int64_t ranks = config.parallel.tensor * config.parallel.context;
+  if (spec.mamba.n_groups % ranks != 0) {
+    throw refusal(rules::kMegatronMamba,
+                  {std::to_string(spec.mamba.num_heads), std::to_string(spec.mamba.n_groups), std::to_string(ranks)});
+  }
+  take_decoder(config, spec);
+  config.swiglu = config.rotary = config.has_positions = false;
+  config.options.squared_relu = spec.hidden_act == "relu2";
+  config.bias_linear = spec.mlp_bias;
+  config.mamba = spec.mamba;
+  for (const NemotronHSpec::Mixer mixer : spec.layers) {
+    config.blocks.push_back(mixer == NemotronHSpec::Mixer::kMamba       ? MegatronBlock::kMamba
+                            : mixer == NemotronHSpec::Mixer::kAttention ? MegatronBlock::kAttention
+                                                                        : MegatronBlock::kMlp);
+  }
+  if (spec.experts.count > 0) {
+    config.moe = MegatronExperts{spec.experts, spec.shared_expert_intermediate_size, spec.dense_layers};
+  }
 }
 
 }  // namespace memcalc

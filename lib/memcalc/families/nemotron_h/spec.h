@@ -28,6 +28,7 @@ struct NemotronHSpec : RotaryDecoderSpec {
 };
 
 BuildFamily build_nemotron_h;
+void nemotron_h_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
 extern const Family kNemotronH;

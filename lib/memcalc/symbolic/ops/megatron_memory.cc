@@ -1,6 +1,7 @@
 // MIRRORS(transformer_engine, "pytorch/module/base.py", "2.11.0")
 #include "memcalc/symbolic/ops/megatron_memory.h"
 
+#include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -30,6 +31,10 @@ void MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t c
 
 void MegatronMemory::use_workspace() {
   if (!uses_transformer_engine) return tape.memory.use_cublas(false);
+  use_engine_workspace();
+}
+
+void MegatronMemory::use_engine_workspace() {
   if (workspace_.defined()) return;
   workspace_ = tape.empty({workspace_bytes(tape.device)}, DType::kUInt8, kWorkspace, Category::kWorkspaces);
 }
@@ -46,6 +51,11 @@ void MegatronMemory::use_global_buffer(std::int64_t elements, DType dtype, std::
   Tensor& kept = global_buffers_[buffer];
   if (kept.defined() && kept.elements() >= elements) return;
   kept = tape.empty({elements}, dtype, kGlobalBuffer, Category::kWorkspaces);
+}
+
+Tensor MegatronMemory::in_global_buffer(const Shape& shape, DType dtype) {
+  use_global_buffer(shape.elements(), dtype);
+  return tape.alias(global_buffers_[0], shape, contiguous_strides(shape), false);
 }
 
 }  // namespace memcalc

@@ -28,11 +28,15 @@ class MegatronMemory {
   void use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype);
   /// module/base.py, get_workspace: 32 MiB and 1 KiB from compute capability 9.0 on, else 4 MiB; made at the first use.
   void use_workspace();
+  /// Of general_gemm, which Megatron-core's router calls beside its own layers, too.
+  void use_engine_workspace();
   /// The same for each of the streams that a grouped GEMM runs on (cpp_extensions/gemm.py, get_multi_stream_…).
   void use_grouped_workspaces();
   /// megatron/core/utils.py, GlobalMemoryBuffer: each of its buffers ("mpu", "mpu_0", "mpu_1") grows to the largest
   /// request.
   void use_global_buffer(std::int64_t elements, DType dtype, std::size_t buffer = 0);
+  /// A tensor of that size in the buffer "mpu".
+  [[nodiscard]] Tensor in_global_buffer(const Shape& shape, DType dtype);
 
   Tape& tape;
   std::int64_t tensor_parallel = 1;

@@ -39,10 +39,11 @@ struct TeLinear {
 struct RouterShape {
   std::int64_t experts = 0;
   std::int64_t per_token = 0;
-  bool drops = false;  // tokens beyond an expert's capacity
+  bool drops = false;             // tokens beyond an expert's capacity
+  DType dtype = DType::kFloat32;  // of the logits that are scored and of the probabilities: moe_router_dtype
 };
-/// router.py, TopKRouter: x [.., h] to probabilities [tokens, experts], float32.
-[[nodiscard]] Tensor megatron_router(const Tensor& x, const RouterShape& shape);
+/// router.py, TopKRouter: x [.., h] to probabilities [tokens, experts].
+[[nodiscard]] Tensor megatron_router(MegatronMemory& memory, const Tensor& x, const RouterShape& shape);
 /// permutation.py, moe_permute_with_probs: x [tokens, h] to rows [n, h] and their probabilities [n].
 struct PermutedTokens {
   Tensor rows, probabilities, map;

@@ -102,20 +102,21 @@ Tensor te_grouped_linear(const TeLinear& layer, const Tensor& x, std::int64_t ex
   return result;
 }
 
-Tensor megatron_router(const Tensor& x, const RouterShape& shape) {
+Tensor megatron_router(MegatronMemory& memory, const Tensor& x, const RouterShape& shape) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kRouterNode, router_backward, inputs, 1);
   const std::int64_t tokens = rows_of(x);
   const Shape scores{tokens, shape.experts};
+  memory.use_engine_workspace();  // moe_utils.py, router_gating_linear: te_general_gemm
   Tensor logits = tape.empty(scores, x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, tokens, shape.experts, x.size(-1));
   Tensor softmax = tape.empty(scores, DType::kFloat32, kRouter);
   Tensor indices = tape.empty({tokens, shape.per_token}, DType::kInt64, kRouter);
-  Tensor gates = tape.empty(scores, DType::kFloat32, kRouter);
+  Tensor gates = tape.empty(scores, shape.dtype, kRouter);
   Tensor map = tape.empty(scores, DType::kBool, kRouter);
   Tensor probabilities = gates;
-  if (shape.drops) probabilities = tape.empty(scores, DType::kFloat32, kRouter);
+  if (shape.drops) probabilities = tape.empty(scores, shape.dtype, kRouter);
   Tensor balance = tape.empty(scores, DType::kFloat32, kRouter);  // scores of the load-balancing loss
   tape.kernels.add(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * real(logits.elements()),
                    6 * real(softmax.bytes()));

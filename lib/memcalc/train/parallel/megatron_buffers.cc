@@ -19,6 +19,13 @@ constexpr Operator kStep{"transformer_engine::multi_tensor_adam"};
 constexpr std::int64_t kParameterAlignment = 64;  // elements: 128 bytes
 constexpr std::int64_t kBucketAlignment = 128;
 
+/// emerging_optimizers.py, _is_nonlinear_or_embedding, is not so.
+bool is_muons(const Parameter& parameter) {
+  const std::string& name = parameter.name;
+  return parameter.tensor.rank() == 2 && name.find("word_embeddings") == std::string::npos &&
+         name.find("output_layer") == std::string::npos;
+}
+
 bool is_expert(const Parameter& parameter) { return parameter.name.find(".experts.") != std::string::npos; }
 
 }  // namespace
@@ -60,11 +67,12 @@ std::int64_t replicas(const MegatronConfig& config, bool expert) {
   return expert ? p.gpus / (config.expert_tensor * p.expert * p.pipeline) : p.gpus / (p.tensor * p.pipeline);
 }
 
-MegatronOptimizer::MegatronOptimizer(Tape& tape, const MegatronConfig& config, DType dtype)
+MegatronOptimizer::MegatronOptimizer(Tape& tape, const MegatronConfig& config, DType dtype, bool muon)
     : tape_(tape),
       config_(config),
       dtype_(dtype),
-      distributed_(config.parallel.data_parallel == DataParallel::kMegatronDist) {}
+      distributed_(config.parallel.data_parallel == DataParallel::kMegatronDist),
+      muon_(muon) {}
 
 void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
   // bfloat16 gradients are summed in float32 (arguments.py: accumulate_allreduce_grads_in_fp32).
@@ -98,7 +106,7 @@ void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
       }
       const std::int64_t held =
           distributed_ ? elements_of_rank(layout, layout.parameters[i], ranks, 0) : parameter.elements();
-      if (held > 0) shards_.push_back({.elements = held});
+      if (held > 0) shards_.push_back({.elements = held, .has_square = !(muon_ && is_muons(*group[i]))});
     }
     if (values.defined()) buffers_.push_back(std::move(values));
   }
@@ -135,6 +143,7 @@ void MegatronOptimizer::step() {
     elements += static_cast<double>(shard.elements);
     if (shard.exp_avg.defined()) continue;
     shard.exp_avg = tape_.empty({shard.elements}, DType::kFloat32, aten::kZerosLike, Category::kOptimizerStates);
+    if (!shard.has_square) continue;
     shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, aten::kZerosLike, Category::kOptimizerStates);
   }
   tape_.kernels.add(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
@@ -142,8 +151,10 @@ void MegatronOptimizer::step() {
 
 std::vector<HeldRow> MegatronOptimizer::held() const {
   Bytes states = 0;
-  const Bytes of_element = dtype_ == DType::kFloat32 ? 8 : 12;
-  for (const Shard& shard : shards_) states = checked_add(states, checked_multiply(of_element, shard.elements));
+  const Bytes of_main = dtype_ == DType::kFloat32 ? 0 : 4;
+  for (const Shard& shard : shards_) {
+    states = checked_add(states, checked_multiply(of_main + (shard.has_square ? 8 : 4), shard.elements));
+  }
   const std::string gradient(name_of(dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_));
   return {{"weights", weights_,
            "each parameter in " + std::string(name_of(dtype_)) +
@@ -151,7 +162,7 @@ std::vector<HeldRow> MegatronOptimizer::held() const {
           {"gradients", gradients_, "main_grad in " + gradient + ", one contiguous buffer for the whole run"},
           {"optimizer states", states,
            std::string(dtype_ == DType::kFloat32 ? "two float32 moments" : "a float32 main parameter and two moments") +
-               (distributed_ ? ", of this data-parallel rank's share" : "")}};
+               (muon_ ? ", of matrices one" : "") + (distributed_ ? ", of this data-parallel rank's share" : "")}};
 }
 
 }  // namespace memcalc

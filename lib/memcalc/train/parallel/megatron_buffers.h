@@ -1,6 +1,7 @@
 // Megatron's DistributedDataParallel and its optimizers: one contiguous gradient buffer, with the distributed optimizer
 // one of parameters, too; float32 main parameters and Adam's moments, whole or a data-parallel rank's share.
-// megatron/core/distributed/param_and_grad_buffer.py, optimizer/{optimizer,distrib_optimizer}.py (core_r0.14.0).
+// megatron/core/distributed/param_and_grad_buffer.py, optimizer/{optimizer,distrib_optimizer}.py (core_r0.14.0); Muon:
+// optimizer/emerging_optimizers.py (core_v0.19.0), without the distributed optimizer.
 // MIRRORS(megatron, "core/distributed/param_and_grad_buffer.py", "0.14.0")
 // MIRRORS(megatron, "core/optimizer/distrib_optimizer.py", "0.14.0")
 // MIRRORS(megatron, "core/optimizer/optimizer.py", "0.14.0")
@@ -42,8 +43,9 @@ struct BufferLayout {
 
 class MegatronOptimizer {
  public:
-  /// DistributedDataParallel(model), then get_megatron_optimizer(): asks for the buffers and main parameters.
-  MegatronOptimizer(Tape& tape, const MegatronConfig& config, DType dtype);
+  /// DistributedDataParallel(model), then get_megatron_optimizer(): asks for the buffers and main parameters. `muon`:
+  /// a momentum alone for matrices other than the embedding and the head; Adam for the rest.
+  MegatronOptimizer(Tape& tape, const MegatronConfig& config, DType dtype, bool muon = false);
   /// One model chunk: buffers of its own.
   void wrap(std::span<const Parameter> parameters);
   /// After all chunks.
@@ -55,6 +57,7 @@ class MegatronOptimizer {
  private:
   struct Shard {
     std::int64_t elements = 0;
+    bool has_square = true;  // exp_avg_sq
     Tensor main, exp_avg, exp_avg_sq;
   };
 
@@ -62,6 +65,7 @@ class MegatronOptimizer {
   const MegatronConfig& config_;
   DType dtype_;
   bool distributed_;
+  bool muon_;
   std::vector<Tensor> buffers_;
   struct Reduced {
     Bytes gradients = 0, values = 0;
