@@ -51,7 +51,7 @@ EXPERT_SIZES = {"num-experts", "moe-router-topk", "moe-ffn-hidden-size", "expert
                 "moe-token-dispatcher-type", "moe-grouped-gemm", "moe-permute-fusion", "moe-router-dtype"}
 EXPERT_PASSED_ON = {"expert-tensor-parallel-size", "moe-shared-expert-intermediate-size"}
 EXPERT_NO_MEMORY = {"moe-aux-loss-coeff", "moe-router-load-balancing-type", "use-tp-pp-dp-mapping",
-                    "no-bias-gelu-fusion"}  # GELU of experts is never fused (experts.py, bias_act_func)
+                    "use-flash-attn", "no-bias-gelu-fusion"}  # GELU of experts is never fused (experts.py, bias_act_func)
 # Of hybrid models; their stack (spec) is Megatron-LM's own.
 HYBRID = {"hybrid-layer-pattern", "spec"}
 # Of Muon, of which the memory of a step is far below the peak. --optimizer says which one it is.

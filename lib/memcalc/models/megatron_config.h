@@ -22,7 +22,7 @@ struct MegatronExperts {
 };
 
 /// A layer of core/models/hybrid: a mixer or a feed-forward part alone, where a GPT's layer has both.
-enum class MegatronBlock : std::uint8_t { kBoth, kMamba, kAttention, kMlp };
+enum class MegatronLayerKind : std::uint8_t { kBoth, kMamba, kAttention, kMlp };
 
 struct MegatronConfig {
   std::int64_t num_layers = 0;
@@ -45,7 +45,7 @@ struct MegatronConfig {
   double attention_dropout = 0;
   std::optional<MegatronExperts> moe;
   std::optional<LatentAttentionSpec> latent;
-  std::vector<MegatronBlock> blocks;  // one for each layer; empty: all have both parts
+  std::vector<MegatronLayerKind> blocks;  // one for each layer; empty: all have both parts
   std::optional<Mamba2MixerSpec> mamba;
 
   std::int64_t micro_batch_size = 1;
@@ -64,8 +64,8 @@ struct MegatronConfig {
     return static_cast<std::int64_t>(static_cast<double>(kv_channels) * options.rotary_percent);
   }
   [[nodiscard]] bool learns_positions() const { return has_positions && !rotary; }
-  [[nodiscard]] MegatronBlock block(std::int64_t layer) const {
-    return blocks.empty() ? MegatronBlock::kBoth : blocks[static_cast<std::size_t>(layer)];
+  [[nodiscard]] MegatronLayerKind block(std::int64_t layer) const {
+    return blocks.empty() ? MegatronLayerKind::kBoth : blocks[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] bool is_dense(std::int64_t layer) const {
     return !moe || moe->dense_layers[static_cast<std::size_t>(layer)];

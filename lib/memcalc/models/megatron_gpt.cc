@@ -81,15 +81,15 @@ MegatronTransformerLayer::MegatronTransformerLayer(ModuleBuilder& b, const Megat
                                                    MegatronMemory& memory, std::int64_t index)
     : config_(config) {
   if (config.latent) input_layernorm_ = MegatronNorm(b, "input_layernorm", memory, config.hidden_size, config.rms_norm);
-  const MegatronBlock block = config.block(index);
-  if (block == MegatronBlock::kMamba) {
+  const MegatronLayerKind block = config.block(index);
+  if (block == MegatronLayerKind::kMamba) {
     self_attention_ = b.scope("mixer", [&] { return build_mamba_mixer(b, config, memory); });
-  } else if (block != MegatronBlock::kMlp) {
+  } else if (block != MegatronLayerKind::kMlp) {
     self_attention_ = b.scope("self_attention", [&] {
       return config.latent ? build_latent_attention(b, config, memory) : build_self_attention(b, config, memory);
     });
   }
-  if (block == MegatronBlock::kMamba || block == MegatronBlock::kAttention) return;
+  if (block == MegatronLayerKind::kMamba || block == MegatronLayerKind::kAttention) return;
   const bool dense = config.is_dense(index);
   if (!dense) pre_mlp_layernorm_ = MegatronNorm(b, "pre_mlp_layernorm", memory, config.hidden_size, config.rms_norm);
   mlp_ = b.scope("mlp", [&]() -> std::unique_ptr<MegatronMlpLayer> {

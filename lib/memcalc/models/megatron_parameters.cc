@@ -55,13 +55,13 @@ MegatronCount count_parameters(const MegatronConfig& c) {
   if (!c.shares_embeddings) count.total = checked_add(count.total, table);
   if (c.learns_positions()) count.total = checked_add(count.total, c.max_position_embeddings * c.hidden_size);
   for (std::int64_t i = 0; i < c.num_layers; ++i) {
-    const MegatronBlock block = c.block(i);
-    if (block == MegatronBlock::kMamba || block == MegatronBlock::kAttention) {
-      const bool mixes = block == MegatronBlock::kMamba;
+    const MegatronLayerKind block = c.block(i);
+    if (block == MegatronLayerKind::kMamba || block == MegatronLayerKind::kAttention) {
+      const bool mixes = block == MegatronLayerKind::kMamba;
       count.total = checked_add(count.total, mixes ? mamba_mixer(c) + norm(c, c.hidden_size) : attention(c));
       continue;
     }
-    std::int64_t layer = (block == MegatronBlock::kMlp ? 0 : attention(c)) + norm(c, c.hidden_size);
+    std::int64_t layer = (block == MegatronLayerKind::kMlp ? 0 : attention(c)) + norm(c, c.hidden_size);
     if (c.is_dense(i)) {
       layer += mlp(c, c.ffn_hidden_size);
     } else {

@@ -146,9 +146,9 @@ void nemotron_h_to_megatron(const Architecture& architecture, MegatronConfig& co
   config.bias_linear = spec.mlp_bias;
   config.mamba = spec.mamba;
   for (const NemotronHSpec::Mixer mixer : spec.layers) {
-    config.blocks.push_back(mixer == NemotronHSpec::Mixer::kMamba       ? MegatronBlock::kMamba
-                            : mixer == NemotronHSpec::Mixer::kAttention ? MegatronBlock::kAttention
-                                                                        : MegatronBlock::kMlp);
+    config.blocks.push_back(mixer == NemotronHSpec::Mixer::kMamba       ? MegatronLayerKind::kMamba
+                            : mixer == NemotronHSpec::Mixer::kAttention ? MegatronLayerKind::kAttention
+                                                                        : MegatronLayerKind::kMlp);
   }
   if (spec.experts.count > 0) {
     config.moe = MegatronExperts{spec.experts, spec.shared_expert_intermediate_size, spec.dense_layers};
