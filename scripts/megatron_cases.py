@@ -22,7 +22,7 @@ B200_MODELS = {  # as the launch scripts of the source set them
 }
 # Arguments of the golden cases that change no memory of a rank at its peak, or are what is modelled anyway.
 NO_MEMORY = {
-    "adam-beta1", "adam-beta2", "async-strategy", "attention-softmax-in-fp32", "calculate-per-token-loss",
+    "adam-beta1", "adam-beta2", "async-strategy", "calculate-per-token-loss",
     "check-weight-hash-across-dp-replicas-interval", "ddp-average-in-collective", "deterministic-mode",
     "disable-gloo-process-groups", "distributed-backend", "fim-data", "fim-rate", "fim-spm-rate", "finetune",
     "manual-gc", "manual-gc-interval", "mock-data", "no-check-for-nan-in-loss-and-grad", "no-mmap-bin-files",
@@ -37,14 +37,16 @@ SIZES = {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", 
          "context-parallel-size", "num-layers-per-virtual-pipeline-stage", "recompute-granularity", "bf16", "fp16",
          "sequence-parallel", "use-distributed-optimizer", "group-query-attention", "num-query-groups", "kv-channels",
          "vocab-size", "num-distributed-optimizer-instances", "num-virtual-stages-per-pipeline-rank",
-         "step-batch-size-schedule"}
+         "step-batch-size-schedule", "encoder-num-layers", "decoder-num-layers", "encoder-seq-length",
+         "decoder-seq-length", "vocab-extra-ids"}
 PASSED_ON = {"attention-backend", "transformer-impl", "no-gradient-accumulation-fusion", "cross-entropy-loss-fusion",
              "cross-entropy-fusion-impl", "overlap-grad-reduce", "disable-bias-linear", "swiglu",
              "position-embedding-type", "normalization", "untie-embeddings-and-output-weights", "hidden-dropout",
              "attention-dropout", "recompute-method", "recompute-num-layers", "make-vocab-size-divisible-by",
              "apply-query-key-layer-scaling", "apply-layernorm-1p", "no-rope-fusion", "rotary-percent", "squared-relu",
              "microbatch-group-size-per-virtual-pipeline-stage", "account-for-embedding-in-pipeline-split",
-             "account-for-loss-in-pipeline-split", "defer-embedding-wgrad-compute", "wgrad-deferral-limit"}
+             "account-for-loss-in-pipeline-split", "defer-embedding-wgrad-compute", "wgrad-deferral-limit",
+             "attention-softmax-in-fp32", "no-masked-softmax-fusion", "no-persist-layer-norm"}
 # Of models with experts: what gives the model its shape, what memcalc is told by the same name, and what changes no
 # memory or only the router's scores, a few bytes a token.
 EXPERT_SIZES = {"num-experts", "moe-router-topk", "moe-ffn-hidden-size", "expert-model-parallel-size",
@@ -56,7 +58,12 @@ EXPERT_NO_MEMORY = {"moe-aux-loss-coeff", "moe-router-load-balancing-type", "use
 HYBRID = {"hybrid-layer-pattern", "spec"}
 # Of Muon, of which the memory of a step is far below the peak. --optimizer says which one it is.
 MUON_NO_MEMORY = {"optimizer", "muon-momentum", "muon-extra-scale-factor", "muon-scale-mode"}
-GPT2_VOCABULARY = 50257  # GPT2BPETokenizer, which the functional tests use where nothing else is said
+# The vocabulary of each tokenizer; of WordPiece those of bert-large-cased and -uncased, with [BOS] and [EOS]
+# (megatron/training/tokenizer/tokenizer.py, _BertWordPieceTokenizer).
+WORDPIECES = {"BertWordPieceCase": 28996, "BertWordPieceLowerCase": 30522}
+VOCABULARY = {"GPT2BPETokenizer": 50257, **{name: size + 2 for name, size in WORDPIECES.items()}}
+USUAL_TOKENIZER = {**dict.fromkeys(("gpt", "moe", "mixtral", "hybrid"), "GPT2BPETokenizer"),
+                   **dict.fromkeys(("bert", "t5"), "BertWordPieceLowerCase")}  # pretrain_*.py
 
 
 def micro_batches_option(stages):
@@ -76,20 +83,33 @@ def b200_case(row):
     return config, argv
 
 
+def counts_gpus(given):
+    """Whether memory answers to how many GPUs ran: replicas without a distributed optimizer and a pipeline are alike."""
+    return "use-distributed-optimizer" in given or int(given.get("pipeline-model-parallel-size", 1)) > 1
+
+
+def engine_that_ran(case, platform):
+    """NGC PyTorch 24.01 has TransformerEngine 1.2, which chooses another attention in deterministic mode."""
+    old = case.get("ngc_of_lts", {}).get(platform) == "24.01"
+    deterministic = case["environment"].get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0"
+    return ["transformer-engine=1.2"] * old + ["deterministic-mode"] * deterministic
+
+
 def not_understood(case):
     """Why a golden case cannot be asked, or None."""
     given = case["arguments"]
-    if case["family"] not in ("gpt", "moe", "mixtral", "hybrid"): return f"family {case['family']}"
+    if case["family"] not in USUAL_TOKENIZER: return f"family {case['family']}"
     known = NO_MEMORY | SIZES | PASSED_ON
     if "num-experts" in given: known |= EXPERT_SIZES | EXPERT_PASSED_ON | EXPERT_NO_MEMORY
     if given.get("optimizer") == "muon": known |= MUON_NO_MEMORY
     if "hybrid-layer-pattern" in given: known |= HYBRID
     unknown = sorted(set(given) - known)
     if unknown: return ", ".join(unknown)
-    if "release" in case["case"]: return "how many GPUs ran is not told: its recipe is not public"
+    if "release" in case["case"] and counts_gpus(given): return "how many GPUs ran is not told: its recipe is not public"
     null = given.get("tokenizer-type") == "NullTokenizer" and "vocab-size" in given
-    if not null and given.get("tokenizer-type") not in (None, "GPT2BPETokenizer"): return "vocabulary of " + given["tokenizer-type"]
-    if "num-layers" not in given and "hybrid-layer-pattern" not in given: return "no num-layers"
+    tokenizer = given.get("tokenizer-type", USUAL_TOKENIZER[case["family"]])
+    if not null and tokenizer not in VOCABULARY: return "vocabulary of " + tokenizer
+    if not {"num-layers", "encoder-num-layers", "hybrid-layer-pattern"} & set(given): return "no num-layers"
     whole = lambda key: int(given.get(key, 1))
     model_ranks = whole("tensor-model-parallel-size") * whole("pipeline-model-parallel-size") * whole("context-parallel-size")
     least = whole("micro-batch-size") * (4 if case["case"].endswith("_1node") else 8) // model_ranks
@@ -109,12 +129,24 @@ def hybrid_sections(given):
     return given["hybrid-layer-pattern"].split("|") if "hybrid-layer-pattern" in given else []
 
 
-def golden_model(given, number):
+def golden_model(family, given, number, wordpieces=None):
     """The model's config and, where a GPT-2 cannot have its shape (grouped queries, heads of another width), what makes
     a LLaMA of that shape Megatron's GPT with its defaults."""
     hidden = number("hidden-size", 0)
-    sizes = {"vocab_size": number("vocab-size", GPT2_VOCABULARY)}
-    if given.get("tokenizer-type") == "NullTokenizer": sizes["vocab_size"] += 1  # its end of document
+    tokenizer = given.get("tokenizer-type", USUAL_TOKENIZER[family])
+    sizes = {"vocab_size": number("vocab-size", VOCABULARY.get(tokenizer, 0) + number("vocab-extra-ids", 0))}
+    if tokenizer == "NullTokenizer": sizes["vocab_size"] += 1  # its end of document
+    if wordpieces: sizes["vocab_size"] = wordpieces + 2
+    if family == "bert":
+        return {"model_type": "bert", "num_hidden_layers": number("num-layers", 0), "hidden_size": hidden,
+                "num_attention_heads": number("num-attention-heads", 0), "intermediate_size": feed_forward_width(given, hidden),
+                "max_position_embeddings": number("max-position-embeddings", 0), **sizes}, []
+    if family == "t5":
+        heads = number("num-attention-heads", 0)
+        return {"model_type": "t5", "num_layers": number("encoder-num-layers", 0),
+                "num_decoder_layers": number("decoder-num-layers", 0), "d_model": hidden, "num_heads": heads,
+                "d_kv": number("kv-channels", hidden // heads), "d_ff": feed_forward_width(given, hidden), **sizes}, \
+            [f"max-position-embeddings={given['max-position-embeddings']}"]
     experts = "num-experts" in given
     if "group-query-attention" not in given and not experts and "hybrid-layer-pattern" not in given:
         return {"model_type": "gpt2", "n_layer": number("num-layers", 0), "n_embd": hidden,
@@ -153,22 +185,25 @@ def golden_case(case, platform, card):
     tp, pp = number("tensor-model-parallel-size", 1), number("pipeline-model-parallel-size", 1)
     cp = number("context-parallel-size", 1)
     layers = number("num-layers", 0)
-    config, shape = golden_model(given, number)
+    config, shape = golden_model(case["family"], given, number, case.get("wordpieces", {}).get(platform))
     batch = number("micro-batch-size", 1)
     replicas = gpus // (tp * pp * cp)
     instances = number("num-distributed-optimizer-instances", 1)  # each shares out the states among its own replicas
     micro_batches = max(number("global-batch-size", batch * replicas) // (batch * replicas), 1)
     precision = "bf16" if "bf16" in given else "fp16" if "fp16" in given else "fp32"
     by_name = PASSED_ON | EXPERT_PASSED_ON
-    passed = shape + [name if value == "true" else f"{name}={value}" for name, value in given.items() if name in by_name]
+    passed = [name if value == "true" else f"{name}={value}" for name, value in given.items() if name in by_name]
+    passed = shape + engine_that_ran(case, platform) + passed
     gpu = {"a100": "a100-sxm4-80gb", "h100": "h100-sxm", "b200": "gb200-186gb"}
     name = next((name for key, name in gpu.items() if key in platform), "a100-sxm4-80gb")
     argv = ["--gpu", card(name, case["environment"]),
-            "--gpus", str(gpus // instances), "--framework", "megatron", "--bs", str(batch), "--seq", given["seq-length"],
+            "--gpus", str(gpus // instances), "--framework", "megatron", "--bs", str(batch),
+            "--seq", given["seq-length" if "seq-length" in given else "encoder-seq-length"],
             "--precision", precision, "--tp", str(tp), "--pp", str(pp), "--cp", str(cp),
             micro_batches_option(pp), str(micro_batches)]
     if passed: argv += ["--megatron", ",".join(passed)]
     if number("expert-model-parallel-size", 1) > 1: argv += ["--ep", given["expert-model-parallel-size"]]
+    if "decoder-seq-length" in given: argv += ["--target-seq", given["decoder-seq-length"]]
     if "use-distributed-optimizer" in given: argv += ["--parallel", "megatron-dist"]
     if "optimizer" in given: argv += ["--optimizer", given["optimizer"]]
     if "sequence-parallel" in given and tp > 1: argv.append("--sp")

@@ -1,8 +1,10 @@
 // train/loop_megatron: what the ranks of a Megatron-LM run hold together, and how memory answers to the options.
 // What others measured is compared by scripts/megatron_tables.
+#include "memcalc/families/bert/spec.h"
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/nemotron_h/spec.h"
+#include "memcalc/families/t5/spec.h"
 #include "memcalc/train/loop_megatron.h"
 
 #include <gtest/gtest.h>
@@ -42,6 +44,32 @@ ModelSpec hybrid() {
   return {.name = "small", .model_type = "nemotron_h", .architecture = spec};
 }
 
+ModelSpec bert() {
+  BertSpec spec;
+  spec.vocab_size = 1000;
+  spec.hidden_size = 256;
+  spec.num_hidden_layers = spec.num_attention_heads = 8;
+  spec.intermediate_size = 512;
+  spec.max_position_embeddings = 1024;
+  spec.type_vocab_size = 2;
+  spec.tie_word_embeddings = false;  // tied, the last stage holds the table once more
+  spec.hidden_dropout_prob = spec.attention_probs_dropout_prob = 0.1;
+  return {.name = "small", .model_type = "bert", .architecture = spec};
+}
+
+ModelSpec t5() {
+  T5Spec spec;
+  spec.vocab_size = 1000;
+  spec.d_model = 256;
+  spec.d_kv = 32;
+  spec.d_ff = 512;
+  spec.num_layers = 4;
+  spec.num_decoder_layers = 2;
+  spec.num_heads = 8;
+  spec.dropout_rate = 0.1;
+  return {.name = "small", .model_type = "t5", .architecture = spec};
+}
+
 RunSpec run_on(std::int64_t gpus) {
   RunSpec run;
   run.batch_size = 2;
@@ -60,7 +88,8 @@ Bytes peak(const ModelSpec& model, const RunSpec& run, std::int64_t rank = 0) {
 /// Whole on every tensor-parallel rank: norms (but a mixer's own), routers, down-projections.
 bool is_duplicated(const std::string& name) {
   if (name.ends_with("mixer.norm.weight")) return false;
-  for (const char* part : {"norm", "router", "down_proj", "position_embeddings"}) {
+  for (const char* part : {"norm", "router", "down_proj", "position_embeddings", "tokentype_embeddings",
+                           "linear_proj.bias", "linear_fc2.bias", "lm_head", "binary_head", "pooler"}) {
     if (name.find(part) != std::string::npos) return true;
   }
   return false;
@@ -68,7 +97,7 @@ bool is_duplicated(const std::string& name) {
 
 struct SplitCase {
   const char* name;
-  bool experts;
+  ModelSpec (*model)();
   std::int64_t tensor, pipeline, virtual_stages, expert;
 };
 
@@ -76,8 +105,9 @@ class Split : public ::testing::TestWithParam<SplitCase> {};
 
 TEST_P(Split, TheRanksTogetherHoldTheWholeModelOnce) {
   const SplitCase& c = GetParam();
-  const ModelSpec model = c.experts ? deepseek() : llama();
+  const ModelSpec model = c.model();
   RunSpec run = run_on(c.tensor * c.pipeline * c.expert);
+  run.target_sequence_length = 128;
   run.parallel.tensor = c.tensor;
   run.parallel.sequence_parallel = c.tensor > 1;
   run.parallel.pipeline = c.pipeline;
@@ -97,9 +127,12 @@ TEST_P(Split, TheRanksTogetherHoldTheWholeModelOnce) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Split,
-    ::testing::ValuesIn({SplitCase{"OneRank", false, 1, 1, 1, 1}, SplitCase{"Tensor", false, 4, 1, 1, 1},
-                         SplitCase{"Pipeline", false, 1, 4, 1, 1}, SplitCase{"Interleaved", false, 2, 2, 4, 1},
-                         SplitCase{"Experts", true, 1, 1, 1, 8}, SplitCase{"AllAtOnce", true, 2, 4, 2, 4}}),
+    ::testing::ValuesIn({SplitCase{"OneRank", llama, 1, 1, 1, 1}, SplitCase{"Tensor", llama, 4, 1, 1, 1},
+                         SplitCase{"Pipeline", llama, 1, 4, 1, 1}, SplitCase{"Interleaved", llama, 2, 2, 4, 1},
+                         SplitCase{"Experts", deepseek, 1, 1, 1, 8}, SplitCase{"AllAtOnce", deepseek, 2, 4, 2, 4},
+                         SplitCase{"Bert", bert, 1, 1, 1, 1}, SplitCase{"BertTensor", bert, 4, 1, 1, 1},
+                         SplitCase{"BertInterleaved", bert, 2, 2, 4, 1}, SplitCase{"T5", t5, 1, 1, 1, 1},
+                         SplitCase{"T5Tensor", t5, 4, 1, 1, 1}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(MegatronTest, TheRanksOfAHybridModelHoldItOnce) {
@@ -255,6 +288,40 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   RunSpec even = run_on(8), uneven = even;
   uneven.parallel.megatron().expert_imbalance = 2;
   EXPECT_GT(peak(deepseek(), uneven), peak(deepseek(), even));
+}
+
+TEST(MegatronTest, AnEncodersMemoryAnswersToTheOptions) {
+  RunSpec fused = run_on(1);
+  fused.sequence_length = 512;
+  fused.target_sequence_length = 128;
+  RunSpec unfused = fused, local = fused, separate = fused, full = fused;
+  unfused.parallel.megatron().attention = MegatronAttention::kUnfused;
+  local.parallel.megatron().attention = separate.parallel.megatron().attention = MegatronAttention::kLocal;
+  separate.parallel.megatron().fuses_softmax = false;
+  separate.parallel.megatron().softmax_in_float32 = true;
+  full.training().checkpointing = Checkpointing::kFull;
+  for (const ModelSpec& model : {bert(), t5()}) {
+    EXPECT_LT(peak(model, fused), peak(model, unfused));
+    EXPECT_LT(peak(model, local), peak(model, separate)) << "float32 scores";
+    EXPECT_LT(peak(model, full), peak(model, fused));
+  }
+}
+
+TEST(MegatronTest, Release12OfTheEngineHasNoDeterministicFusedAttentionBeforeHopper) {
+  DeviceSpec ampere = test::h100();
+  ampere.compute_capability_major = 8;
+  const auto peak_on = [](const RunSpec& run, const DeviceSpec& device) {
+    return replay(run_megatron(llama(), run, device, 0).trace).peak_allocated;
+  };
+  RunSpec old = run_on(1);
+  old.parallel.megatron().engine_1_2 = true;
+  RunSpec deterministic = old, unfused = old;
+  deterministic.parallel.megatron().deterministic = true;
+  unfused.parallel.megatron().attention = MegatronAttention::kUnfused;
+  EXPECT_EQ(peak_on(deterministic, ampere), peak_on(unfused, ampere));
+  EXPECT_LT(peak_on(old, ampere), peak_on(unfused, ampere));
+  EXPECT_LT(peak_on(deterministic, test::h100()), peak_on(unfused, test::h100()));
+  EXPECT_LT(peak_on(old, ampere), peak_on(run_on(1), ampere)) << "no dummy gradients of weights";
 }
 
 TEST(MegatronTest, AlikeStagesAreOneGroupOfALongPipeline) {

@@ -34,6 +34,19 @@ const RunOptions kExperts = [] {
   return options;
 }();
 
+const RunOptions kT5 = [] {
+  RunOptions options = megatron(8, 2, 1);
+  options.sequence_length = 512;
+  options.target_sequence_length = 128;
+  options.parallel.sequence_parallel = true;
+  return options;
+}();
+const RunOptions kBert = [] {
+  RunOptions options = megatron(8, 1, 1);
+  options.sequence_length = 512;
+  return options;
+}();
+
 // llama-3.2-1b: 16 layers, 32 heads, 8 key/value heads.
 const test::RuleCase kCases[] = {
     {"megatron-builds-family",
@@ -95,6 +108,9 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.parallel.megatron().recomputes_blocks = true; }, kPlain},
     {"megatron-layer-scaling", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().scales_by_layer = true; },
      kPlain},
+    {"megatron-softmax-fusion", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().fuses_softmax = false; },
+     kPlain},
+    {"megatron-position-table", "gpt2", [](RunSpec& run) { run.parallel.megatron().max_positions = 512; }, kPlain},
     {"megatron-one-activation", "llama-3.2-1b",
      [](RunSpec& run) { run.parallel.megatron().squared_relu = true, run.parallel.megatron().swiglu = true; }, kPlain},
     {"megatron-unfused-rope-with-cp", "llama-3.2-1b", [](RunSpec& run) { run.parallel.megatron().fuses_rope = false; },
@@ -148,6 +164,12 @@ const test::RuleCase kCases[] = {
     {"megatron-splits-sequence", "llama-3.2-1b", [](RunSpec& run) { run.sequence_length = 1026; }, kContext},
     {"megatron-ulysses-splits-key-value-heads", "llama-3.2-1b",
      [](RunSpec& run) { run.parallel.gpus = 16, run.parallel.context = 4; }, kContext},
+    // BERT and T5
+    {"megatron-task", "bert-large", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kBert},
+    {"megatron-encoder-positions", "bert-large", [](RunSpec& run) { run.parallel.megatron().rotary = true; }, kBert},
+    {"megatron-encoder-context", "bert-large", [](RunSpec& run) { run.parallel.context = 2; }, kBert},
+    {"megatron-t5-pipeline", "t5-base", [](RunSpec& run) { run.parallel.pipeline = 2; }, kT5},
+    {"megatron-t5-target", "t5-base", [](RunSpec& run) { run.target_sequence_length = 127; }, kT5},
     // experts
     {"megatron-experts-need-sp", "mixtral-8x7b", [](RunSpec& run) { run.parallel.sequence_parallel = false; },
      kExperts},

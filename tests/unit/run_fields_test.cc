@@ -167,6 +167,16 @@ TEST(RunFields, ReadMegatronsAndDeepSpeedsOwnNames) {
   EXPECT_EQ(request.run.deepspeed_sizes.prefetch_bucket_size, 0);
 }
 
+TEST(RunFields, ReadWhichEngineMegatronRanWith) {
+  const MegatronLayout o = request_of({"--megatron",
+                                       "transformer-engine=1.2,deterministic-mode,max-position-embeddings=64,"
+                                       "no-masked-softmax-fusion,attention-softmax-in-fp32,no-persist-layer-norm"})
+                               .run.megatron;
+  EXPECT_TRUE(o.engine_1_2 && o.deterministic && !o.fuses_softmax && o.softmax_in_float32);
+  EXPECT_EQ(o.max_positions, 64);
+  EXPECT_FALSE(request_of({"--megatron", "transformer-engine=2.11"}).run.megatron.engine_1_2);
+}
+
 TEST(RunFields, LocalLayersOfMegatronHaveAnAttentionOfTheirOwn) {
   for (const char* list :
        {"transformer-impl=local,attention-backend=unfused", "transformer-impl=local,attention-backend=flash"}) {

@@ -38,7 +38,7 @@ class SelfAttention : public MegatronAttentionLayer {
     k_layernorm_ = MegatronNorm(b, "k_layernorm", memory, config.kv_channels, config.rms_norm);
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override {
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const MegatronAttended& attended) const override {
     Tensor mixed = linear_qkv_(hidden_states);
     auto [query, key, value] =
         split_query_key_value(mixed, config_.num_query_groups / config_.parallel.tensor, config_.kv_channels);
@@ -51,7 +51,7 @@ class SelfAttention : public MegatronAttentionLayer {
       query = rotate(query);
       key = rotate(key);
     }
-    const Tensor context = megatron_core_attention(config_, memory_, query, key, value);
+    const Tensor context = megatron_core_attention(config_, memory_, query, key, value, attended);
     return linear_proj_(context);
   }
 
@@ -83,6 +83,39 @@ class SelfAttention : public MegatronAttentionLayer {
   MegatronNorm q_layernorm_, k_layernorm_;
 };
 
+/// CrossAttention: queries of the decoder, key and value of the encoder's output side by side.
+class CrossAttention : public MegatronAttentionLayer {
+ public:
+  CrossAttention(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory)
+      : config_(config),
+        memory_(memory),
+        width_(config.num_attention_heads * config.kv_channels),
+        linear_proj_(b, "linear_proj", memory, ParallelMode::kRow, width_, config.hidden_size, config.bias_linear,
+                     false, config.rms_norm),
+        linear_q_(b, "linear_q", memory, ParallelMode::kColumn, config.hidden_size, width_, config.bias_linear, false,
+                  config.rms_norm),
+        linear_kv_(b, "linear_kv", memory, ParallelMode::kColumn, config.hidden_size, 2 * width_, config.bias_linear,
+                   false, config.rms_norm) {}
+
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const MegatronAttended& attended) const override {
+    const std::int64_t heads = config_.num_attention_heads / config_.parallel.tensor;
+    Tensor mixed = linear_kv_(attended.context);
+    mixed = view(mixed, {mixed.size(0), mixed.size(1), heads, 2 * config_.kv_channels});
+    std::vector<Tensor> key_value = split(mixed, 3, 2);
+    mixed.reset();
+    Tensor query = linear_q_(hidden_states);
+    query = view(query, {query.size(0), query.size(1), heads, config_.kv_channels});
+    const Tensor context = megatron_core_attention(config_, memory_, query, key_value[0], key_value[1], attended);
+    return linear_proj_(context);
+  }
+
+ private:
+  const MegatronConfig& config_;
+  MegatronMemory& memory_;
+  std::int64_t width_;
+  MegatronLinear linear_proj_, linear_q_, linear_kv_;
+};
+
 /// MLASelfAttention: projections down and up again; the norm in front of the second up-projection is fused with it.
 class LatentAttention : public MegatronAttentionLayer {
  public:
@@ -110,7 +143,7 @@ class LatentAttention : public MegatronAttentionLayer {
         compresses ? *latent_.q_lora_rank : config.hidden_size, q_out, false, compresses, config.rms_norm);
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override {
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const MegatronAttended& attended) const override {
     Tensor q_compressed = q_down_ ? (*q_down_)(hidden_states) : hidden_states;
     Tensor kv_combined = linear_kv_down_proj_(hidden_states);
     auto [kv_compressed, k_pos_emb] = split_last(kv_combined, latent_.kv_lora_rank);
@@ -126,7 +159,7 @@ class LatentAttention : public MegatronAttentionLayer {
         mla_key_value(view(kv, {sequence, batch, heads_, latent_.qk_nope_head_dim + latent_.v_head_dim}), k_pos_emb, qk,
                       latent_.v_head_dim);
     kv.reset();
-    const Tensor context = megatron_core_attention(config_, memory_, query, key, value);
+    const Tensor context = megatron_core_attention(config_, memory_, query, key, value, attended);
     return linear_proj_(context);
   }
 
@@ -140,20 +173,30 @@ class LatentAttention : public MegatronAttentionLayer {
 };
 
 Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query, const Tensor& key,
-              const Tensor& value) {
-  if (config.options.attention != MegatronAttention::kFused) {
-    if (config.options.attention == MegatronAttention::kLocal) {  // dot_product_attention.py, matmul_input_buffer
-      memory.use_global_buffer(query.size(1) * query.size(2) * query.size(0) * key.size(0), query.dtype());
-    }
-    return te_unfused_attention(query, key, value, config.attention_dropout);
+              const Tensor& value, const MegatronAttended& attended) {
+  const bool pads = attended.key_padding.defined();
+  const MegatronLayout& options = config.options;
+  if (options.attention == MegatronAttention::kLocal) {  // dot_product_attention.py, matmul_input_buffer
+    memory.use_global_buffer(query.size(1) * query.size(2) * query.size(0) * key.size(0), query.dtype());
+    return te_unfused_attention(query, key, value, config.attention_dropout,
+                                {.hidden = {},
+                                 .fused = options.fuses_softmax,
+                                 .mask = attended.mask,
+                                 .scales = options.scales_by_layer,
+                                 .in_float32 = options.softmax_in_float32 || options.scales_by_layer});
+  }
+  if (options.attention == MegatronAttention::kUnfused) {
+    MaskedSoftmax softmax;
+    if (pads) softmax.hidden = te_full_mask(attended.query_padding, attended.key_padding);
+    return te_unfused_attention(query, key, value, config.attention_dropout, softmax);
   }
   // dot_product_attention/utils.py, get_qkv_layout: views of one product are taken as they are only where all three
-  // are; else each is made contiguous.
-  const bool interleaved = query.block() == key.block() && query.block() == value.block();
-  const TeAttention options{config.parallel.context, context_type(config.parallel), config.attention_dropout};
-  if (interleaved) return te_fused_attention(options, query, key, value);
+  // are, or key and value of another sequence; else each is made contiguous.
+  const bool interleaved = key.block() == value.block() && (query.block() == key.block() || attended.context.defined());
+  const TeAttention how{config.parallel.context, context_type(config.parallel), config.attention_dropout, !pads};
+  if (interleaved) return te_fused_attention(how, query, key, value);
   const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(value);
-  return te_fused_attention(options, q, k, v);
+  return te_fused_attention(how, q, k, v);
 }
 
 }  // namespace
@@ -168,12 +211,17 @@ std::unique_ptr<MegatronAttentionLayer> build_latent_attention(ModuleBuilder& b,
   return std::make_unique<LatentAttention>(b, config, memory);
 }
 
+std::unique_ptr<MegatronAttentionLayer> build_cross_attention(ModuleBuilder& b, const MegatronConfig& config,
+                                                              MegatronMemory& memory) {
+  return std::make_unique<CrossAttention>(b, config, memory);
+}
+
 Tensor megatron_core_attention(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query,
-                               const Tensor& key, const Tensor& value) {
-  if (config.checkpointing != Checkpointing::kSelective) return attend(config, memory, query, key, value);
+                               const Tensor& key, const Tensor& value, const MegatronAttended& attended) {
+  if (config.checkpointing != Checkpointing::kSelective) return attend(config, memory, query, key, value, attended);
   // recompute_modules ["core_attn"]: query, key and value are kept, the rest is computed again.
-  return run_checkpointed_reentrant({query, key, value}, 3, [&config, &memory](const KeptTensors& kept) {
-    return attend(config, memory, kept[0], kept[1], kept[2]);
+  return run_checkpointed_reentrant({query, key, value}, 3, [&config, &memory, attended](const KeptTensors& kept) {
+    return attend(config, memory, kept[0], kept[1], kept[2], attended);
   });
 }
 

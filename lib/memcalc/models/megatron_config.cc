@@ -1,6 +1,8 @@
 // MIRRORS(megatron, "core/transformer/transformer_layer.py", "0.14.0")
 #include "memcalc/models/megatron_config.h"
 
+#include <algorithm>
+
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/family.h"
@@ -41,6 +43,7 @@ MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   config.padded_vocab_size = padded_vocabulary(config.padded_vocab_size, options, run.parallel);
   config.micro_batch_size = run.batch_size;
   config.sequence_length = run.sequence_length;
+  config.target_length = run.target_sequence_length;
   config.expert_tensor = options.expert_tensor > 0 ? options.expert_tensor : run.parallel.tensor;
   config.checkpointing = run.checkpointing();
   config.bias_linear = options.bias_linear.value_or(config.bias_linear);
@@ -51,6 +54,11 @@ MegatronConfig megatron_config(const ModelSpec& model, const RunSpec& run) {
   if (options.squared_relu) config.swiglu = false;
   if (config.moe && options.shared_expert_width > 0) config.moe->shared_intermediate_size = options.shared_expert_width;
   config.shares_embeddings = options.shares_embeddings.value_or(config.shares_embeddings);
+  if (config.decoder_layers > 0) config.head_bias = config.shares_embeddings;  // T5LMHead
+  if (options.max_positions > 0) config.max_position_embeddings = options.max_positions;
+  // T5's sizes name no longest sequence; arguments.py wants as many positions as tokens.
+  if (config.max_position_embeddings == 0)
+    config.max_position_embeddings = std::max(config.sequence_length, config.target_length);
   config.hidden_dropout = options.hidden_dropout.value_or(config.hidden_dropout);
   config.attention_dropout = options.attention_dropout.value_or(config.attention_dropout);
   if (run.dropout) config.hidden_dropout = config.attention_dropout = *run.dropout;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,17 @@
 
 namespace memcalc {
 
+class MegatronMemory;
+class MegatronModel;
+class ModuleBuilder;
+struct MegatronChunk;
+struct MegatronConfig;
+
+/// One chunk's modules, on the builder's tape.
+using BuildMegatron = std::unique_ptr<MegatronModel>(ModuleBuilder&, const MegatronConfig&, MegatronMemory&,
+                                                     const MegatronChunk&);
+BuildMegatron build_megatron_gpt, build_megatron_bert, build_megatron_t5;
+
 struct MegatronExperts {
   ExpertsSpec experts;
   std::int64_t shared_intermediate_size = 0;  // 0: no shared experts
@@ -25,7 +37,9 @@ struct MegatronExperts {
 enum class MegatronLayerKind : std::uint8_t { kBoth, kMamba, kAttention, kMlp };
 
 struct MegatronConfig {
-  std::int64_t num_layers = 0;
+  BuildMegatron* build = build_megatron_gpt;
+  std::int64_t num_layers = 0;      // T5: of the encoder
+  std::int64_t decoder_layers = 0;  // T5
   std::int64_t hidden_size = 0;
   std::int64_t ffn_hidden_size = 0;
   std::int64_t num_attention_heads = 0;
@@ -33,6 +47,8 @@ struct MegatronConfig {
   std::int64_t kv_channels = 0;
   std::int64_t padded_vocab_size = 0;
   std::int64_t max_position_embeddings = 0;
+  std::int64_t token_types = 0;  // BERT, which has its heads with them: BertLMHead, pooler, binary head
+  bool head_bias = false;
   bool swiglu = true;
   bool rms_norm = true;
   bool bias_linear = false;
@@ -50,6 +66,7 @@ struct MegatronConfig {
 
   std::int64_t micro_batch_size = 1;
   std::int64_t sequence_length = 0;
+  std::int64_t target_length = 0;  // T5: decoder-seq-length
   Parallel parallel;
   MegatronLayout options;
   std::int64_t expert_tensor = 1;

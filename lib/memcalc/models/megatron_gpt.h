@@ -1,23 +1,18 @@
-// Megatron-core's GPTModel (megatron/core/models/gpt/gpt_model.py) as one model chunk of one rank: embedding, layers,
-// final norm, head and loss, as far as the chunk has them.
-// MIRRORS(megatron, "core/models/gpt/gpt_model.py", "0.14.0")
+// Megatron-core's modules (megatron/core/transformer, models/common), of which its models are made.
+// MIRRORS(megatron, "core/models/common/embeddings/language_model_embedding.py", "0.14.0")
+// MIRRORS(megatron, "core/models/common/language_module/language_module.py", "0.14.0")
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "memcalc/models/megatron_config.h"
+#include "memcalc/models/megatron_model.h"
 #include "memcalc/models/module.h"
 #include "memcalc/symbolic/ops/megatron_memory.h"
 #include "memcalc/symbolic/ops/transformer_engine.h"
 
 namespace memcalc {
-
-/// What get_batch() hands a chunk: nothing to one without embedding and loss.
-struct MegatronBatch {
-  Tensor tokens, position_ids;  // [b, s] int64
-  Tensor labels, loss_mask;     // [b, s] int64, float32
-};
 
 /// A layer's weight and how TransformerEngine runs it.
 struct MegatronLinear {
@@ -42,11 +37,18 @@ struct MegatronNorm {
   [[nodiscard]] Tensor operator()(const Tensor& x) const { return te_norm(*memory, x, rms); }
 };
 
-/// attention.py, SelfAttention, and multi_latent_attention.py, MLASelfAttention.
+/// What attention is given beside its queries: nothing where it is causal.
+struct MegatronAttended {
+  Tensor context;                     // of cross-attention: the encoder's output
+  Tensor query_padding, key_padding;  // bool, [b, 1, 1, s]: a padding mask, for TransformerEngine
+  Tensor mask;                        // bool, [b, 1, sq, sk]: the same for Megatron's own attention
+};
+
+/// attention.py, SelfAttention and CrossAttention, and multi_latent_attention.py, MLASelfAttention.
 class MegatronAttentionLayer {
  public:
   virtual ~MegatronAttentionLayer() = default;
-  [[nodiscard]] virtual Tensor forward(const Tensor& hidden_states) const = 0;
+  [[nodiscard]] virtual Tensor forward(const Tensor& hidden_states, const MegatronAttended& attended) const = 0;
 };
 [[nodiscard]] std::unique_ptr<MegatronAttentionLayer> build_self_attention(ModuleBuilder& b,
                                                                            const MegatronConfig& config,
@@ -57,9 +59,12 @@ class MegatronAttentionLayer {
 /// ssm/mamba_mixer.py, MambaMixer, which begins with its layer's norm.
 [[nodiscard]] std::unique_ptr<MegatronAttentionLayer> build_mamba_mixer(ModuleBuilder& b, const MegatronConfig& config,
                                                                         MegatronMemory& memory);
+[[nodiscard]] std::unique_ptr<MegatronAttentionLayer> build_cross_attention(ModuleBuilder& b,
+                                                                            const MegatronConfig& config,
+                                                                            MegatronMemory& memory);
 /// core_attention: one of the backends, recomputed in backward where the run asks for it.
 [[nodiscard]] Tensor megatron_core_attention(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query,
-                                             const Tensor& key, const Tensor& value);
+                                             const Tensor& key, const Tensor& value, const MegatronAttended& attended);
 
 /// mlp.py, MLP, and moe/moe_layer.py, MoELayer.
 class MegatronMlpLayer {
@@ -79,44 +84,68 @@ struct MegatronMlp : MegatronMlpLayer {
 [[nodiscard]] std::unique_ptr<MegatronMlpLayer> build_moe_layer(ModuleBuilder& b, const MegatronConfig& config,
                                                                 MegatronMemory& memory);
 
-/// transformer_layer.py, TransformerLayer; ssm/mamba_layer.py and mlp_layer.py, which have one of its two parts.
+/// What each layer of a stack is given beside its input.
+struct MegatronLayerInputs {
+  MegatronAttended self, cross;
+};
+
+/// transformer_layer.py, TransformerLayer; ssm/mamba_layer.py and mlp_layer.py, which have one of its two parts. With
+/// `cross_attends` T5's decoder.
 class MegatronTransformerLayer {
  public:
-  MegatronTransformerLayer(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory, std::int64_t index);
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const;
+  MegatronTransformerLayer(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory, std::int64_t index,
+                           bool cross_attends);
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const MegatronLayerInputs& inputs) const;
 
  private:
   const MegatronConfig& config_;
-  MegatronNorm input_layernorm_, pre_mlp_layernorm_;        // where no linear layer begins with them
-  std::unique_ptr<MegatronAttentionLayer> self_attention_;  // or the mixer
+  MegatronNorm input_layernorm_, pre_cross_attn_layernorm_, pre_mlp_layernorm_;  // where no linear begins with them
+  std::unique_ptr<MegatronAttentionLayer> self_attention_, cross_attention_;     // the first one may be a mixer
   std::unique_ptr<MegatronMlpLayer> mlp_;
 };
 
-class MegatronGpt {
+/// transformer_block.py, TransformerBlock: layers and, where `has_norm`, the final norm.
+class MegatronBlock {
  public:
-  /// `config` and `memory` must outlive the model.
-  MegatronGpt(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory, const MegatronChunk& chunk);
-  MegatronGpt(const MegatronGpt&) = delete;
-  MegatronGpt& operator=(const MegatronGpt&) = delete;
-
-  /// Hidden states [s, b, h] for the next chunk, or the scalar loss. `input`: from the chunk before; undefined where
-  /// this one embeds.
-  [[nodiscard]] Tensor forward(const MegatronBatch& batch, const Tensor& input);
-
-  [[nodiscard]] const MegatronChunk& chunk() const { return chunk_; }
+  MegatronBlock(ModuleBuilder& b, std::string_view name, const MegatronConfig& config, MegatronMemory& memory,
+                std::int64_t first_layer, std::int64_t layers, bool has_norm, bool cross_attends = false);
+  /// `hidden_states`: replaced layer by layer.
+  void run_layers(Tensor& hidden_states, const MegatronLayerInputs& inputs) const;
+  [[nodiscard]] Tensor normalize(const Tensor& hidden_states) const { return final_layernorm_(hidden_states); }
 
  private:
-  void run_layers(Tensor& hidden_states) const;
-  [[nodiscard]] Tensor embed(const MegatronBatch& batch);
-  [[nodiscard]] Tensor loss(const MegatronBatch& batch, const Tensor& hidden_states);
-
   const MegatronConfig& config_;
-  MegatronMemory& memory_;
-  MegatronChunk chunk_;
-  Tensor word_embeddings_, position_embeddings_, output_weight_;
-  Tensor rotary_frequencies_, rotary_positions_;
   std::vector<std::unique_ptr<MegatronTransformerLayer>> layers_;
   MegatronNorm final_layernorm_;
+};
+
+/// language_model_embedding.py, LanguageModelEmbedding, where the chunk embeds.
+class MegatronEmbedding {
+ public:
+  MegatronEmbedding(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory);
+  [[nodiscard]] Tensor operator()(const Tensor& tokens) const;
+
+ private:
+  const MegatronConfig& config_;
+  MegatronMemory& memory_;
+  Tensor word_embeddings_, position_embeddings_, tokentype_embeddings_;
+};
+
+/// The head over the vocabulary, split or shared, and the loss of each token (language_module.py).
+class MegatronHead {
+ public:
+  /// `holds_weight`: it is not the embedding of the same chunk.
+  MegatronHead(ModuleBuilder& b, const MegatronConfig& config, MegatronMemory& memory, bool holds_weight,
+               bool with_bias);
+  /// The loss of each token, summed over those that `batch.loss_mask` has (pretrain_gpt.py, loss_func). `hidden_states`
+  /// dies when the losses are known.
+  [[nodiscard]] Tensor summed_loss(const MegatronBatch& batch, Tensor hidden_states) const;
+
+ private:
+  const MegatronConfig& config_;
+  MegatronMemory& memory_;
+  bool has_bias_;
+  Tensor weight_, bias_;
 };
 
 }  // namespace memcalc

@@ -38,7 +38,7 @@ class MambaMixer : public MegatronAttentionLayer {
                                                  config.hidden_size, false, false, config.rms_norm);
   }
 
-  [[nodiscard]] Tensor forward(const Tensor& hidden_states) const override {
+  [[nodiscard]] Tensor forward(const Tensor& hidden_states, const MegatronAttended& /*attended*/) const override {
     Tensor x = exchanged((*in_proj_)(hidden_states), true);
     x = contiguous(transpose(x, 0, 1));
     Tensor y = mamba_split_conv_scan(scan_, x);

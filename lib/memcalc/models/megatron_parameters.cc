@@ -1,5 +1,5 @@
-// How many parameters the layers of Megatron-core's GPT model have: what the modules of megatron_gpt.cc make, in closed
-// form, without splitting anything.
+// How many parameters Megatron-core's models have: what the modules of megatron_{gpt,bert,t5}.cc make, in closed form,
+// without splitting anything.
 #include "memcalc/base/bytes.h"
 #include "memcalc/models/megatron_config.h"
 
@@ -43,6 +43,18 @@ std::int64_t mamba_mixer(const MegatronConfig& c) {
          linear(m.intermediate_size(), c.hidden_size, false);
 }
 
+/// CrossAttention and the norm in front of it.
+std::int64_t cross_attention(const MegatronConfig& c) {
+  const std::int64_t width = c.num_attention_heads * c.kv_channels;
+  return linear(c.hidden_size, width, c.bias_linear) + linear(c.hidden_size, 2 * width, c.bias_linear) +
+         linear(width, c.hidden_size, c.bias_linear) + norm(c, c.hidden_size);
+}
+
+/// BertLMHead, the pooler and the binary head.
+std::int64_t bert_heads(const MegatronConfig& c) {
+  return 2 * linear(c.hidden_size, c.hidden_size, true) + 2 * c.hidden_size + linear(c.hidden_size, 2, true);
+}
+
 /// Of one expert.
 std::int64_t expert(const MegatronConfig& c) { return mlp(c, c.moe->experts.intermediate_size); }
 
@@ -54,6 +66,13 @@ MegatronCount count_parameters(const MegatronConfig& c) {
   count.total = checked_add(table, norm(c, c.hidden_size));
   if (!c.shares_embeddings) count.total = checked_add(count.total, table);
   if (c.learns_positions()) count.total = checked_add(count.total, c.max_position_embeddings * c.hidden_size);
+  count.total += c.token_types * c.hidden_size;
+  if (c.head_bias) count.total += c.padded_vocab_size;
+  if (c.token_types > 0) count.total = checked_add(count.total, bert_heads(c));
+  if (c.decoder_layers > 0) {
+    const std::int64_t layer = attention(c) + cross_attention(c) + norm(c, c.hidden_size) + mlp(c, c.ffn_hidden_size);
+    count.total = checked_add(count.total, checked_multiply(c.decoder_layers, layer) + norm(c, c.hidden_size));
+  }
   for (std::int64_t i = 0; i < c.num_layers; ++i) {
     const MegatronLayerKind block = c.block(i);
     if (block == MegatronLayerKind::kMamba || block == MegatronLayerKind::kAttention) {

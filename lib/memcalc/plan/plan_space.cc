@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "memcalc/plan/smallest.h"
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/rules.h"
 
 namespace memcalc {
@@ -241,6 +242,9 @@ std::int64_t micro_batches_of(const PlanQuestion& question, const Choice& c) {
 
 const char* contradiction_in(const PlanQuestion& question, const Choice& c) {
   if (c.tensor > question.gpus / question.nodes) return "tensor parallel beyond one host";
+  // Its layers begin with their norms, and T5's have biases and learned positions: not a way to train this model.
+  if (c.way == Way::kMegatron && megatron_task(question.model) != Task::kCausalLm)
+    return "Megatron's BERT and T5 are other models than transformers'";
   if (micro_batches_of(question, c) == 0) return "the global batch is no multiple of micro-batch x replicas";
   if (c.pipeline > 1 && micro_batches_of(question, c) < c.pipeline) return "fewer micro-batches than stages";
   // Torch runs these, but the closed form knows neither the whole gradients of sharded stages nor what a backward in

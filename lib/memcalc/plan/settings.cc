@@ -194,6 +194,8 @@ void add_megatron_operators(const MegatronLayout& options, ShellArguments& a) {
     const bool fused = options.attention == MegatronAttention::kFused;
     a.add(std::string("--attention-backend ") + (fused ? "fused" : "unfused"));
   }
+  a.add_if(!options.fuses_softmax, "--no-masked-softmax-fusion");
+  a.add_if(options.softmax_in_float32, "--attention-softmax-in-fp32");
   a.add_if(options.loss != MegatronLoss::kNative, "--cross-entropy-loss-fusion");
   a.add_if(options.loss == MegatronLoss::kTe, "--cross-entropy-fusion-impl te");
 }

@@ -133,6 +133,8 @@ Dimensions Architecture::Held<Spec>::dimensions() const {
     d.heads = spec.num_attention_heads;
   else if constexpr (requires { spec.n_head; })
     d.heads = spec.n_head;
+  else if constexpr (requires { spec.num_heads, spec.d_kv; })  // T5
+    d.heads = spec.num_heads;
   d.key_value_heads = d.heads;
   if constexpr (requires { spec.num_key_value_heads; }) d.key_value_heads = spec.num_key_value_heads;
 

@@ -129,7 +129,7 @@ struct Family {
   bool compiled_whole_alone = false;  // which layers torch.compile would take is not known
   std::string_view preset{};          // of --arch: keys without a default in transformers, as JSON members
   std::string_view told{};            // the assumption that goes with them
-  void (*to_megatron)(const Architecture&, MegatronConfig&) = nullptr;  // Megatron-core's GPT model in its shape
+  void (*to_megatron)(const Architecture&, MegatronConfig&) = nullptr;  // Megatron-core's model in its shape
 };
 
 /// Of the family of that name; transformers' own defaults where there is none.

@@ -40,10 +40,15 @@ struct MegatronLayout {
   std::int64_t micro_batch_group = 0;      // microbatch-group-size-per-virtual-pipeline-stage; 0: --pp
   bool defers_head_gradient = false;       // defer-embedding-wgrad-compute
   std::int64_t deferral_limit = 0;         // wgrad-deferral-limit: micro-batches that are put off; 0: all
+  bool engine_1_2 = false;                 // transformer-engine=1.2, of NGC PyTorch 24.01; else 2.11
+  bool deterministic = false;              // deterministic-mode: matters to which attention 1.2 has
+  bool fuses_softmax = true;               // no-masked-softmax-fusion, of Megatron's own attention
+  bool softmax_in_float32 = false;         // attention-softmax-in-fp32, where the softmax is not fused
   bool scales_by_layer = false;            // apply-query-key-layer-scaling: of the scores, memory is the same
   bool fuses_rope = true;                  // no-rope-fusion
   double rotary_percent = 1.0;             // rotary-percent: of a head's width
   bool squared_relu = false;               // squared-relu
+  std::int64_t max_positions = 0;          // max-position-embeddings; 0: as the model's, else as --seq
   // Of the model, where it is not what the family says.
   std::optional<bool> bias_linear;          // disable-bias-linear
   std::optional<bool> swiglu;               // swiglu

@@ -84,6 +84,11 @@ bool is_encoder_decoder(const ModelSpec& model) {
 
 bool is_decoder(const ModelSpec& model) { return is_kind(model, FamilyKind::kDecoder); }
 
+Task megatron_task(const ModelSpec& model) {
+  if (is_encoder(model)) return Task::kMaskedLm;
+  return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
+}
+
 std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kLayers[] = {Task::kCustom};
   static constexpr Task kImages[] = {Task::kImageClassification};

@@ -52,6 +52,9 @@ namespace memcalc {
 /// What a model of this family is mostly trained for.
 [[nodiscard]] Task usual_task(const ModelSpec& model);
 
+/// What Megatron-LM's script for such a model trains it for: pretrain_gpt.py, pretrain_bert.py, pretrain_t5.py.
+[[nodiscard]] Task megatron_task(const ModelSpec& model);
+
 /// All that a model can be trained for; the usual one is among them.
 [[nodiscard]] std::span<const Task> tasks_of(const ModelSpec& model);
 /// As --task takes them.

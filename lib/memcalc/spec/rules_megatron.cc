@@ -6,6 +6,8 @@
 // MIRRORS(megatron, "core/transformer/transformer_config.py", "0.14.0")
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
@@ -24,9 +26,9 @@ bool is_built(const RuleQuestion& q) {
 constexpr Rule kTraining[] = {
     {.id = "megatron-builds-family",
      .options = "--model --framework",
-     .message = "Megatron-core's GPT model does not build {model}, of the family {family}",
-     .accepted = "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, Nemotron-H, or "
-                 "--framework torch",
+     .message = "Megatron-core's models do not build {model}, of the family {family}",
+     .accepted = "GPT-2, LLaMA, Mistral, Qwen2, Qwen3, Mixtral, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, Nemotron-H, BERT, "
+                 "T5, or --framework torch",
      .broken = [](const RuleQuestion& q) { return !is_built(q); }},
     {.id = "megatron-trains",
      .options = "--infer --framework",
@@ -36,8 +38,8 @@ constexpr Rule kTraining[] = {
     {.id = "megatron-task",
      .options = "--task --framework",
      .message = "task {--task} under Megatron is not modelled",
-     .accepted = "--task causal",
-     .broken = [](const RuleQuestion& q) { return !is_causal(q); }},
+     .accepted = "--task causal; of BERT mlm, of T5 seq2seq",
+     .broken = [](const RuleQuestion& q) { return q.run.task != megatron_task(q.model); }},
     {.id = "megatron-precision",
      .options = "--precision --framework",
      .message = "precision {--precision} is not Megatron's",
@@ -189,6 +191,14 @@ constexpr Rule kArguments[] = {
          [](const RuleQuestion& q) {
            return options_of(q).scales_by_layer && options_of(q).attention != MegatronAttention::kLocal;
          }},
+    {.id = "megatron-softmax-fusion",
+     .options = "--megatron",
+     .message = "no-masked-softmax-fusion is an argument of Megatron's own attention, not of TransformerEngine's",
+     .accepted = "--megatron no-masked-softmax-fusion,transformer-impl=local",
+     .broken =
+         [](const RuleQuestion& q) {
+           return !options_of(q).fuses_softmax && options_of(q).attention != MegatronAttention::kLocal;
+         }},
     {.id = "megatron-one-activation",
      .options = "--megatron",
      .message = "squared-relu cannot be used with swiglu",
@@ -206,6 +216,16 @@ constexpr Rule kArguments[] = {
                 "decoder-first-pipeline-num-layers or decoder-last-pipeline-num-layers",
      .accepted = "one of the two ways",
      .broken = [](const RuleQuestion& q) { return counts_ends(q) && has_uneven_ends(q); }},
+    {.id = "megatron-position-table",
+     .options = "--megatron --seq --target-seq",
+     .message = "max-position-embeddings={} is less than the tokens of a sequence",
+     .accepted = "as many as --seq and --target-seq",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t most = options_of(q).max_positions;
+           return most > 0 && most < std::max(q.run.sequence_length, q.run.target_sequence_length);
+         },
+     .detail = [](const RuleQuestion& q) { return std::to_string(options_of(q).max_positions); }},
 };
 
 // --- pipelines
@@ -361,6 +381,40 @@ constexpr Rule kSequences[] = {
      .detail = [](const RuleQuestion& q) { return std::to_string(key_value_heads_of_rank(q)); }},
 };
 
+// --- encoders
+
+/// Megatron-core's BertModel or T5Model, not its GPTModel.
+bool has_encoder(const RuleQuestion& q) { return is_encoder(q.model) || is_encoder_decoder(q.model); }
+
+constexpr Rule kEncoders[] = {
+    {.id = "megatron-encoder-positions",
+     .options = "--megatron --model",
+     .message = "rotary positions in Megatron-core's BERT and T5 are not modelled",
+     .accepted = "no position-embedding-type=rope",
+     .broken = [](const RuleQuestion& q) { return options_of(q).rotary.value_or(false); }},
+    // pretrain_bert.py and pretrain_t5.py do not cut their batches along the sequence.
+    {.id = "megatron-encoder-context",
+     .options = "--cp --model",
+     .message = "Megatron-LM's BERT and T5 have no context parallelism",
+     .accepted = "no --cp",
+     .broken = [](const RuleQuestion& q) { return q.parallel.context > 1; }},
+    {.id = "megatron-t5-pipeline",
+     .options = "--pp --model",
+     .message = "Megatron-LM's T5 has no pipeline parallelism (pretrain_t5.py, model_provider)",
+     .accepted = "no --pp",
+     .broken = [](const RuleQuestion& q) { return is_encoder_decoder(q.model) && q.parallel.pipeline > 1; }},
+    {.id = "megatron-t5-target",
+     .options = "--target-seq --sp",
+     .message = "--target-seq {} is no multiple of --tp {--tp}, over which --sp cuts it",
+     .accepted = "--target-seq with a multiple of --tp",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_encoder_decoder(q.model) && q.parallel.sequence_parallel && q.parallel.tensor > 0 &&
+                  q.run.target_sequence_length % q.parallel.tensor != 0;
+         },
+     .detail = [](const RuleQuestion& q) { return std::to_string(q.run.target_sequence_length); }},
+};
+
 // --- experts
 
 std::int64_t expert_tensor(const RuleQuestion& q) {
@@ -415,6 +469,9 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return is_megatron(q) && options_of(q).micro_batch_group > 0; },
      .rules = kGroupsOfMicroBatches},
     {.title = "Sequences (Megatron)", .concerns = is_megatron, .rules = kSequences},
+    {.title = "BERT and T5 (Megatron)",
+     .concerns = [](const RuleQuestion& q) { return is_megatron(q) && is_built(q) && has_encoder(q); },
+     .rules = kEncoders},
     {.title = "Experts (Megatron)",
      .concerns = [](const RuleQuestion& q) { return is_megatron(q) && q.sizes.experts.value_or(0) > 0; },
      .rules = kExperts},

@@ -17,6 +17,7 @@ using G = FieldGroup;
 using K = FieldType;
 
 constexpr std::string_view kAttentionBackends[] = {"fused", "flash", "auto", "unfused"};
+constexpr std::string_view kEngines[] = {"2.11", "1.2"};
 constexpr std::string_view kTransformerImplementations[] = {"transformer_engine", "local"};
 constexpr std::string_view kLossImplementations[] = {"native", "te"};
 constexpr std::string_view kNormalizations[] = {"LayerNorm", "RMSNorm"};
@@ -25,6 +26,7 @@ constexpr std::string_view kDispatchers[] = {"alltoall", "allgather"};
 constexpr std::string_view kPositionEmbeddings[] = {"learned_absolute", "rope"};
 constexpr std::string_view kRecomputeMethods[] = {"uniform", "block"};
 constexpr double kMostMegatron = 1 << 20;
+constexpr double kMostPositions = 1 << 30;
 constexpr double kMostElements = 1e15;  // of DeepSpeed's buckets
 
 bool has_megatron_stages(const RunRecord& r) { return is_megatron(r) && has_stages(r); }
@@ -143,6 +145,12 @@ const Field kFields[] = {
          .get = take_transformer_implementation,
          .exists = is_megatron,
          .belongs_to = kMegatronRuns}),
+    row("transformer-engine", "transformer-engine", G::kMegatron, K::kName, "V", "its release, 2.11 or 1.2 [2.11]",
+        {.names = kEngines,
+         .set = put_second<&M::engine_1_2, kEngines>,
+         .get = take_second<&M::engine_1_2, kEngines>,
+         .exists = is_megatron,
+         .belongs_to = kMegatronRuns}),
     row("attention-backend", "attention-backend", G::kMegatron, K::kName, "B", "fused, flash, auto or unfused [fused]",
         {.names = kAttentionBackends,
          .set = put_attention_backend,
@@ -155,6 +163,12 @@ const Field kFields[] = {
          .accepted = kProbability,
          .set = put<&M::attention_dropout>,
          .get = take<&M::attention_dropout>,
+         .exists = is_megatron,
+         .belongs_to = kMegatronRuns}),
+    row("attention-softmax-in-fp32", "attention-softmax-in-fp32", G::kMegatron, K::kFlag, "",
+        "matters to a softmax that is not fused",
+        {.set = put<&M::softmax_in_float32>,
+         .get = take<&M::softmax_in_float32>,
          .exists = is_megatron,
          .belongs_to = kMegatronRuns}),
     row("cross-entropy-loss-fusion", "cross-entropy-loss-fusion", G::kMegatron, K::kFlag, "", "a fused loss",
@@ -187,6 +201,12 @@ const Field kFields[] = {
          .get = take<&M::defers_head_gradient>,
          .exists = has_megatron_stages,
          .belongs_to = kMegatronStages}),
+    row("deterministic-mode", "deterministic-mode", G::kMegatron, K::kFlag, "",
+        "of TransformerEngine 1.2 no fused attention before 9.0",
+        {.set = put<&M::deterministic>,
+         .get = take<&M::deterministic>,
+         .exists = is_megatron,
+         .belongs_to = kMegatronRuns}),
     row("disable-bias-linear", "disable-bias-linear", G::kMegatron, K::kFlag, "", "linear layers without bias",
         {.set = put_not<&M::bias_linear>,
          .get = take_not<&M::bias_linear>,
@@ -223,6 +243,13 @@ const Field kFields[] = {
         {.most = kMostMegatron,
          .set = put<&M::vocabulary_multiple>,
          .get = take<&M::vocabulary_multiple>,
+         .exists = is_megatron,
+         .belongs_to = kMegatronRuns}),
+    row("max-position-embeddings", "max-position-embeddings", G::kMegatron, K::kWhole, "N",
+        "learned positions [as the model's; T5: --seq]",
+        {.most = kMostPositions,
+         .set = put<&M::max_positions>,
+         .get = take_but<&M::max_positions, std::int64_t{0}>,
          .exists = is_megatron,
          .belongs_to = kMegatronRuns}),
     row("microbatch-group-size-per-virtual-pipeline-stage", "microbatch-group-size-per-virtual-pipeline-stage",
@@ -279,6 +306,15 @@ const Field kFields[] = {
          .get = take_not<&M::fuses_weight_gradients>,
          .exists = is_megatron,
          .belongs_to = kMegatronRuns}),
+    row("no-masked-softmax-fusion", "no-masked-softmax-fusion", G::kMegatron, K::kFlag, "",
+        "the softmax in several kernels (transformer-impl=local)",
+        {.set = put_not<&M::fuses_softmax>,
+         .get = take_not<&M::fuses_softmax>,
+         .exists = is_megatron,
+         .belongs_to = kMegatronRuns}),
+    // Another kernel of apex's LayerNorm, which keeps the same.
+    row("no-persist-layer-norm", "no-persist-layer-norm", G::kMegatron, K::kFlag, "", "changes no byte",
+        {.set = put_nothing, .get = nothing, .exists = is_megatron, .belongs_to = kMegatronRuns}),
     row("no-rope-fusion", "no-rope-fusion", G::kMegatron, K::kFlag, "", "rotary positions in several kernels",
         {.set = put_not<&M::fuses_rope>,
          .get = take_not<&M::fuses_rope>,

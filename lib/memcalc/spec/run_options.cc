@@ -640,10 +640,10 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
 
 /// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions. A trainer
 /// that is another job stays what was asked for, and the rules refuse it.
-RunOptions with_megatron_defaults(RunOptions options) {
+RunOptions with_megatron_defaults(const ModelSpec& model, RunOptions options) {
   if (framework_asked(options) != Framework::kMegatron) return options;
   if (!options.loop || !(is_trl(*options.loop) || is_sentence_transformers(*options.loop))) options.loop = Loop::kBare;
-  options.task = options.task.value_or(Task::kCausalLm);
+  options.task = options.task.value_or(megatron_task(model));
   options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
   options.attention = options.attention.value_or(Attention::kSdpa);
   options.max_grad_norm = options.max_grad_norm.value_or(1.0);
@@ -754,9 +754,9 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
-  const RunOptions options = with_sentence_transformers_defaults(with_trl_defaults(
-      model, with_litgpt_defaults(model, with_megatron_defaults(with_diffusers_defaults(model, asked, assumptions))),
-      assumptions));
+  const RunOptions told = with_megatron_defaults(model, with_diffusers_defaults(model, asked, assumptions));
+  const RunOptions options =
+      with_sentence_transformers_defaults(with_trl_defaults(model, with_litgpt_defaults(model, told), assumptions));
   run.profile = options.profile;
   run.task = resolve_task(model, options, assumptions);
   run.batch_size = resolve_batch(model, options, assumptions);

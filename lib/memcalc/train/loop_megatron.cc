@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "memcalc/models/megatron_gpt.h"
+#include "memcalc/models/megatron_model.h"
+#include "memcalc/models/module.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
@@ -22,7 +23,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr Operator kBatch{"megatron::get_batch"}, kReceive{"c10d::recv_"};
+constexpr Operator kReceive{"c10d::recv_"};
 
 /// Steps that the trace holds: the first makes the optimizer's states and TransformerEngine's buffers, the second is
 /// like all that follow.
@@ -30,7 +31,7 @@ constexpr int kMegatronSteps = 2;
 
 /// One model chunk with what the schedule keeps of its micro-batches.
 struct Chunk {
-  std::unique_ptr<MegatronGpt> model;
+  std::unique_ptr<MegatronModel> model;
   std::vector<Tensor> inputs, outputs;  // of the executed micro-batches: schedules.py, input_tensors, output_tensors
   // The schedule's variables: each keeps its value until the next is assigned.
   Tensor input, input_gradient, output_gradient;
@@ -48,7 +49,7 @@ class MegatronStep {
       tape_.autograd.require_gradient(received);
       chunk.input = std::move(received);
     }
-    const MegatronBatch batch = make_batch(place);
+    const MegatronBatch batch = chunk.model->make_batch();
     Tensor output = chunk.model->forward(batch, chunk.input);
     if (place.predicts) output = divide_scalar(divide_scalar(std::move(output)));  // by tokens, by micro-batches
     chunk.inputs.push_back(chunk.input);
@@ -82,21 +83,6 @@ class MegatronStep {
     tape_.kernels.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2,
                              config_.parallel.gpus / config_.parallel.pipeline);
     return received;
-  }
-
-  [[nodiscard]] MegatronBatch make_batch(const MegatronChunk& place) const {
-    const Shape tokens{config_.micro_batch_size, config_.sequence_length / config_.parallel.context};
-    MegatronBatch batch;
-    const auto make = [&](DType dtype) { return tape_.empty(tokens, dtype, kBatch, Category::kInputs); };
-    if (place.embeds) {
-      batch.tokens = make(DType::kInt64);
-      batch.position_ids = make(DType::kInt64);
-    }
-    if (place.predicts) {
-      batch.labels = make(DType::kInt64);
-      batch.loss_mask = make(DType::kFloat32);
-    }
-    return batch;
   }
 
   /// deallocate_output_tensor: once sent, only its place in the graph is needed.
@@ -173,6 +159,17 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
   if (config.moe && !config.options.expert_capacity && config.options.expert_imbalance == 1.0) {
     assumptions.emplace_back("tokens spread evenly over the experts (--megatron expert-imbalance=X: the fullest rank)");
   }
+  if (config.token_types > 0) {
+    assumptions.emplace_back(
+        "Megatron-core's BertModel in these sizes: each layer begins with its norms, and the first token tells the "
+        "order "
+        "of sentences");
+  }
+  if (config.decoder_layers > 0) {
+    assumptions.emplace_back(
+        "Megatron-core's T5Model in these sizes, which has what transformers' has not: LayerNorm, biases, GELU and "
+        "learned positions (--megatron normalization, disable-bias-linear, swiglu)");
+  }
   if (config.options.attention == MegatronAttention::kFused) {
     assumptions.emplace_back("attention by cuDNN through TransformerEngine (--megatron attention-backend)");
   }
@@ -182,6 +179,18 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
   result.not_modelled.insert(result.not_modelled.end(),
                              {"overlap of communication with products (userbuffers), FP8, multi-token prediction",
                               "logging and checkpoints of Megatron-LM"});
+}
+
+/// TransformerEngine 1.2, pytorch/attention.py, DotProductAttention: deterministic mode turns flash-attn 2 off, and
+/// cuDNN's attention on cards before compute capability 9.0. For a padding mask Megatron-core wants the unfused one
+/// before 1.7 (bert_model.py, t5_dataset.py).
+void choose_attention(MegatronConfig& config, const DeviceSpec& device) {
+  MegatronLayout& options = config.options;
+  if (!options.engine_1_2 || options.attention == MegatronAttention::kLocal) return;
+  const bool pads = config.token_types > 0 || config.decoder_layers > 0;
+  if (pads || (options.deterministic && device.compute_capability_major < 9)) {
+    options.attention = MegatronAttention::kUnfused;
+  }
 }
 
 /// The same modules, wherever their layers stand.
@@ -252,7 +261,8 @@ std::vector<RankGroup> megatron_ranks(const ModelSpec& model, const RunSpec& run
 }
 
 SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
-  const MegatronConfig config = megatron_config(spec, run);
+  MegatronConfig config = megatron_config(spec, run);
+  choose_attention(config, device);
   const DType dtype = megatron_dtype(run.precision);
   const std::int64_t stage = pipeline_stage(run.parallel, rank);
   const Pipeline asked = pipeline_of(run.parallel, run.training().accumulation_steps);
@@ -263,6 +273,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     memory.tensor_parallel = run.parallel.tensor;
     memory.sequence_parallel = run.parallel.sequence_parallel;
     memory.uses_transformer_engine = config.options.attention != MegatronAttention::kLocal;
+    memory.keeps_dummy_gradients = !config.options.engine_1_2;
     memory.fuses_weight_gradients = config.options.fuses_weight_gradients;
     if (config.options.defers_head_gradient) {
       memory.deferred_head_gradients =
@@ -274,7 +285,7 @@ SymbolicRun run_megatron(const ModelSpec& spec, const RunSpec& run, const Device
     for (const MegatronChunk& place : chunks_of_stage(config, stage)) {
       ModuleBuilder builder(tape, dtype);
       Chunk& chunk = chunks.emplace_back();
-      chunk.model = std::make_unique<MegatronGpt>(builder, config, memory, place);
+      chunk.model = config.build(builder, config, memory, place);
       parameters.push_back(std::move(builder.parameters));
     }
     MegatronOptimizer optimizer(tape, config, dtype, run.training().optimizer == Optimizer::kMuon);

@@ -83,6 +83,7 @@ const Family kBert = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
+    .to_megatron = bert_to_megatron,
 };
 
 const Family kCamembert = {

@@ -9,6 +9,7 @@
 #include "memcalc/families/bert/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
+#include "memcalc/models/megatron_config.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -272,6 +273,25 @@ ModelOutput BertModel::predict_masked(const Batch& batch) const {
 
 std::unique_ptr<Model> build_bert(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   return std::make_unique<BertModel>(architecture.as<BertSpec>(), run, builder);
+}
+
+/// Megatron-core's BertModel in these sizes: its layers begin with their norms, and its pre-training has a binary head.
+void bert_to_megatron(const Architecture& architecture, MegatronConfig& config) {
+  const auto& spec = architecture.as<BertSpec>();
+  config.build = build_megatron_bert;
+  config.num_layers = spec.num_hidden_layers;
+  config.hidden_size = spec.hidden_size;
+  config.ffn_hidden_size = spec.intermediate_size;
+  config.num_attention_heads = config.num_query_groups = spec.num_attention_heads;
+  config.kv_channels = spec.hidden_size / spec.num_attention_heads;
+  config.padded_vocab_size = spec.vocab_size;
+  config.max_position_embeddings = spec.max_position_embeddings;
+  config.token_types = spec.type_vocab_size;
+  config.head_bias = config.bias_linear = true;
+  config.swiglu = config.rms_norm = config.rotary = false;
+  config.shares_embeddings = spec.tie_word_embeddings;
+  config.hidden_dropout = spec.hidden_dropout_prob;
+  config.attention_dropout = spec.attention_probs_dropout_prob;
 }
 
 }  // namespace memcalc

@@ -36,6 +36,7 @@ struct BertSpec {
 };
 
 BuildFamily build_bert;
+void bert_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
 extern const Family kBert, kCamembert, kElectra, kRoberta, kXlmRoberta;

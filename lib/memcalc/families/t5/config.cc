@@ -112,6 +112,7 @@ const Family kT5 = {
     .shares_position_bias = true,
     .decoder_config_is_copy = true,
     .as_transformers = tie_head,
+    .to_megatron = t5_to_megatron,
 };
 
 const Family kMt5 = {

@@ -3,6 +3,7 @@
 // MIRRORS(transformers, "models/t5/modeling_t5.py", "5.17.0")
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/models/megatron_config.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -498,6 +499,23 @@ class T5ForConditionalGeneration : public Model {
 
 std::unique_ptr<Model> build_t5(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
   return std::make_unique<T5ForConditionalGeneration>(architecture.as<T5Spec>(), run, builder);
+}
+
+/// Megatron-core's T5Model in these sizes, with Megatron's defaults: LayerNorm, biases, GELU, learned positions.
+void t5_to_megatron(const Architecture& architecture, MegatronConfig& config) {
+  const auto& spec = architecture.as<T5Spec>();
+  config.build = build_megatron_t5;
+  config.num_layers = spec.num_layers;
+  config.decoder_layers = spec.num_decoder_layers;
+  config.hidden_size = spec.d_model;
+  config.ffn_hidden_size = spec.d_ff;
+  config.num_attention_heads = config.num_query_groups = spec.num_heads;
+  config.kv_channels = spec.d_kv;
+  config.padded_vocab_size = spec.vocab_size;
+  config.swiglu = config.rms_norm = config.rotary = false;
+  config.bias_linear = true;
+  config.shares_embeddings = spec.tie_word_embeddings;
+  config.hidden_dropout = config.attention_dropout = spec.dropout_rate;
 }
 
 }  // namespace memcalc

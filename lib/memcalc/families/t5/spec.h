@@ -29,6 +29,7 @@ struct T5Spec {
 };
 
 BuildFamily build_t5;
+void t5_to_megatron(const Architecture& architecture, MegatronConfig& config);
 
 namespace family {
 extern const Family kT5, kMt5;

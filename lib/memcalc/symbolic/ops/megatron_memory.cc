@@ -21,12 +21,14 @@ constexpr int kGemmStreams = 4;  // nvte_get_num_compute_streams
 
 }  // namespace
 
-void MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype) {
+Tensor MegatronMemory::use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype) {
+  if (!keeps_dummy_gradients) return tape.empty({rows, columns}, dtype, kDummyGradient);
   const std::array<std::int64_t, 2> shape{rows, columns};
   for (const auto& [made, tensor] : dummy_gradients_) {
-    if (made == shape) return;
+    if (made == shape) return {};
   }
   dummy_gradients_.emplace_back(shape, tape.empty({rows, columns}, dtype, kDummyGradient, Category::kWorkspaces));
+  return {};
 }
 
 void MegatronMemory::use_workspace() {

@@ -24,8 +24,9 @@ class MegatronMemory {
   MegatronMemory& operator=(const MegatronMemory&) = delete;
 
   /// transformer_engine/pytorch/module/base.py, get_dummy_wgrad: what a weight whose gradient went straight into
-  /// main_grad hands to autograd; one for each shape, kept for good.
-  void use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype);
+  /// main_grad hands to autograd; one for each shape, kept for good. Before it each function made its own (1.2,
+  /// module/linear.py), which it returns here.
+  Tensor use_dummy_weight_gradient(std::int64_t rows, std::int64_t columns, DType dtype);
   /// module/base.py, get_workspace: 32 MiB and 1 KiB from compute capability 9.0 on, else 4 MiB; made at the first use.
   void use_workspace();
   /// Of general_gemm, which Megatron-core's router calls beside its own layers, too.
@@ -41,7 +42,8 @@ class MegatronMemory {
   Tape& tape;
   std::int64_t tensor_parallel = 1;
   bool sequence_parallel = false;
-  bool fuses_weight_gradients = true;   // gradient_accumulation_fusion
+  bool fuses_weight_gradients = true;  // gradient_accumulation_fusion
+  bool keeps_dummy_gradients = true;
   bool uses_transformer_engine = true;  // --transformer-impl; else Megatron's own layers, on PyTorch's workspaces
 
   /// defer_embedding_wgrad_compute: of so many micro-batches the head's weight gradient is computed after the last

@@ -15,6 +15,7 @@ namespace {
 constexpr Operator kEmbedding{"megatron::VocabParallelEmbedding"}, kEmbeddingNode{"VocabParallelEmbeddingBackward"};
 constexpr Operator kReduceScatter{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
 constexpr Operator kHeadNode{"LinearWithGradAccumulationAndAsyncCommunicationBackward"};
+constexpr Operator kUnsplitNode{"AddmmBackward0"};
 constexpr Operator kLoss{"megatron::VocabParallelCrossEntropy"}, kLossNode{"_VocabParallelCrossEntropyBackward"};
 constexpr Operator kSwiglu{"megatron::swiglu"}, kSwigluNode{"SwiGLUFunctionBackward"};
 constexpr Operator kWeightedNode{"WeightedSwiGLUFunctionBackward"};
@@ -60,6 +61,7 @@ void embedding_backward(BackwardCall& call) {  // saved: ids
 struct HeadPayload {
   MegatronMemory* memory = nullptr;  // outlives the graph
   std::int64_t out = 0;
+  bool bias = false;
 };
 
 void head_backward(BackwardCall& call) {  // saved: x
@@ -82,11 +84,27 @@ void head_backward(BackwardCall& call) {  // saved: x
   if (!defers) tape.kernels.product(aten::kMm, x.dtype(), 1, out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
-    memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
+    wgrad = memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
   } else {
     wgrad = tape.empty({out, x.size(-1)}, x.dtype(), aten::kMm);
   }
+  Tensor bias;
+  if (payload.bias) bias = tape.empty({out}, x.dtype(), aten::kSum);
   call.set(0, gathers ? std::move(scattered) : std::move(grad_input));
+}
+
+void unsplit_backward(BackwardCall& call) {  // saved: x
+  Tape& tape = call.tape;
+  const Tensor& x = call.saved(0);
+  const Tensor gradient = contiguous(call.gradient());
+  const std::int64_t rows = rows_of(x), in = x.size(-1), out = gradient.size(-1);
+  tape.memory.use_cublas(false);
+  Tensor grad_input = tape.empty(x.shape(), x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, rows, in, out);
+  const Tensor weight = tape.empty({out, in}, x.dtype(), aten::kMm);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, out, in, rows);
+  const Tensor bias = tape.empty({out}, x.dtype(), aten::kSum);
+  call.set(0, std::move(grad_input));
 }
 
 void cross_entropy_backward(BackwardCall& call) {  // saved: probabilities, mask of targets, masked targets
@@ -239,7 +257,7 @@ void drain_head_gradients(MegatronMemory& memory) {
   memory.head_gradients.clear();
 }
 
-Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out) {
+Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out, bool bias) {
   Tape& tape = memory.tape;
   if (std::ssize(memory.head_inputs) < memory.deferred_head_gradients) memory.head_inputs.push_back(x);
   const Tensor* inputs[] = {&x};
@@ -252,10 +270,27 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
   tape.memory.use_cublas(false);
   Tensor result = tape.empty(shape, x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(result), out, x.size(-1));
+  if (bias) {
+    result = tape.empty(shape, x.dtype(), aten::kAdd);
+    tape.kernels.add(aten::kAdd, OperatorClass::kElementwise, x.dtype(), real(result.elements()),
+                     2 * real(result.bytes()));
+  }
   if (node != nullptr) {
-    node->payload.set(HeadPayload{.memory = &memory, .out = out});
+    node->payload.set(HeadPayload{.memory = &memory, .out = out, .bias = bias});
     tape.autograd.save(*node, x);
   }
+  tape.autograd.set_history(node, result);
+  return result;
+}
+
+Tensor unsplit_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out) {
+  Tape& tape = memory.tape;
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kUnsplitNode, unsplit_backward, inputs, 1);
+  tape.memory.use_cublas(true);
+  Tensor result = tape.empty(with_last(x.shape(), out), x.dtype(), aten::kAddmm);
+  tape.kernels.product(aten::kAddmm, x.dtype(), 1, rows_of(x), out, x.size(-1));
+  if (node != nullptr) tape.autograd.save(*node, x);
   tape.autograd.set_history(node, result);
   return result;
 }

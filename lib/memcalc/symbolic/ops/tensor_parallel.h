@@ -16,8 +16,13 @@ namespace memcalc {
 
 /// tensor_parallel/layers.py, VocabParallelEmbedding: ids [b, s] to [s, b, h], along the sequence where it is parallel.
 [[nodiscard]] Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, const Tensor& ids);
-/// layers.py, ColumnParallelLinear (LinearWithGradAccumulationAndAsyncCommunication): the head. x [s, b, h].
-[[nodiscard]] Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out);
+/// layers.py, ColumnParallelLinear (LinearWithGradAccumulationAndAsyncCommunication): the head. x [s, b, h]. `bias` is
+/// added to the product out of place.
+[[nodiscard]] Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out,
+                                            bool bias = false);
+/// transformer/utils.py, get_linear_layer: nn.Linear with a bias, whole on every rank. Its gradients die in their
+/// accumulation into main_grad.
+[[nodiscard]] Tensor unsplit_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out);
 /// core/utils.py, drain_embedding_wgrad_compute: the head's weight gradients that were put off.
 void drain_head_gradients(MegatronMemory& memory);
 /// cross_entropy.py, _VocabParallelCrossEntropy: float32 logits of the rank's part of the vocabulary become

@@ -114,8 +114,7 @@ void weight_gradient(const TeLinear& layer, const Tensor& x) {
 /// What a function returns for its weight, at its end.
 Tensor returned_weight_gradient(const TeLinear& layer, DType dtype) {
   if (!layer.memory->fuses_weight_gradients) return layer.memory->tape.empty({layer.out, layer.in}, dtype, kGemm);
-  layer.memory->use_dummy_weight_gradient(layer.out, layer.in, dtype);
-  return {};
+  return layer.memory->use_dummy_weight_gradient(layer.out, layer.in, dtype);
 }
 
 /// clear_tensor_data: of a tensor that autograd saved and this function alone knows.

@@ -59,14 +59,27 @@ struct TeAttention {
   std::int64_t context_parallel = 1;
   TeContextParallel type = TeContextParallel::kNone;
   double dropout = 0;
+  bool causal = true;
 };
 
 /// attention/dot_product_attention/backends.py, FusedAttnFunc (cuDNN) and context_parallel.py:
 /// [s, b, heads, dim] to [s, b, heads * value_dim].
 [[nodiscard]] Tensor te_fused_attention(const TeAttention& options, const Tensor& query, const Tensor& key,
                                         const Tensor& value);
+/// What makes probabilities of scores: one kernel, or operators of torch (fused_softmax.py, forward_torch_softmax).
+struct MaskedSoftmax {
+  Tensor hidden;  // what a padding mask leaves out, [b, 1, sq, sk]: its probabilities become zero, in a copy
+  bool fused = true;
+  // Not fused:
+  Tensor mask;              // [b, 1, sq, sk]
+  bool scales = false;      // apply_query_key_layer_scaling
+  bool in_float32 = false;  // attention_softmax_in_fp32
+};
 /// backends.py, UnfusedDotProductAttention: scores [b, heads, s, s] in full; Megatron's own DotProductAttention asks
 /// for the same.
-[[nodiscard]] Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout);
+[[nodiscard]] Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout,
+                                          const MaskedSoftmax& softmax = {});
+/// utils.py, get_full_mask: of padding [b, 1, 1, s] of queries and of keys what no query may see, [b, 1, sq, sk].
+[[nodiscard]] Tensor te_full_mask(const Tensor& query_padding, const Tensor& key_padding);
 
 }  // namespace memcalc

@@ -2,13 +2,17 @@
 // cuDNN attention was measured to ask for (ops/attention.cc).
 // MIRRORS(transformer_engine, "pytorch/attention/dot_product_attention/backends.py", "2.11.0")
 // MIRRORS(transformer_engine, "pytorch/attention/dot_product_attention/context_parallel.py", "2.11.0")
+// MIRRORS(transformer_engine, "pytorch/attention/dot_product_attention/utils.py", "2.11.0")
 #include <array>
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/transformer_engine.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -29,10 +33,12 @@ constexpr Operator kAllToAll{"c10d::alltoall_base_"};
 
 std::int64_t heads_of(const Tensor& x) { return x.size(2); }
 
-/// One causal kernel, as attention_kernels.h counts it: cuDNN's, before Hopper the flash-attn package's
+/// One kernel, as attention_kernels.h counts it: cuDNN's, before Hopper the flash-attn package's
 /// (utils.py, get_attention_backend). In a ring the first step has the causal blocks of a rank, each later one half of
-/// its keys or of its queries; over gathered keys a rank has half of the scores. So each call takes half the time.
-void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward) {
+/// its keys or of its queries; over gathered keys a rank has half of the scores. So each causal call takes half the
+/// time.
+void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward,
+                  bool causal) {
   const bool cudnn = tape.device.compute_capability_major >= 9;
   attention_contractions(tape, op, cudnn ? KernelKind::kCudnnAttention : KernelKind::kFlashAttention,
                          {.batch = q.size(1),
@@ -42,20 +48,20 @@ void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor&
                           .keys = k.size(0),
                           .dim = q.size(3),
                           .value_dim = v.size(3)},
-                         q.dtype(), backward, {.causal = true});
+                         q.dtype(), backward, {.causal = causal});
 }
 
 struct Attended {
   Tensor output, logsumexp, rng_state;
 };
 
-Attended attend(const Tensor& q, const Tensor& k, const Tensor& v) {
+Attended attend(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true) {
   Tape& tape = q.tape();
   Attended result;
   result.output = tape.empty({q.size(0), q.size(1), heads_of(q), v.size(3)}, q.dtype(), kForward);
   result.logsumexp = tape.empty({q.size(1), heads_of(q), q.size(0), 1}, DType::kFloat32, kForward);
   result.rng_state = tape.empty({2}, DType::kInt64, kForward);
-  contractions(tape, kForward, q, k, v, false);
+  contractions(tape, kForward, q, k, v, false, causal);
   return result;
 }
 
@@ -67,7 +73,8 @@ Bytes backward_workspace(const Tensor& q, const Tensor& k, const Tensor& v) {
   return bytes;
 }
 
-std::array<Tensor, 3> attend_backward(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v) {
+std::array<Tensor, 3> attend_backward(Tape& tape, const Tensor& q, const Tensor& k, const Tensor& v,
+                                      bool causal = true) {
   std::array<Tensor, 3> gradients;
   std::size_t i = 0;
   if (q.block() == k.block()) {  // interleaved in one storage: so are their gradients
@@ -77,13 +84,18 @@ std::array<Tensor, 3> attend_backward(Tape& tape, const Tensor& q, const Tensor&
     for (const Tensor* each : {&q, &k, &v}) gradients[i++] = tape.empty(each->shape(), each->dtype(), kBackward);
   }
   tape.memory.scratch(backward_workspace(q, k, v), kBackward, Category::kWorkspaces);
-  contractions(tape, kBackward, q, k, v, true);
+  contractions(tape, kBackward, q, k, v, true, causal);
   return gradients;
 }
 
+struct FusedAttentionPayload {
+  bool causal = true;
+};
+
 void fused_attention_backward(BackwardCall& call) {  // saved: q, k, v, output, logsumexp, rng_state
   const Tensor gradient = contiguous(call.gradient());
-  auto gradients = attend_backward(call.tape, call.saved(0), call.saved(1), call.saved(2));
+  auto gradients = attend_backward(call.tape, call.saved(0), call.saved(1), call.saved(2),
+                                   call.payload<FusedAttentionPayload>().causal);
   for (int i = 0; i < 3; ++i) call.set(i, std::move(gradients[static_cast<std::size_t>(i)]));
 }
 
@@ -235,7 +247,7 @@ void masked_softmax_backward(BackwardCall& call) {  // saved: the probabilities;
   call.set(0, call.take_gradient());
 }
 
-/// softmax.py, ScaledUpperTriangMaskedSoftmax: scale, causal mask and softmax in one kernel.
+/// softmax.py, ScaledUpperTriangMaskedSoftmax and ScaledMaskedSoftmax: scale, mask and softmax in one kernel.
 Tensor masked_softmax(const Tensor& scores) {
   Tape& tape = scores.tape();
   const Tensor* inputs[] = {&scores};
@@ -246,6 +258,16 @@ Tensor masked_softmax(const Tensor& scores) {
   tape.autograd.set_history(node, probabilities);
   if (node != nullptr) tape.autograd.save(*node, probabilities);
   return probabilities;
+}
+
+/// FusedScaleMaskSoftmax.forward_torch_softmax of scores [b, heads, sq, sk]: the mask is written over them.
+Tensor torch_softmax(Tensor scores, const MaskedSoftmax& how) {
+  const DType dtype = scores.dtype();
+  if (how.in_float32) scores = to_dtype(std::move(scores), DType::kFloat32);
+  if (how.scales) scores = multiply_scalar(std::move(scores));
+  scores = masked_fill_in_place(scores, how.mask);
+  Tensor probabilities = softmax(std::move(scores));
+  return to_dtype(std::move(probabilities), dtype);
 }
 
 void repeat_backward(BackwardCall& call) {
@@ -263,11 +285,12 @@ Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
   return result;
 }
 
-Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor local_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   Tape& tape = q.tape();
   const Tensor* inputs[] = {&q, &k, &v};
   Node* node = tape.autograd.record(kNode, fused_attention_backward, inputs, 3);
-  Attended result = attend(q, k, v);
+  if (node != nullptr) node->payload.set(FusedAttentionPayload{causal});
+  Attended result = attend(q, k, v, causal);
   tape.autograd.set_history(node, result.output);
   save_attention(tape, node, q, k, v, result);
   return result.output;
@@ -283,10 +306,11 @@ Tensor te_fused_attention(const TeAttention& options, const Tensor& query, const
     case TeContextParallel::kAllToAll: return merge_heads(all_to_all_attention(query, key, value, ranks));
     case TeContextParallel::kNone: break;
   }
-  return merge_heads(local_attention(query, key, value));
+  return merge_heads(local_attention(query, key, value, options.causal));
 }
 
-Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_probability) {
+Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor& value, double dropout_probability,
+                            const MaskedSoftmax& softmax) {
   // [s, b, h, d] -> [b * h, s, d]; torch.baddbmm scales the product of queries and keys.
   const std::int64_t groups = query.size(2) / key.size(2);
   const auto repeated = [&](const Tensor& x) { return groups > 1 ? repeat_heads(x, groups) : x; };
@@ -294,12 +318,38 @@ Tensor te_unfused_attention(const Tensor& query, const Tensor& key, const Tensor
   const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1) * x.size(2), x.size(3)}); };
   const Tensor q = transpose(flat(query), 0, 1), k = transpose(flat(keys), 0, 1), v = transpose(flat(values), 0, 1);
   Tensor scores = matmul(q, transpose(k, 1, 2));
-  Tensor probabilities = masked_softmax(scores);
-  scores.reset();
+  const Shape flat_shape = scores.shape();
+  const Shape by_head{query.size(1), query.size(2), query.size(0), key.size(0)};
+  Tensor probabilities;
+  if (softmax.fused) {
+    probabilities = masked_softmax(scores);
+    scores.reset();
+  } else {
+    probabilities = view(torch_softmax(view(std::move(scores), by_head), softmax), flat_shape);
+  }
+  if (softmax.hidden.defined()) {  // attention_probs.masked_fill(attention_mask, 0)
+    probabilities = view(masked_fill(view(std::move(probabilities), by_head), softmax.hidden), flat_shape);
+  }
   probabilities = dropout(std::move(probabilities), dropout_probability);
   Tensor context = matmul(probabilities, v);
   context = view(context, {query.size(1), query.size(2), query.size(0), value.size(3)});
   return merge_heads(contiguous(permute(context, {2, 0, 1, 3})));
+}
+
+Tensor te_full_mask(const Tensor& query_padding, const Tensor& key_padding) {
+  namespace ng = no_grad;
+  Tape& tape = key_padding.tape();
+  const std::int64_t batch = key_padding.size(0), queries = query_padding.size(3), keys = key_padding.size(3);
+  const Shape whole{batch, 1, queries, keys};
+  const Tensor padding = ng::bitwise_or(view(query_padding, {batch, 1, queries, 1}), key_padding);
+  const Tensor seen = ng::bitwise_not(padding);
+  // A window without ends: where each key stands from each query, against both ends of every sample.
+  const Tensor distance = ng::subtract(view(ng::arange(tape, queries, DType::kInt32), {1, 1, queries, 1}),
+                                       view(ng::arange(tape, keys, DType::kInt32), {1, 1, 1, keys}));
+  const Tensor end = tape.empty({batch, 1, 1, 1}, DType::kInt64, aten::kSum);
+  const Tensor left = ng::add(expand(distance, whole), end), right = ng::add(expand(distance, whole), end);
+  const Tensor window = ng::bitwise_not(ng::bitwise_and(ng::less_equal(left), ng::bitwise_not(ng::less(right))));
+  return ng::bitwise_or(window, padding);
 }
 
 }  // namespace memcalc
