@@ -89,7 +89,8 @@ def counts_gpus(given):
 
 
 def engine_that_ran(case, platform):
-    """NGC PyTorch 24.01 has TransformerEngine 1.2, which chooses another attention in deterministic mode."""
+    """NGC PyTorch 24.01 has TransformerEngine 1.2 (recalled, not looked up), which chooses another attention in
+    deterministic mode."""
     old = case.get("ngc_of_lts", {}).get(platform) == "24.01"
     deterministic = case["environment"].get("NVTE_ALLOW_NONDETERMINISTIC_ALGO") == "0"
     return ["transformer-engine=1.2"] * old + ["deterministic-mode"] * deterministic

@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, std::string>> versions_used(const ModelSpec& 
   if (run.parallel.is_parallel()) all.emplace_back("nccl", text_of(run.profile.nccl));
   if (run.parallel.framework() == Framework::kMegatron) {
     all.emplace_back("megatron-core", kMegatron);
-    all.emplace_back("transformer-engine", kTransformerEngine);
+    all.emplace_back("transformer-engine", run.parallel.megatron().engine_1_2 ? "1.2" : kTransformerEngine);
     return all;
   }
   if (runs_transformers(model) || run.uses_trainer()) add(Software::kTransformers);

@@ -628,7 +628,8 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
         "prepare_model_for_kbit_training on several GPUs follows its source; no run of it was compared (not "
         "validated)");
   }
-  if (!run.padding && !is_vision(model) && !is_custom(model) && !is_program(model))
+  const bool masks = run.parallel.framework() == Framework::kMegatron && run.task != Task::kCausalLm;
+  if (!run.padding && !masks && !is_vision(model) && !is_custom(model) && !is_program(model))
     assumptions.emplace_back("every sequence has the full length, so no mask is passed (--padding)");
   if (run.task == Task::kSequenceClassification && is_decoder(model)) {
     assumptions.push_back(
@@ -638,8 +639,7 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
 }
 
-/// Megatron-LM has a loop and an optimizer of its own: the defaults of the others are not its assumptions. A trainer
-/// that is another job stays what was asked for, and the rules refuse it.
+/// Megatron-LM has its own loop and optimizer. A trainer that is another job stays as asked, and the rules refuse it.
 RunOptions with_megatron_defaults(const ModelSpec& model, RunOptions options) {
   if (framework_asked(options) != Framework::kMegatron) return options;
   if (!options.loop || !(is_trl(*options.loop) || is_sentence_transformers(*options.loop))) options.loop = Loop::kBare;
