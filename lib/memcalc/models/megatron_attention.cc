@@ -139,9 +139,20 @@ class LatentAttention : public MegatronAttentionLayer {
   std::unique_ptr<MegatronLinear> q_down_, q_up_;
 };
 
+/// backends.py, FlashAttention: by batch, so that of several sequences each is copied, and so is what it gives; of one
+/// only what does not lie row by row.
+Tensor te_flash_attention(const TeAttention& options, const Tensor& query, const Tensor& key, const Tensor& value) {
+  const bool several = query.size(1) > 1;
+  const auto by_batch = [several](const Tensor& x) { return several ? contiguous_copy(x) : contiguous(x); };
+  const Tensor q = by_batch(query), k = by_batch(key), v = by_batch(value);
+  Tensor result = te_fused_attention(options, q, k, v);
+  return several ? contiguous_copy(result) : result;
+}
+
 Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query, const Tensor& key,
               const Tensor& value) {
-  if (config.options.attention != MegatronAttention::kFused) {
+  const MegatronAttention backend = config.options.attention;
+  if (backend == MegatronAttention::kUnfused || backend == MegatronAttention::kLocal) {
     if (config.options.attention == MegatronAttention::kLocal) {  // dot_product_attention.py, matmul_input_buffer
       memory.use_global_buffer(query.size(1) * query.size(2) * query.size(0) * key.size(0), query.dtype());
     }
@@ -151,6 +162,7 @@ Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor
   // are; else each is made contiguous.
   const bool interleaved = query.block() == key.block() && query.block() == value.block();
   const TeAttention options{config.parallel.context, context_type(config.parallel), config.attention_dropout};
+  if (backend == MegatronAttention::kFlash) return te_flash_attention(options, query, key, value);
   if (interleaved) return te_fused_attention(options, query, key, value);
   const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(value);
   return te_fused_attention(options, q, k, v);

@@ -176,6 +176,9 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
   if (config.options.attention == MegatronAttention::kFused) {
     assumptions.emplace_back("attention by cuDNN through TransformerEngine (--megatron attention-backend)");
   }
+  if (config.options.attention == MegatronAttention::kFlash) {
+    assumptions.emplace_back("attention by flash-attn 2 through TransformerEngine");
+  }
   if (config.parallel.context > 1 && config.parallel.context_type != ContextParallel::kUlysses) {
     assumptions.emplace_back("context parallelism by ring or all-gather follows its source (not validated)");
   }
