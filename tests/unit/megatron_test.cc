@@ -265,6 +265,12 @@ TEST(MegatronTest, MemoryAnswersToTheOptions) {
   EXPECT_LT(peak(llama(), full), first);
   EXPECT_LT(peak(llama(), selective), peak(llama(), unfused));
 
+  // Of 16 micro-batches 4 are in flight, 2 layers each; flash-attn keeps a copy of what it gives: 2 x 1024 x 256, 16
+  // bits.
+  RunSpec flash = plain;
+  flash.parallel.megatron().attention = MegatronAttention::kFlash;
+  EXPECT_NEAR(static_cast<double>(peak(llama(), flash) - first), 8 * 2 * 1024 * 256 * 2, 2 * 1024 * 256 * 2);
+
   RunSpec interleaved = plain;
   interleaved.parallel.virtual_stages = 2;
   EXPECT_GT(peak(llama(), interleaved), first) << "1 + (P - 1) / (P V) times the activations";

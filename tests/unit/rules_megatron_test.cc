@@ -173,6 +173,8 @@ const test::RuleCase kCases[] = {
     // experts
     {"megatron-experts-need-sp", "mixtral-8x7b", [](RunSpec& run) { run.parallel.sequence_parallel = false; },
      kExperts},
+    {"megatron-flash-latent", "deepseek-v2-lite",
+     [](RunSpec& run) { run.parallel.megatron().attention = MegatronAttention::kFlash; }, kExperts},
     {"megatron-gathered-capacity", "mixtral-8x7b",
      [](RunSpec& run) {
        run.parallel.megatron().gathers_tokens = true;

@@ -172,6 +172,16 @@ class LatentAttention : public MegatronAttentionLayer {
   std::unique_ptr<MegatronLinear> q_down_, q_up_;
 };
 
+/// backends.py, FlashAttention: by batch, so that of several sequences each is copied, and so is what it gives; of one
+/// only what does not lie row by row.
+Tensor te_flash_attention(const TeAttention& options, const Tensor& query, const Tensor& key, const Tensor& value) {
+  const bool several = query.size(1) > 1;
+  const auto by_batch = [several](const Tensor& x) { return several ? contiguous_copy(x) : contiguous(x); };
+  const Tensor q = by_batch(query), k = by_batch(key), v = by_batch(value);
+  Tensor result = te_fused_attention(options, q, k, v);
+  return several ? contiguous_copy(result) : result;
+}
+
 Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor& query, const Tensor& key,
               const Tensor& value, const MegatronAttended& attended) {
   const bool pads = attended.key_padding.defined();
@@ -194,6 +204,7 @@ Tensor attend(const MegatronConfig& config, MegatronMemory& memory, const Tensor
   // are, or key and value of another sequence; else each is made contiguous.
   const bool interleaved = key.block() == value.block() && (query.block() == key.block() || attended.context.defined());
   const TeAttention how{config.parallel.context, context_type(config.parallel), config.attention_dropout, !pads};
+  if (options.attention == MegatronAttention::kFlash) return te_flash_attention(how, query, key, value);
   if (interleaved) return te_fused_attention(how, query, key, value);
   const Tensor q = contiguous(query), k = contiguous(key), v = contiguous(value);
   return te_fused_attention(how, q, k, v);

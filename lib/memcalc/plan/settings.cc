@@ -191,8 +191,9 @@ void add_megatron_operators(const MegatronLayout& options, ShellArguments& a) {
   const bool local = options.attention == MegatronAttention::kLocal;
   a.add(std::string("--transformer-impl ") + (local ? "local" : "transformer_engine"));
   if (!local) {
+    const bool flash = options.attention == MegatronAttention::kFlash;
     const bool fused = options.attention == MegatronAttention::kFused;
-    a.add(std::string("--attention-backend ") + (fused ? "fused" : "unfused"));
+    a.add(std::string("--attention-backend ") + (flash ? "flash" : fused ? "fused" : "unfused"));
   }
   a.add_if(!options.fuses_softmax, "--no-masked-softmax-fusion");
   a.add_if(options.softmax_in_float32, "--attention-softmax-in-fp32");

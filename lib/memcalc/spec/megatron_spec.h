@@ -13,9 +13,9 @@ namespace memcalc {
 /// (cross-entropy-fusion-impl=te).
 enum class MegatronLoss : std::uint8_t { kNative, kFused, kTe };
 
-/// attention-backend. kFused: cuDNN's by TransformerEngine, and what flash asks for; kUnfused: scores in full; kLocal:
+/// attention-backend. kFused: cuDNN's by TransformerEngine; kFlash: flash-attn's; kUnfused: scores in full; kLocal:
 /// Megatron's own layers without TransformerEngine (transformer-impl=local).
-enum class MegatronAttention : std::uint8_t { kFused, kUnfused, kLocal };
+enum class MegatronAttention : std::uint8_t { kFused, kFlash, kUnfused, kLocal };
 
 struct MegatronLayout {
   MegatronLoss loss = MegatronLoss::kNative;

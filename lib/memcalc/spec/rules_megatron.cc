@@ -199,6 +199,15 @@ constexpr Rule kArguments[] = {
          [](const RuleQuestion& q) {
            return !options_of(q).fuses_softmax && options_of(q).attention != MegatronAttention::kLocal;
          }},
+    // dot_product_attention/utils.py: flash-attn 2 takes one head width alone.
+    {.id = "megatron-flash-latent",
+     .options = "--megatron --model",
+     .message = "attention-backend=flash does not take latent attention, whose keys and values differ in width",
+     .accepted = "--megatron attention-backend=fused or unfused",
+     .broken =
+         [](const RuleQuestion& q) {
+           return options_of(q).attention == MegatronAttention::kFlash && has(q, &Family::has_latent_attention);
+         }},
     {.id = "megatron-one-activation",
      .options = "--megatron",
      .message = "squared-relu cannot be used with swiglu",

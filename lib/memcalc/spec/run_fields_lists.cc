@@ -63,15 +63,22 @@ bool steps_on_card_by_zero3(const RunRecord& r) {
 // Megatron's: two values of one name are two enumerators, or true and false.
 bool put_attention_backend(RunRequest& request, const FieldValue& value) {
   MegatronAttention& attention = request.run.megatron.attention;
-  if (attention != MegatronAttention::kLocal && std::get<std::string>(value) == "unfused") {
-    attention = MegatronAttention::kUnfused;
-  }
+  if (attention == MegatronAttention::kLocal) return true;
+  const auto& name = std::get<std::string>(value);
+  attention = name == "unfused" ? MegatronAttention::kUnfused
+              : name == "flash" ? MegatronAttention::kFlash
+                                : MegatronAttention::kFused;
   return true;
 }
 std::optional<FieldValue> take_attention_backend(const RunRecord& r) {
   const MegatronAttention attention = r.run.parallel.megatron().attention;
-  if (attention == MegatronAttention::kLocal) return std::nullopt;
-  return attention == MegatronAttention::kUnfused ? std::string("unfused") : std::string("fused");
+  switch (attention) {
+    case MegatronAttention::kLocal: return std::nullopt;
+    case MegatronAttention::kFlash: return std::string("flash");
+    case MegatronAttention::kUnfused: return std::string("unfused");
+    case MegatronAttention::kFused: break;
+  }
+  return std::string("fused");
 }
 bool put_transformer_implementation(RunRequest& request, const FieldValue& value) {
   if (std::get<std::string>(value) == "local") request.run.megatron.attention = MegatronAttention::kLocal;
@@ -202,7 +209,7 @@ const Field kFields[] = {
          .exists = has_megatron_stages,
          .belongs_to = kMegatronStages}),
     row("deterministic-mode", "deterministic-mode", G::kMegatron, K::kFlag, "",
-        "of TransformerEngine 1.2 no fused attention before 9.0",
+        "no cuDNN attention but on compute capability 9",
         {.set = put<&M::deterministic>,
          .get = take<&M::deterministic>,
          .exists = is_megatron,

@@ -173,6 +173,9 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
   if (config.options.attention == MegatronAttention::kFused) {
     assumptions.emplace_back("attention by cuDNN through TransformerEngine (--megatron attention-backend)");
   }
+  if (config.options.attention == MegatronAttention::kFlash) {
+    assumptions.emplace_back("attention by flash-attn 2 through TransformerEngine");
+  }
   if (config.parallel.context > 1 && config.parallel.context_type != ContextParallel::kUlysses) {
     assumptions.emplace_back("context parallelism by ring or all-gather follows its source (not validated)");
   }
@@ -181,15 +184,23 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
                               "logging and checkpoints of Megatron-LM"});
 }
 
-/// TransformerEngine 1.2, pytorch/attention.py, DotProductAttention: deterministic mode turns flash-attn 2 off, and
-/// cuDNN's attention on cards before compute capability 9.0. For a padding mask Megatron-core wants the unfused one
-/// before 1.7 (bert_model.py, t5_dataset.py).
+/// Deterministic mode leaves cuDNN's attention out before compute capability 9.0 and on Blackwell
+/// (dot_product_attention/utils.py, get_attention_backend), which leaves flash-attn 2, that takes one head width alone.
+/// What runs with a padding mask in that mode is not modelled apart.
+/// TransformerEngine 1.2 (pytorch/attention.py, DotProductAttention) turns flash-attn 2 off, too, and has cuDNN's on
+/// Blackwell. For a padding mask Megatron-core wants the unfused one before 1.7 (bert_model.py, t5_dataset.py).
 void choose_attention(MegatronConfig& config, const DeviceSpec& device) {
   MegatronLayout& options = config.options;
-  if (!options.engine_1_2 || options.attention == MegatronAttention::kLocal) return;
   const bool pads = config.token_types > 0 || config.decoder_layers > 0;
-  if (pads || (options.deterministic && device.compute_capability_major < 9)) {
-    options.attention = MegatronAttention::kUnfused;
+  const bool old_card = device.compute_capability_major < 9;
+  if (options.engine_1_2) {
+    const bool unfused = pads || (options.deterministic && old_card);
+    if (unfused && options.attention != MegatronAttention::kLocal) options.attention = MegatronAttention::kUnfused;
+    return;
+  }
+  if (options.attention != MegatronAttention::kFused || !options.deterministic || pads) return;
+  if (old_card || device.compute_capability_major > 9) {
+    options.attention = config.latent ? MegatronAttention::kUnfused : MegatronAttention::kFlash;
   }
 }
 
