@@ -165,6 +165,11 @@ const std::vector<Row>& rows() {
        {v(0), v(1)},
        {512, 512, 4, -512, -512},
        {512}},
+      {"binary_cross_entropy_with_logits",
+       {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}, {{8, 16}, kFloat, false}},
+       {v(0), v(1), v(2), none(), none(), text("none")},
+       {512, 512, -512},
+       {512}},
       {"binary_cross_entropy", {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}}, {v(0), v(1)}, {512, 4, -4}, {512}},
       {"soft_margin_loss",
        {{{8, 16}, kFloat}, {{8, 16}, kFloat, false}},
@@ -178,6 +183,11 @@ const std::vector<Row>& rows() {
        {512, 512, -512, -512, 512, 512,  512,  512,  -512, -512, -512, 512,  32,  -512, -512,
         -32, 512, 512,  512,  512, -512, -512, -512, 512,  32,   -512, -512, -32, 512,  8,
         512, -8,  -512, -32,  -32, -512, 512,  8,    512,  -8,   -512, -32,  -32, -512}},
+      {"cdist",
+       {{{8, 16}, kFloat}, {{4, 16}, kFloat}},
+       {v(0), v(1), real(1)},
+       {128},
+       {512, 2048, -2048, 128, 128, 256, 2048, -2048, -128, -128}},
       {"cumprod",
        {{{8, 16}, kFloat}},
        {v(0), n(1)},
@@ -273,6 +283,32 @@ TEST(OperatorRows, RequestWhatTorchRequests) {
     bench.backward(result);
     expect_same(bench.requests(), row.backward, std::string(row.name) + ", backward");
   }
+}
+
+TEST(OperatorRows, MakeTensorsOfOthers) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({8}, kPlace, false), bench.input({8, 16}, kFloat, false)};
+  const auto run = [&](const char* name, const std::vector<BoundArgument>& slots,
+                       const std::vector<GivenResult>& given = {}) {
+    bench.start();
+    RecordedCall call(bench.tape, name, slots, values, {}, given);
+    find_operator(name)->run(call);
+    return call.results.front();
+  };
+  const Tensor drawn = run("randint_like", {v(0), n(0), n(7)});
+  EXPECT_EQ(bench.requests(), (Requests{64}));
+  EXPECT_EQ(drawn.dtype(), kPlace);
+  const Tensor changed = run("uniform_", {v(1)});
+  EXPECT_TRUE(bench.requests().empty());
+  const Tensor tiled = run("tile", {v(1), n(3)});
+  EXPECT_EQ(tiled.shape(), (Shape{8, 48})) << "repeats of fewer dimensions are of the last ones";
+  EXPECT_EQ(bench.requests(), (Requests{1536}));
+  const Tensor array = run("as_tensor", {none()}, {{{5}, kPlace}});  // numpy's: it stays on the host
+  EXPECT_TRUE(bench.requests().empty());
+  EXPECT_TRUE(RecordedCall::on_host(array));
+  const Tensor brought = run("as_tensor", {list({n(1), n(2)}), none(), text("cuda")});
+  EXPECT_EQ(bench.requests(), (Requests{16}));
+  EXPECT_EQ(brought.shape(), (Shape{2}));
 }
 
 TEST(OperatorRows, AreOpaqueWithArgumentsThatTheyDoNotModel) {

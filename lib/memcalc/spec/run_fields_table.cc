@@ -47,11 +47,12 @@ bool takes_tokens(const RunRecord& r) {
   }
   return !is_vision(r.model);
 }
+bool has_symbol(const ProgramSpec& recorded, std::string_view name) {
+  const std::vector<ProgramSymbol>& symbols = recorded.program->symbols;
+  return std::any_of(symbols.begin(), symbols.end(), [&](const ProgramSymbol& each) { return each.name == name; });
+}
 bool takes_images(const RunRecord& r) {
-  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) {
-    const std::vector<ProgramSymbol>& symbols = recorded->program->symbols;
-    return std::any_of(symbols.begin(), symbols.end(), [](const ProgramSymbol& each) { return each.name == "image"; });
-  }
+  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) return has_symbol(*recorded, "image");
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::ImagesInput>(custom->input);
   }
@@ -72,7 +73,10 @@ bool attends(const RunRecord& r) {
   if (custom != nullptr) return custom::has_layer<custom::AttentionLayer>(custom->layers);
   return !is_of_torchvision(r.model);
 }
-bool has_targets(const RunRecord& r) { return r.run.task == Task::kSeq2Seq && trains(r); }
+bool has_targets(const RunRecord& r) {
+  const auto* recorded = r.model.architecture.get_if<ProgramSpec>();
+  return trains(r) && (recorded != nullptr ? has_symbol(*recorded, "target") : r.run.task == Task::kSeq2Seq);
+}
 bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }
 bool is_in_marlin(const RunRecord& r) { return is_marlin(r.run.fine_tuning.quantization); }
 bool packs_by_bitsandbytes(const RunRecord& r) {
@@ -233,12 +237,13 @@ const Field kFields[] = {
          .exists = takes_tokens,
          .belongs_to = "models that take tokens"}),
     row("--target-seq", "target_sequence_length", G::kModel, K::kWhole, "N",
-        "seq2seq: tokens per label sequence [as --seq]",
+        "seq2seq: tokens per label sequence [as --seq]; programs: labels, objects in an image",
         {.unit = "tokens",
          .set = put<&R::target_sequence_length>,
          .get = take<&S::target_sequence_length>,
          .exists = has_targets,
-         .belongs_to = "the training of models with an encoder and a decoder (--task seq2seq)"}),
+         .belongs_to =
+             "the training of models with an encoder and a decoder (--task seq2seq), and of programs that have it"}),
     row("--image", "image_size", G::kModel, K::kWhole, "N", "pixels a side, for image models [the trained size]",
         {.unit = "pixels",
          .set = put<&R::image_size>,

@@ -43,9 +43,9 @@ Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector
 
 std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
   if (options.batch_size) return *options.batch_size;
-  if (model.model_type == kProgramType) {  // a user's own, not one that is known by name
-    for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
-      if (symbol.name != "batch") continue;
+  if (const auto* recorded = model.architecture.get_if<ProgramSpec>()) {
+    for (const ProgramSymbol& symbol : recorded->program->symbols) {  // of a user's own, or of one that takes no other
+      if (symbol.name != "batch" || (model.model_type != kProgramType && symbol.fixed.empty())) continue;
       assumptions.push_back(fmt::format("batch size {}: as the program was recorded (--bs)", symbol.recorded));
       return symbol.recorded;
     }

@@ -25,6 +25,8 @@ inline constexpr AtenOperator kAtanh{{"aten::atanh"}, {"AtanhBackward0"}, Autoca
 inline constexpr AtenOperator kBaddbmm{{"aten::baddbmm"}, {"BaddbmmBackward0"}, AutocastList::kHalf};
 inline constexpr AtenOperator kBinaryCrossEntropy{{"aten::binary_cross_entropy"}, {"BinaryCrossEntropyBackward0"}};
 inline constexpr AtenOperator kBinaryCrossEntropyBackward{{"aten::binary_cross_entropy_backward"}};
+inline constexpr AtenOperator kCdist{{"aten::_cdist_forward"}, {"CdistBackward0"}, AutocastList::kFloat32};
+inline constexpr AtenOperator kCdistBackward{{"aten::_cdist_backward"}};
 inline constexpr AtenOperator kCelu{{"aten::celu"}, {"CeluBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kClampTensor{
     {"aten::clamp"}, {"ClampBackward0"}, AutocastList::kNone, CompileRule::kPointwise};

@@ -107,6 +107,23 @@ def _functions() -> list[tuple[Any, str, Any]]:
             and f"torch.nn.functional.{name}" not in KNOWN and "has_torch_function" in " ".join(f.__code__.co_names)]
 
 
+def _matching(recorder: Recorder) -> list[tuple[Any, str, Any]]:
+    """The Hungarian matching of detection's losses, wherever it was imported from scipy."""
+    name = "linear_sum_assignment"
+    original = getattr(sys.modules.get("scipy.optimize"), name, None)
+    if original is None: return []
+    original = getattr(original, "original", original)
+
+    def assignment(cost_matrix: Any, *args: Any, **kwargs: Any) -> Any:
+        if not recorder.recording or not isinstance(cost_matrix, torch.Tensor): return original(cost_matrix, *args, **kwargs)
+        return recorder.matching(cost_matrix)
+
+    assignment.original = original  # type: ignore[attr-defined]
+    # A module that was imported while another recording had it changed has that one's.
+    return [(module, name, assignment) for module in list(sys.modules.values())
+            if original in (vars(module).get(name), getattr(vars(module).get(name), "original", None))]
+
+
 @contextlib.contextmanager
 def patched(recorder: Recorder) -> Iterator[None]:
     autocast = torch.amp.autocast_mode.autocast
@@ -218,7 +235,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
                (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
                (torch._subclasses.FakeTensor, "tolist", torch.Tensor.tolist),  # its own asks for one number after the other
                (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(recorder.compiling),
-               *_functions(), *(_compiling(recorder) if recorder.compiling else [])]
+               *_functions(), *_matching(recorder), *(_compiling(recorder) if recorder.compiling else [])]
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -41,6 +41,7 @@ class Variant:
     regions: bool = False                                  # as under diffusers', whose regions are then the program's
     gradients: bool | None = None                          # None: in train mode
     compiling: bool = False                                # as torch.compile traces it
+    precisions: tuple[str, ...] | None = None              # None: those of the program
 
 
 class Program:
@@ -328,7 +329,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
            sizes: Mapping[str, list[Any]] | None = None, maxima: Mapping[str, int] | None = None,
            minima: Mapping[str, int] | None = None, fixed: Mapping[str, str] | None = None,
            multiples: Mapping[str, int] | None = None, step: Callable[[Any, dict[str, Any]], Any] | None = None,
-           depths: Depths | None = None) -> Program:
+           depths: Depths | None = None, not_compiled: str = "") -> Program:
     """Records a module's forward passes as a program (docs/programs.md): those in train mode as torch.compile traces them, too.
 
     module_or_factory: an `nn.Module` (left alone) or a function that makes one; a function with one parameter gets the
@@ -339,9 +340,10 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     gives one program; where all of a list are larger than the default, that is the least. maxima, minima, multiples: the
     largest and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
     and why. depths: how the module is made with fewer layers; then most is recorded of these, where that is shown to be the same.
+    not_compiled: why it is not recorded as torch.compile traces it.
     """
     how = _How(loss, dict(policies or {}), symbols, name, task, variants or [Variant("train"), Variant("eval", gradients=False)], precisions,
-               sizes or {}, maxima or {}, minima or {}, fixed or {}, multiples or {}, step)
+               sizes or {}, maxima or {}, minima or {}, fixed or {}, multiples or {}, step, not_compiled)
     recordings = _Recordings(module_or_factory, how.policies, loss, step)
     of_few = _stretched(recordings, example_inputs, how, depths) if depths is not None else None
     return Program(of_few if of_few is not None else _recorded(recordings, example_inputs, how))
@@ -364,6 +366,7 @@ class _How:
     fixed: Mapping[str, str]
     multiples: Mapping[str, int]
     step: Callable[[Any, dict[str, Any]], Any] | None
+    not_compiled: str = ""
 
 
 def _stretched(recordings: _Recordings, example_inputs: Any, how: _How, depths: Depths) -> dict[str, Json] | None:
@@ -426,7 +429,7 @@ def _recorded(recordings: _Recordings, example_inputs: Any, how: _How) -> dict[s
     base = source.at(source.defaults)
     precisions = _precisions(recordings, variants[0], precisions, source, base)
     if not any(v.checkpointing for v in variants): variants = variants + _for_checkpointing(recordings, variants, precisions[0], base)
-    compiled = [replace(v, compiling=True) for v in variants if v.mode == "train"]
+    compiled = [replace(v, compiling=True) for v in variants if v.mode == "train" and not how.not_compiled]
 
     def passes(source: _Source, fixed: dict[str, str], multiples: dict[str, int], choices: dict[str, list[list[int]]],
                needed: str = "") -> tuple[list[dict[str, Json]], dict[str, Json], str]:
@@ -443,7 +446,8 @@ def _recorded(recordings: _Recordings, example_inputs: Any, how: _How) -> dict[s
             not_compiled = ""
             made_parts: list[tuple[tuple[str, ...], list[Json], Recording]] = []
             try:
-                made_parts = _variant_parts(recordings, source, variant, precisions, solved, base, free, fixed, multiples, choices)
+                made_parts = _variant_parts(recordings, source, variant, variant.precisions or precisions, solved, base, free, fixed,
+                                            multiples, choices)
             except Exception as error:  # the module's code is another where it is compiled, and may fail here
                 if not variant.compiling: raise
                 not_compiled = f"{type(error).__name__}: {error}"[:300]
@@ -468,7 +472,7 @@ def _recorded(recordings: _Recordings, example_inputs: Any, how: _How) -> dict[s
                         met["dtype"] = {"d": "weights"}
                 for constant in parts[5]:
                     if constant not in constants: constants.append(constant)
-        return forwards, inputs, ""
+        return forwards, inputs, how.not_compiled
 
     forwards, inputs, not_compiled = passes(source, fixed, multiples, choices)
     for symbol in [s for s in choices if s in fixed.keys() - by_nature and not fixed[s].startswith(_REFUSES)][:1]:

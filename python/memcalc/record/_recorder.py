@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ._graphs import Events
 from ._memo import Memo
 from ._names import MODELLED, PARTLY_MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
-from ._values import LARGEST, Known, module_frame, needed, refused
+from ._values import LARGEST, Known, module_frame, needed, passing, refused
 
 Json = Any
 _DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException,
@@ -42,6 +42,7 @@ _CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 # Their results' sizes were computed here, but are those of the arguments.
 _SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tensor".split())
+_COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
 
@@ -340,6 +341,9 @@ class Recorder(TorchFunctionMode):
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
+        if last in _COUNTED and (last != "where" or len(args) == 1 and not kwargs):
+            given = self._answered()
+            if given is not _NOTHING: return self._places(last, args[0], args[0].numel() if given is True else int(given), args, kwargs), True
         tensors = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
         key = self._memo.key(function, args, kwargs) if tensors else None
         made = self._memo.find(key) if key is not None else None
@@ -380,6 +384,14 @@ class Recorder(TorchFunctionMode):
         if info is None or info.known is None: raise needed(name, self._why())
         self.assume(info.known.origins)
         with unset_fake_temporarily(): return int(info.known.tensor.sum())
+
+    @staticmethod
+    def _places(last: str, mask: torch.Tensor, count: int, args: Any, kwargs: Any) -> Any:
+        """Of a call that finds the elements that are not zero: `count` of them."""
+        if last == "masked_select": return mask.new_empty((count,))
+        if last == "where" or kwargs.get("as_tuple", False):
+            return tuple(torch.zeros(count, dtype=torch.long, device=mask.device) for _ in range(mask.dim()))
+        return torch.zeros((count, mask.dim()), dtype=torch.long, device=mask.device)
 
     def _mask_indices(self, name: str, args: Any) -> Any:
         """The arguments with boolean masks replaced by their indices, so that shapes are known."""
@@ -515,13 +527,18 @@ class Recorder(TorchFunctionMode):
         last = name.rsplit(".", 1)[-1]
         infos = [self.info(t) for t in inputs]
         if in_place:
+            if name == "torch.Tensor.uniform_" and args[0].numel() == 1 and self.policies.get("random_draws", True):
+                low, high = [*args[1:], *kwargs.values()][:2] if len(args) + len(kwargs) > 2 else (0.0, 1.0)
+                with unset_fake_temporarily():
+                    drawn = torch.full(args[0].shape, high - 0.001 * (high - low), dtype=args[0].dtype)
+                return [Known(drawn, frozenset(["random_draws"]))]
             target = self.info(args[0]) if args else None
             if target is None or target.known is None: return None
             if any(info is None or info.known is None for info in infos) or last in ("uniform_", "normal_",
                                                                                    "bernoulli_", "random_"):
                 self._forget(target.known.tensor)
                 return None
-        if any(t.numel() > (LARGEST if not t.is_floating_point() else 1 << 20) for t in outputs): return None
+        if any(t.numel() > LARGEST for t in outputs): return None
         fill = _FILLED.get(last)
         if last in ("new_full", "full_like"):
             fill = args[2 if last == "new_full" else 1] if len(args) > (2 if last == "new_full" else 1) else kwargs.get("fill_value")
@@ -600,11 +617,25 @@ class Recorder(TorchFunctionMode):
         elif all(info is not None and info.known is not None for info in infos):
             answer = self._compute(function, name, args, kwargs, must=True)
         else:
-            raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why())
+            answer = passing(name) if self.policies.get("no_errors", True) else None
+            if answer is None: raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why())
+            self.assume(frozenset(["no_errors"]))
         if self.recording:
             self.breaks_graph(name)
             self.events.append(("call", name, self.encode(args), [[k, self.encode(v)] for k, v in kwargs.items()], []))
         return answer
+
+    def matching(self, costs: torch.Tensor) -> Any:
+        """scipy.optimize.linear_sum_assignment of costs without data, which a copy has brought to the host."""
+        if not self.policies.get("any_matching", True): raise needed("linear_sum_assignment", self._why())
+        import numpy
+
+        self.assume(frozenset(["any_matching"]))
+        if self.compiling:
+            self.breaks_graph("torch.Tensor.__array__")
+            self.events.append(("untraced",))
+        pairs = min(costs.shape)
+        return numpy.arange(pairs), numpy.arange(pairs)
 
     def _answered(self) -> Any:
         if not self.policies: return _NOTHING

@@ -16,6 +16,7 @@ from ._pictures import pictures
 from ._program import Program, Variant, record
 from ._solve import PRECISIONS
 from ._stretch import Depths, depths_of
+from ._targets import TARGETS, answers
 
 # transformers' Auto class for a task, and what its labels are.
 TASKS = {
@@ -24,10 +25,11 @@ TASKS = {
     "seq2seq": ("AutoModelForSeq2SeqLM", "target"), "image": ("AutoModelForImageClassification", "class"),
     "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
     "ctc": ("AutoModelForCTC", "target"), "contrastive": ("AutoModel", "pairs"),
-    "image-text": ("AutoModelForImageTextToText", "tokens"),
+    "image-text": ("AutoModelForImageTextToText", "tokens"), "audio": ("AutoModelForAudioClassification", "class"),
 }
 _ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
             ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
+            ("ForObjectDetection", "detection"), ("ForUniversalSegmentation", "masks"), ("ForAudioClassification", "audio"),
             ("ForSpeechSeq2Seq", "speech"), ("ForCausalLM", "causal"), ("LMHeadModel", "causal"))
 
 
@@ -51,12 +53,13 @@ class Source:
     step: Callable[..., Any] | None = None  # a loop's own calls around the module
     precisions: tuple[str, ...] = PRECISIONS
     depths: Depths | None = None
+    not_compiled: str = ""
 
     def record(self, name: str | None = None) -> Program:
         return record(self.make, self.example, loss=self.loss, symbols=self.symbols, task=self.task, variants=self.variants,
                       name=name or self.name, sizes=self.sizes, maxima=self.maxima, minima=self.minima, fixed=self.fixed,
                       policies=self.policies, multiples=self.multiples, step=self.step, precisions=self.precisions,
-                      depths=self.depths)
+                      depths=self.depths, not_compiled=self.not_compiled)
 
 
 def task_of(class_name: str, model_type: str = "") -> str | None:
@@ -85,6 +88,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     if task is None: task = task_of(architecture, config.model_type) if architecture else None
     if task == "seq2seq" and hasattr(config, "vision_config"): task = "image-text"
     if task is None: raise ValueError(f"{config.model_type}: the configuration names no architecture; say which task")
+    if task in TARGETS: return _targeted(config, task, batch=batch, target=target, image=image, name=name)
     auto, labels = TASKS[task]
     make_class = getattr(library, auto)
     extra = {"attn_implementation": attention} if attention else {}
@@ -104,7 +108,8 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         for key in ("pad_token_id", "decoder_start_token_id"):
             if getattr(config, key, None) is None: setattr(config, key, 0)
     symbols = {"batch": batch}
-    if kind.main_input_name == "input_ids": symbols["sequence"] = sequence
+    is_frames = task == "ctc" and kind.main_input_name == "input_features"  # Parakeet: a spectrogram of any length; its last label is the padding
+    if kind.main_input_name == "input_ids" or is_frames: symbols["sequence"] = sequence
     if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
     vision = getattr(config, "vision_config", config)
     edge = image or getattr(vision, "image_size", None) or 224
@@ -134,9 +139,15 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
         made: dict[str, Any]
         if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
+        elif is_frames:
+            made = {"input_features": torch.empty(batch, sequence, config.encoder_config.num_mel_bins),
+                    "attention_mask": torch.ones(batch, sequence, dtype=torch.long)}
+            made["attention_mask"][-1, -sequence // 8:] = 0  # its processor pads to the longest
         elif kind.main_input_name == "input_features":
             frames = 2 * getattr(config, "max_source_positions", 1500)
             made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
+        elif hasattr(config, "num_mel_bins") and kind.main_input_name == "input_values":  # a spectrogram
+            made = {"input_values": torch.empty(batch, config.max_length, config.num_mel_bins)}
         elif kind.main_input_name == "input_values": made = {"input_values": torch.empty(batch, 80000)}
         else: made = {"input_ids": ids}
         if labels == "pairs": made["pixel_values"] = torch.empty(batch, channels, image, image)  # of each text one
@@ -150,15 +161,16 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
                           "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
                           "pixels": lambda: torch.zeros(batch, image, image, dtype=torch.long),
-                          "target": lambda: torch.randint(low, vocabulary, (batch, target), generator=draw)}[labels]()
+                          "target": lambda: torch.randint(low, vocabulary - is_frames, (batch, target), generator=draw)}[labels]()
         # The Trainer's count of the tokens that have a label, for models whose loss divides by it.
         if counts: made["num_items_in_batch"] = torch.tensor(made["labels"].numel())
         return made
 
     names = list(example(**symbols))
-    plain = [n for n in names if n not in ("attention_mask", "num_items_in_batch")]
+    mask = "" if is_frames else "attention_mask"  # of frames it is always given
+    plain = [n for n in names if n not in (mask, "num_items_in_batch")]
     given = [[n for n in names if n not in without] for without in (
-        ("attention_mask", "num_items_in_batch"), ("num_items_in_batch",), ("attention_mask",), ())]
+        (mask, "num_items_in_batch"), ("num_items_in_batch",), (mask,), ())]
     given = [g for i, g in enumerate(given) if g not in given[:i]]
     caches: list[dict[str, bool]] = [{"cache": True}, {"cache": False}] if hasattr(text, "use_cache") and (
         "use_cache" in forward or "past_key_values" in forward) else [{}]
@@ -183,6 +195,22 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     return source
 
 
+def _targeted(config: Any, task: str, *, batch: int, target: int | None, image: int | None, name: str | None) -> Source:
+    """A model whose labels are made within the step (_targets.py)."""
+    import transformers as library
+
+    known = TARGETS[task]
+    make_class, edge = getattr(library, known.auto), image or known.image
+    symbols = {"batch": batch, "image": edge} | ({"target": target or known.target} if known.target else {})
+
+    def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, dtype=dtype)
+    def example(batch: int, image: int, target: int = 0) -> dict[str, Any]: return known.inputs(batch, target, image)
+
+    variants = [Variant("train", precisions=known.precisions), Variant("eval", inputs=list(known.given))]
+    return Source(make, example, symbols, variants, name or config.model_type, known.task, sizes={"image": [n for n in known.sizes if n != edge][:3]} if known.sizes else _edges(edge),
+                  fixed=dict(known.fixed), step=known.step, not_compiled=known.not_compiled)
+
+
 def _prime(least: int) -> int:
     """The first prime from `least` on."""
     while least < 2 or any(least % d == 0 for d in range(2, int(least**0.5) + 1)): least += 1
@@ -198,10 +226,10 @@ def _edges(edge: int) -> dict[str, list[list[int]]]:
 
 
 def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edge: int, channels: int = 3,
-                pixels: bool = False) -> Source:
+                pixels: bool = False, given_as: str = "x") -> Source:
     def example(batch: int, image: int) -> dict[str, Any]:
         labels = (batch, image, image) if pixels else (batch,)
-        return {"x": torch.empty(batch, channels, image, image), "y": torch.zeros(labels, dtype=torch.long)}
+        return {given_as: torch.empty(batch, channels, image, image), "y": torch.zeros(labels, dtype=torch.long)}
 
     def loss(output: Any, given: dict[str, Any]) -> Any:
         scores = output["out"] if isinstance(output, dict) else output  # torchvision's networks of segmentation
@@ -223,10 +251,40 @@ def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Sour
     import torchvision as library
 
     make = library.models.get_model_builder(name)
+    if ".detection" in make.__module__: return _detector(name, batch, image or 800)
     options = {"weights": None}
     if "weights_backbone" in inspect.signature(make).parameters: options["weights_backbone"] = None
     pixels = "segmentation" in make.__module__
-    return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224), pixels=pixels)
+    return _classifier(lambda: make(**options), name, batch, image or (299 if name == "inception_v3" else 224), pixels=pixels,
+                       given_as="input" if name.startswith("lraspp") else "x")
+
+
+def _detector(name: str, batch: int, edge: int, objects: int = 8) -> Source:
+    """RetinaNet as it is made of a backbone that has been trained before: three of its stages train, their norms do not."""
+    policies = answers(name, objects)
+    from torchvision.models import resnet50
+    from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
+    from torchvision.models.detection.retinanet import RetinaNet
+    from torchvision.ops import FrozenBatchNorm2d
+    from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+
+    def make() -> torch.nn.Module:
+        backbone = resnet50(weights=None, norm_layer=FrozenBatchNorm2d)
+        return RetinaNet(_resnet_fpn_extractor(backbone, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256)), 91)
+
+    def example(batch: int, image: int) -> dict[str, Any]:
+        boxes = torch.tensor([0.0, 0.0, 32.0, 32.0]).expand(batch, objects, 4).contiguous()
+        return {"images": torch.empty(batch, 3, image, image), "boxes": boxes, "labels": torch.ones(batch, objects, dtype=torch.long)}
+
+    def step(module: Any, given: dict[str, Any]) -> Any:
+        targets = [{"boxes": boxes, "labels": labels} for boxes, labels in zip(given["boxes"].unbind(), given["labels"].unbind())]
+        losses = module(list(given["images"].unbind()), targets)
+        return {"loss": sum(losses.values()), **losses}
+
+    fixed = {"batch": "the loss goes through the images one by one", "image": "its transform resizes images to 800 pixels"}
+    return Source(make, example, {"batch": batch, "image": edge}, [Variant("train", precisions=("float32", "autocast"))], name, "detection",
+                  fixed=fixed, policies=policies, step=step,
+                  not_compiled="left out: its loss breaks the graph for each image")
 
 
 def _squares(output: Any, given: dict[str, Any]) -> Any:

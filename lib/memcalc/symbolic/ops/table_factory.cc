@@ -76,6 +76,17 @@ void tensor_row(RecordedCall& call) {
   call.returns(made(call, shape, call.dtype(1).value_or(dtype), aten::kToCopy, on_card(call, 2)));
 }
 
+/// torch.as_tensor(data, dtype, device): of another tensor a copy where its type or device is another (the recorder
+/// drops the call where it is not); of numpy's array, whose size was recorded, a tensor on the host.
+void as_tensor_row(RecordedCall& call) {
+  const bool is_tensor = call.is_tensor(0);
+  if (!is_tensor && call.given_count() == 0) return tensor_row(call);
+  const bool card = call.has(2) || !is_tensor ? on_card(call, 2) : !RecordedCall::on_host(call.tensor(0));
+  const Shape& shape = is_tensor ? call.tensor(0).shape() : call.given().shape;
+  const DType kept = is_tensor ? call.tensor(0).dtype() : call.given().dtype;
+  call.returns(made(call, shape, call.dtype(1).value_or(kept), aten::kToCopy, card));
+}
+
 Tensor like(RecordedCall& call, const Tensor& x, std::optional<DType> dtype) {
   Tensor result = call.tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), dtype.value_or(x.dtype()),
                                           aten::kZerosLike);
@@ -86,6 +97,8 @@ Tensor like(RecordedCall& call, const Tensor& x, std::optional<DType> dtype) {
 
 void zeros_like_row(RecordedCall& call) { call.returns(like(call, call.tensor(0), call.dtype(1))); }
 void full_like_row(RecordedCall& call) { call.returns(like(call, call.tensor(0), call.dtype(2))); }
+
+void randint_like_row(RecordedCall& call) { call.returns(like(call, call.tensor(0), call.dtype(3))); }
 
 void new_zeros_row(RecordedCall& call) {  // input *size dtype
   call.returns(made(call, call.shape(1), call.dtype(2).value_or(call.tensor(0).dtype()), aten::kNewZeros, true));
@@ -126,11 +139,13 @@ constexpr OperatorRow kRows[] = {
     {"arange", "start end step dtype device layout requires_grad", arange_row},
     {"linspace", "start end steps dtype device layout requires_grad", linspace_row},
     {"tensor", "data dtype device requires_grad pin_memory", tensor_row},
+    {"as_tensor", "data dtype device", as_tensor_row},
     {"zeros_like", "input dtype device layout requires_grad memory_format", zeros_like_row},
     {"ones_like", "input dtype device layout requires_grad memory_format", zeros_like_row},
     {"empty_like", "input dtype device layout requires_grad memory_format", zeros_like_row},
     {"rand_like", "input dtype device layout requires_grad memory_format", zeros_like_row},
     {"randn_like", "input dtype device layout requires_grad memory_format", zeros_like_row},
+    {"randint_like", "input low high dtype device layout requires_grad memory_format", randint_like_row},
     {"full_like", "input fill_value dtype device layout requires_grad memory_format", full_like_row},
     {"new_zeros", "input *size dtype device layout requires_grad", new_zeros_row},
     {"new_ones", "input *size dtype device layout requires_grad", new_zeros_row},

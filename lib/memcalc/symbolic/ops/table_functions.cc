@@ -599,6 +599,8 @@ constexpr OperatorRow kRows[] = {
     {"zero_", "input", in_place_row<zeros_backward, aten::kFillScalar, Saves::kNothing>},
     {"fill_", "input value", in_place_row<zeros_backward, aten::kFillScalar, Saves::kNothing>},
     {"bernoulli_", "input p generator", in_place_row<zeros_backward, aten::kFillScalar, Saves::kNothing>},
+    {"uniform_", "input from to generator", in_place_row<zeros_backward, aten::kFillScalar, Saves::kNothing>},
+    {"normal_", "input mean std generator", in_place_row<zeros_backward, aten::kFillScalar, Saves::kNothing>},
 };
 
 }  // namespace

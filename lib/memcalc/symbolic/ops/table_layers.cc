@@ -82,7 +82,6 @@ void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths targ
   const Tensor log_probs = autocast(aten::kCtcLoss, call.tensor(0));
   const Tensor& targets = call.tensor(1);
   if (log_probs.rank() != 3) call.refuse("one sample");
-  if (call.boolean_or(6, false)) call.refuse("infinite losses set to zero");
   for (const int lengths : {2, 3}) {
     if (call.is_tensor(lengths) && !RecordedCall::on_host(call.tensor(lengths))) {
       call.tape.kernels.synchronize(aten::kCtcLossFunction);
@@ -90,6 +89,11 @@ void ctc_loss_row(RecordedCall& call) {  // log_probs targets input_lengths targ
   }
   const std::int64_t label = targets.rank() == 2 ? targets.size(1) : targets.elements() / log_probs.size(1);
   Tensor losses = ctc_loss(log_probs, targets, label);
+  if (call.boolean_or(6, false)) {  // zero_infinity: at::where(res == infinity, at::zeros({}, res.options()), res)
+    const Tensor zero = call.tape.empty({}, losses.dtype(), aten::kZeros);
+    const Tensor infinite = pointwise(aten::kEq, {&losses}, 1, DType::kBool);
+    losses = where(infinite, losses);
+  }
   const std::string_view reduction = call.text_or(5, "mean");
   if (reduction == "none") return call.returns(std::move(losses));
   if (reduction == "sum") return call.returns(sum(losses, 1, false));

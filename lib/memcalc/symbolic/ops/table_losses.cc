@@ -2,6 +2,7 @@
 // tools/autograd/derivatives.yaml of torch 2.11; requests as its host code makes them.
 // MIRRORS(torch, "native/Loss.cpp", "2.11.0")
 // MIRRORS(torch, "LossNLL.cpp", "2.11.0")
+#include <algorithm>
 #include <array>
 
 #include "memcalc/symbolic/aten_programs.h"
@@ -207,18 +208,24 @@ void logits_backward(BackwardCall& call) {  // saved: input, target, then pos_we
   call.set(0, std::move(result));
 }
 
+/// The gradient is multiplied by the weight in place.
+void weighted_logits_backward(BackwardCall& call) { call.set(0, pointwise(aten::kSigmoid, {&call.saved(0)}, 5)); }
+
 void logits_row(RecordedCall& call) {  // input target weight size_average reduce reduction pos_weight
   const AtenOperator& op = aten::kBinaryCrossEntropyWithLogits;
-  if (call.has(2)) call.refuse("a weight for each sample");
+  const Tensor weight = call.has(2) ? autocast(op, call.tensor(2)) : Tensor{};
   const Tensor pos_weight = call.has(6) ? autocast(op, call.tensor(6)) : Tensor{};
+  if (weight.defined() && pos_weight.defined()) call.refuse("a weight for each sample beside pos_weight");
   const auto [x, target] = cast(op, call);
-  if (is_followed(target)) call.refuse("targets that are differentiated");
-  Node* node = record(op, logits_backward, {&x}, {&x, &target, pos_weight.defined() ? &pos_weight : nullptr});
+  if (is_followed(target) || (weight.defined() && is_followed(weight))) call.refuse("targets that are differentiated");
+  Node* node = weight.defined()
+                   ? record(op, weighted_logits_backward, {&x}, {&x, &target, &weight})
+                   : record(op, logits_backward, {&x}, {&x, &target, pos_weight.defined() ? &pos_weight : nullptr});
   const Tensor log_sigmoid = pointwise(aten::kLogSigmoidForward, {&x}, 4);
   if (pos_weight.defined()) {
-    const Tensor less = pw(aten::kSub, {&pos_weight}), weight = pw(aten::kMul, {&less, &target});
+    const Tensor less = pw(aten::kSub, {&pos_weight}), factor = pw(aten::kMul, {&less, &target});
   }
-  const Tensor losses = pointwise(aten::kSub, {&target}, 3);
+  const Tensor losses = pointwise(aten::kSub, {&target}, weight.defined() ? 4 : 3);  // and mul_(weight)
   call.returns(finish(node, reduced_values(aten::kMean, losses, call.text_or(5, "mean"))));
 }
 
@@ -275,6 +282,51 @@ void cosine_similarity_row(RecordedCall& call) {  // x1 x2 dim eps
   call.returns(sum_over(product, dim, false));
 }
 
+/// cuda/DistanceKernel.cu, cdist_backward_kernel_impl: for each row of the other a gradient, which are then summed.
+Tensor cdist_gradient(const Tensor& of, const Tensor& other) {
+  const Operator& op = aten::kCdistBackward;
+  Shape each = of.shape();
+  std::copy_backward(each.dims.begin() + each.rank - 2, each.dims.begin() + each.rank,
+                     each.dims.begin() + each.rank + 1);
+  each.dims[static_cast<std::size_t>(each.rank++ - 2)] = other.size(-2);
+  Tensor result = of.tape().empty(of.shape(), of.dtype(), op);
+  const Tensor all = filled(of.tape(), each, of.dtype(), op);
+  of.tape().kernels.add(op, OperatorClass::kElementwise, of.dtype(), static_cast<double>(all.elements()),
+                        static_cast<double>(all.bytes() + result.bytes()));
+  return result;
+}
+
+void cdist_backward(BackwardCall& call) {  // saved: x1, x2, result
+  const Tensor &x1 = call.saved(0), &x2 = call.saved(1);
+  if (call.needs(0)) {
+    const Tensor gradient = contiguous(call.gradient());
+    call.set(0, cdist_gradient(x1, x2));
+  }
+  if (call.needs(1)) {
+    const Tensor gradient = contiguous(transpose(call.gradient(), -2, -1)),
+                 distances = contiguous(transpose(call.saved(2), -2, -1));
+    call.set(1, cdist_gradient(x2, x1));
+  }
+}
+
+/// Distance.cpp, cdist: each row of x1 from each of x2. Of many rows p = 2 is a product of matrices.
+void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
+  const auto [x1, x2] = cast(aten::kCdist, call);
+  if (x1.rank() < 2 || x1.rank() > 3 || x2.rank() != x1.rank()) call.refuse("another number of dimensions than 2 or 3");
+  if (x1.rank() == 3 && x1.size(0) != x2.size(0)) call.refuse("batches that are broadcast");
+  if (call.number_or(2, 2) == 2 && (x1.size(-2) > 25 || x2.size(-2) > 25))
+    call.refuse("p = 2 as a product of matrices");
+  Node* node = record(aten::kCdist, cdist_backward, {&x1, &x2}, {&x1, &x2});
+  const Tensor left = contiguous(x1), right = contiguous(x2);
+  Shape shape = x1.shape();
+  shape.dims[static_cast<std::size_t>(shape.rank - 1)] = x2.size(-2);
+  Tensor result = x1.tape().empty(shape, x1.dtype(), aten::kCdist);
+  x1.tape().kernels.add(aten::kCdist, OperatorClass::kElementwise, x1.dtype(),
+                        3.0 * static_cast<double>(result.elements() * x1.size(-1)),
+                        static_cast<double>(x1.bytes() + x2.bytes() + result.bytes()));
+  call.returns(finish(node, std::move(result), true));
+}
+
 constexpr OperatorRow kRows[] = {
     {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
      cross_entropy_row},
@@ -291,6 +343,7 @@ constexpr OperatorRow kRows[] = {
     {"binary_cross_entropy", "input target weight size_average reduce reduction", probabilities_row},
     {"soft_margin_loss", "input target reduction", soft_margin_row},
     {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
+    {"cdist", "x1 x2 p compute_mode", cdist_row},
 };
 
 }  // namespace

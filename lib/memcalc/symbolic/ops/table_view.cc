@@ -519,6 +519,19 @@ void repeat_row(RecordedCall& call) {
   call.returns(repeat(x, times));
 }
 
+/// TensorShape.cpp, tile: repeats of fewer dimensions are those of the last ones.
+void tile_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const Shape times = call.shape(1);
+  Shape all = times;
+  if (times.rank < x.rank()) {
+    const int more = x.rank() - times.rank;
+    all.rank = x.rank();
+    for (int i = 0; i < all.rank; ++i) all[i] = i < more ? 1 : times[i - more];
+  }
+  call.returns(repeat(x, all));
+}
+
 /// Repeats that are a tensor (cuda/Repeat.cu): their running sum, a check that none is negative, which the host waits
 /// for, and the places that are then selected.
 Tensor repeat_each(RecordedCall& call, const Tensor& x, const Tensor& repeats) {
@@ -611,7 +624,7 @@ constexpr OperatorRow kRows[] = {
     {"view_as_real", "input", real_row},
     {"view_as_complex", "input", complex_row},
     {"repeat", "input *sizes", repeat_row},
-    {"tile", "input *dims", repeat_row},
+    {"tile", "input *dims", tile_row},
     {"repeat_interleave", "input repeats dim output_size", repeat_interleave_row},
     {"as_strided", "input size stride storage_offset", as_strided_row},
     {"flip", "input *dims", flip_row},

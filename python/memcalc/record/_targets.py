@@ -1,0 +1,107 @@
+"""Tasks of transformers whose labels are no tensor: lists with an item for each image, or masks that no class of it takes.
+
+`target` is the number of objects in an image, the same in all: each image's labels have a size of their own in a data set.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+
+_ONE_BY_ONE = (("batch", "the loss goes through the images one by one"),)
+# Of torchvision's detection models: what their losses find, by the line that asks (0.26); elsewhere the recording is refused.
+# Each object has 16 anchors, whose best one is one; no anchor lies between the thresholds, so that all count.
+_ANCHORS = 16
+
+
+def answers(name: str, objects: int) -> dict[str, Any]:
+    if not name.startswith("retinanet"):
+        raise ValueError(f"{name}: what its loss matches, samples or suppresses depends on values, and no policy answers "
+                         "(torchvision's models/detection); of torchvision's detection models retinanet_resnet50_fpn is recorded")
+    return {"_utils.py:408": objects, "retinanet.py:173": objects * _ANCHORS, "retinanet.py:182": True, "retinanet.py:183": True,
+            "retinanet.py:186": False, "retinanet.py:282": objects * _ANCHORS}
+
+
+# A hundred graphs between the host's matchings, which double the program.
+_LEFT_OUT = "left out: its loss breaks the graph for each image and layer"
+# Weights of 16 bits fail in the matching: torch.cdist has no bfloat16 on the card, numpy has no bfloat16 at all.
+_MATCHED = ("float32", "autocast")
+
+
+@dataclass(frozen=True)
+class Targets:
+    auto: str                                      # transformers' Auto class
+    task: str                                      # of the program
+    image: int                                     # edge of the images, pixels
+    inputs: Callable[[int, int, int], dict[str, Any]]   # of batch, target, image
+    step: Callable[..., Any]                       # the loop's own calls around the module
+    given: tuple[str, ...]                         # the inputs without labels
+    target: int = 0                                # objects of an image; 0: there are none
+    sizes: tuple[int, ...] = ()                    # further edges at which it is recorded; without: those of any network
+    fixed: tuple[tuple[str, str], ...] = ()        # symbols that have one size, and why
+    precisions: tuple[str, ...] | None = None      # in which it trains; None: all
+    not_compiled: str = ""
+
+
+def _pixels(batch: int, image: int) -> dict[str, Any]:
+    """Images of several sizes: the processor pads to the largest. The last one is narrower."""
+    mask = torch.ones(batch, image, image, dtype=torch.long)
+    mask[-1, :, -image // 4:] = 0
+    return {"pixel_values": torch.empty(batch, 3, image, image), "pixel_mask": mask}
+
+
+def _boxes(batch: int, target: int, image: int) -> dict[str, Any]:
+    return {**_pixels(batch, image), "class_labels": torch.zeros(batch, target, dtype=torch.long),
+            "boxes": torch.empty(batch, target, 4)}
+
+
+def _detect(module: Any, batch: dict[str, Any]) -> Any:
+    images = {name: batch[name] for name in ("pixel_values", "pixel_mask")}
+    if "boxes" not in batch: return module(**images)
+    labels = [{"class_labels": classes, "boxes": boxes}
+              for classes, boxes in zip(batch["class_labels"].unbind(), batch["boxes"].unbind())]
+    return module(**images, labels=labels)
+
+
+def _masks(batch: int, target: int, image: int) -> dict[str, Any]:
+    return {**_pixels(batch, image), "mask_labels": torch.empty(batch, target, image, image),
+            "class_labels": torch.zeros(batch, target, dtype=torch.long)}
+
+
+def _segment(module: Any, batch: dict[str, Any]) -> Any:
+    labels = {name: list(batch[name].unbind()) for name in ("mask_labels", "class_labels") if name in batch}
+    return module(pixel_values=batch["pixel_values"], pixel_mask=batch["pixel_mask"], **labels)
+
+
+def _prompts(batch: int, target: int, image: int) -> dict[str, Any]:
+    """A box for each object, and its mask at the size that the decoder makes, a quarter of the image's."""
+    return {"pixel_values": torch.empty(batch, 3, image, image), "input_boxes": torch.empty(batch, target, 4),
+            "masks": torch.empty(batch, target, image // 4, image // 4)}
+
+
+def _prompted(module: Any, batch: dict[str, Any]) -> Any:
+    """One mask for each box, as SAM is fine-tuned; transformers' class has no loss."""
+    made = module(pixel_values=batch["pixel_values"], input_boxes=batch["input_boxes"], multimask_output=False)
+    if "masks" not in batch: return made
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(made.pred_masks.squeeze(2), batch["masks"])
+    return {"loss": loss, **made}
+
+
+def _labelled(batch: int, _: int, image: int) -> dict[str, Any]:
+    return {"pixel_values": torch.empty(batch, 3, image, image), "y": torch.zeros(batch, dtype=torch.long)}
+
+
+def _features(module: Any, batch: dict[str, Any]) -> Any:
+    """An encoder that transformers gives no head: what it pools is taken for the scores, as timm's models without classes are."""
+    made = module(pixel_values=batch["pixel_values"])
+    return made if "y" not in batch else {"loss": torch.nn.functional.cross_entropy(made.pooler_output, batch["y"]), **made}
+
+
+_PADDED = ("pixel_values", "pixel_mask")
+TARGETS = {
+    "detection": Targets("AutoModelForObjectDetection", "detection", 640, _boxes, _detect, _PADDED, 8, (800, 480, 352, 640), _ONE_BY_ONE, _MATCHED, _LEFT_OUT),
+    "masks": Targets("AutoModelForUniversalSegmentation", "masks", 512, _masks, _segment, _PADDED, 8, (384, 640, 352, 512), _ONE_BY_ONE, _MATCHED, _LEFT_OUT),
+    "prompts": Targets("AutoModelForMaskGeneration", "masks", 1024, _prompts, _prompted, ("pixel_values", "input_boxes"), 1),
+    "features": Targets("AutoModel", "other", 224, _labelled, _features, ("pixel_values",)),
+}

@@ -1,0 +1,66 @@
+"""memcalc.record: what detection's losses ask of values, and the tasks whose labels are lists. Needs PyTorch."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="no PyTorch here: recording is not tested", exc_type=ImportError)
+from record_test import Variant, check_lifetimes, record, recording  # noqa: E402, also where the extension is not built
+
+
+class Checks(torch.nn.Module):
+    """Raises where its boxes are none, or where one of two tests says so, of which a line does not tell which."""
+
+    def __init__(self, ambiguous=False):
+        super().__init__()
+        self.linear, self.ambiguous = torch.nn.Linear(4, 4), ambiguous
+
+    def forward(self, x):
+        y = self.linear(x)
+        if not (y[:, 2:] >= y[:, :2]).all():
+            raise ValueError("no boxes")
+        large = y > 100
+        if large.any():
+            found = y[large]
+            raise ValueError(f"too large: {found}")
+        assert y.isfinite().all()
+        if self.ambiguous and not y.gt(0).all():
+            raise ValueError("negative")
+        return y
+
+
+def test_a_check_that_would_raise_finds_nothing_wrong():
+    content = record(Checks(), {"x": torch.zeros(3, 4)}, variants=[Variant()]).to_dict()
+    found = [each["policy"] for each in content["assumptions"]]
+    assert found.count("no_errors") == 2 and "finite_values" in found
+    reads = [call[1] for call in content["functions"][0]["body"] if call[0] == "call" and call[1].endswith("__bool__")]
+    assert len(reads) == 3, "the host waits for each"
+    with pytest.raises(recording.ValueNeeded, match="no_errors"):
+        record(Checks(), {"x": torch.zeros(3, 4)}, policies={"no_errors": False}, variants=[Variant()])
+
+
+def test_a_check_of_several_kinds_is_not_guessed():
+    with pytest.raises(recording.ValueNeeded, match=r"bool\(tensor\)"):
+        record(Checks(True), {"x": torch.zeros(3, 4)}, variants=[Variant()])
+
+
+def test_a_matching_has_as_many_pairs_as_there_can_be():
+    optimize = pytest.importorskip("scipy.optimize", reason="no scipy here")
+
+    class Matches(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 7)
+
+        def forward(self, x):
+            costs = self.linear(x)
+            rows, columns = optimize.linear_sum_assignment(costs.detach().cpu())
+            return costs[torch.as_tensor(rows), torch.as_tensor(columns)]
+
+    content = record(Matches(), {"x": torch.zeros(5, 4)}, variants=[Variant()], symbols={"batch": ["x.0"]}).to_dict()
+    check_lifetimes(content)
+    assert [each["policy"] for each in content["assumptions"]] == ["any_matching"]
+    body = content["functions"][0]["body"]
+    picked = next(call for call in body if call[0] == "call" and call[1].endswith("__getitem__"))
+    made = [call for call in body if call[0] == "call" and call[1] == "torch.as_tensor"]
+    assert len(made) == 2 and all(call[5][0][1] == {"d": "int64"} for call in made)
+    assert len(picked[2][1]) == 2
+    with pytest.raises(recording.ValueNeeded, match="linear_sum_assignment"):
+        record(Matches(), {"x": torch.zeros(5, 4)}, policies={"any_matching": False}, variants=[Variant()])
