@@ -66,8 +66,8 @@ def _checks(file: str) -> tuple[tuple[int, int, bool], ...]:
 
     found = []
     for node in ast.walk(tree):
-        raises = isinstance(node, ast.If) and fails(node.body[-1])
-        if not raises and not isinstance(node, ast.Assert): continue
+        if not isinstance(node, (ast.If, ast.Assert)): continue
+        if isinstance(node, ast.If) and not fails(node.body[-1]): continue
         wanted = answers(node.test, isinstance(node, ast.Assert))
         if len(wanted) == 1: found.append((node.test.lineno, node.test.end_lineno or node.test.lineno, wanted.pop()))
     return tuple(found)
