@@ -12,7 +12,7 @@ class RunOptions(TypedDict, total=False):
     sequence_length: int | None
     """`--seq`: tokens per sequence [trained context, at most 2048]"""
     target_sequence_length: int | None
-    """`--target-seq`: seq2seq: tokens per label sequence [as --seq]"""
+    """`--target-seq`: labels of a sequence, or objects in an image [as --seq]"""
     image_size: int | None
     """`--image`: pixels a side, for image models [the trained size]"""
     image_width: int | None

@@ -237,7 +237,7 @@ const Field kFields[] = {
          .exists = takes_tokens,
          .belongs_to = "models that take tokens"}),
     row("--target-seq", "target_sequence_length", G::kModel, K::kWhole, "N",
-        "seq2seq: tokens per label sequence [as --seq]; programs: labels, objects in an image",
+        "labels of a sequence, or objects in an image [as --seq]",
         {.unit = "tokens",
          .set = put<&R::target_sequence_length>,
          .get = take<&S::target_sequence_length>,
