@@ -168,6 +168,8 @@ const test::RuleCase kCases[] = {
     {"megatron-task", "bert-large", [](RunSpec& run) { run.task = Task::kSequenceClassification; }, kBert},
     {"megatron-encoder-positions", "bert-large", [](RunSpec& run) { run.parallel.megatron().rotary = true; }, kBert},
     {"megatron-encoder-context", "bert-large", [](RunSpec& run) { run.parallel.context = 2; }, kBert},
+    {"megatron-flash-padding", "bert-large",
+     [](RunSpec& run) { run.parallel.megatron().attention = MegatronAttention::kFlash; }, kBert},
     {"megatron-t5-pipeline", "t5-base", [](RunSpec& run) { run.parallel.pipeline = 2; }, kT5},
     {"megatron-t5-target", "t5-base", [](RunSpec& run) { run.target_sequence_length = 127; }, kT5},
     // experts

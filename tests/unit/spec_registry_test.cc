@@ -171,6 +171,7 @@ TEST_F(Registry, EveryShippedModelLoads) {
                   line.starts_with("linear attention runs as") || line.starts_with("short convolutions run as") ||
                   line.starts_with(listing.name + " is an implementation of its own, not modelled: ") ||
                   line.starts_with("xIELU is computed by") || line.starts_with("its class is remote code: ") ||
+                  line.starts_with("without --seq 64 tokens are taken, not the trained context: ") ||
                   line.find("layerdrop skips no layer") != std::string::npos ||
                   (listing.is_program && line.starts_with("values in the program")))
           << line;
@@ -297,7 +298,6 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   EXPECT_TRUE(
       answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("deepseek-ai/DeepSeek-V4-Pro").find("family DeepSeek-V4 is not built") != std::string::npos);
-  EXPECT_TRUE(answer("MiniMaxAI/MiniMax-M1-40k").find("MiniMax with lightning attention") != std::string::npos);
   EXPECT_EQ(answer("acme/zebra-7b"), "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones");
 }
 

@@ -208,6 +208,15 @@ constexpr Rule kArguments[] = {
          [](const RuleQuestion& q) {
            return options_of(q).attention == MegatronAttention::kFlash && has(q, &Family::has_latent_attention);
          }},
+    // backends.py, FlashAttention: it takes padded tokens out first, as many as the data has.
+    {.id = "megatron-flash-padding",
+     .options = "--megatron --model",
+     .message = "attention-backend=flash of {model}, whose padding mask takes tokens out, is not modelled",
+     .accepted = "--megatron attention-backend=fused or unfused",
+     .broken =
+         [](const RuleQuestion& q) {
+           return options_of(q).attention == MegatronAttention::kFlash && megatron_task(q.model) != Task::kCausalLm;
+         }},
     {.id = "megatron-one-activation",
      .options = "--megatron",
      .message = "squared-relu cannot be used with swiglu",
