@@ -23,7 +23,7 @@ struct Shares {
   std::optional<double> half, tf32, float32;
 };
 
-std::string capability_of(const DeviceSpec& device) {
+std::string capability_text(const DeviceSpec& device) {
   return fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
 }
 
@@ -47,7 +47,7 @@ Shares shares_of_card(const JsonObject& card, const DeviceSpec& device) {
 /// those of GeForce cards sum in float32 at half the rate of a workstation's, and reach their datasheet.
 Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
   if (device.fp32_flops_per_second <= 0) return {};
-  const std::string capability = capability_of(device);
+  const std::string capability = capability_text(device);
   const auto times = static_cast<std::int64_t>(std::lround(half_datasheet(device) / device.fp32_flops_per_second));
   for (const JsonObject& group : products.optional_objects("groups")) {
     if (group.required_string("compute_capability") != capability) continue;
@@ -75,7 +75,7 @@ Reference reference_of(const JsonObject& products, bool float16, bool mamf) {
 /// The card's own published products, else the median of its compute capability's.
 void set_types_without_units(const JsonObject& products, const DeviceSpec& device, ProductShares& shares) {
   for (const JsonObject& group : products.optional_objects("without_units")) {
-    if (group.required_string("compute_capability") != capability_of(device)) continue;
+    if (group.required_string("compute_capability") != capability_text(device)) continue;
     shares.bf16_over_float32 = group.required_double("bf16_over_float32", kShares);
     shares.fp16_over_float32 = group.optional_double("fp16_over_float32", kShares).value_or(0);
   }
