@@ -40,9 +40,11 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format fo
   return rows;
 }
 
-/// Of a text, the first other name that leaves the line within 80 columns, or the beginning of the first one.
-void fit_other_names(const std::vector<ModelListing>& models, std::vector<Cells>& rows) {
-  constexpr std::size_t kColumns = 80, kGap = 2, kLast = 3;
+/// Of a text: the beginning of a family's long name, and the first other name that leaves the line within 80 columns,
+/// or the beginning of the first one.
+void fit_names(const std::vector<ModelListing>& models, std::vector<Cells>& rows) {
+  constexpr std::size_t kColumns = 80, kGap = 2, kFamily = 1, kFamilyColumns = 19, kLast = 3;
+  for (Cells& row : rows) row[kFamily] = one_line(row[kFamily], kFamilyColumns);
   std::size_t used = 0;
   for (std::size_t column = 0; column < kLast; ++column) {
     std::size_t width = 0;
@@ -84,7 +86,7 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
 std::string render(const std::vector<ModelListing>& models, Format format) {
   if (format == Format::kJson) return render_json(models);
   std::vector<Cells> rows = model_rows(models, format);
-  if (format == Format::kText) fit_other_names(models, rows);
+  if (format == Format::kText) fit_names(models, rows);
   return render_table(rows, {false, false, true, false, false}, format);
 }
 
