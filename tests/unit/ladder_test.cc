@@ -168,7 +168,7 @@ TEST(Remedies, AutocastWhereAQuantizedBaseComputesInFloat32) {
       remedies_of("--model qwen2.5-14b --quantize nf4 --lora 32 --seq 8192 --gpu rtx-4090");
   ASSERT_FALSE(remedies.empty());
   for (const Remedy& each : remedies) {
-    EXPECT_TRUE(each.fits) << each.command;
+    EXPECT_EQ(each.verdict, Verdict::kFits) << each.command;
     EXPECT_THAT(each.command, HasSubstr("--precision amp-bf16"));
   }
 }

@@ -1,7 +1,7 @@
 // plan/settings.h: a run as options of memcalc and as settings of other programs. That Python, JSON and a shell read
 // them is tests/cli/settings_test.py's.
 #include "memcalc/plan/settings.h"
-#include "memcalc/families/bert/spec.h"
+#include "memcalc/families/distilbert/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -308,10 +308,10 @@ TEST(Settings, OfAQuantisedBaseOnTheHostIsSaidHowItIsLoaded) {
 }
 
 TEST(Settings, MegatronBuildsNotEveryModel) {
-  const ModelSpec bert{.name = "small", .model_type = "bert", .architecture = BertSpec{}};
+  const ModelSpec model{.name = "small", .model_type = "distilbert", .architecture = DistilBertSpec{}};
   RunSpec run = plain();
   megatron(run);
-  EXPECT_THROW((void)settings_of(bert, run, Emit::kMegatron), Error);
+  EXPECT_THROW((void)settings_of(model, run, Emit::kMegatron), Error);
 }
 
 }  // namespace

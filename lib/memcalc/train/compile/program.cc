@@ -370,7 +370,13 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   const Tensor* inputs[kMaxEdges] = {};
   for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];
   Node* node = tape.autograd.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
-  if (node == nullptr) throw Error(ErrorCode::kInternal, "a compiled forward pass without gradients");
+  if (node ==
+      nullptr) {  // the first layers of nnU-Net: neither what they are given nor a parameter of theirs is in edges
+    throw Error(
+        ErrorCode::kUnsupported,
+        "torch.compile of layers that nothing with a gradient enters is not modelled; accepted: --compile-parts "
+        "model, or no --compile");
+  }
   node->payload.set(std::move(saved));
   for (std::size_t i = 0; i < results.read.size(); ++i) {
     if (tangent_of(graph, program.read[i]) != kNone) tape.autograd.set_history(node, results.read[i]);
