@@ -370,8 +370,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   const Tensor* inputs[kMaxEdges] = {};
   for (std::size_t i = 0; i < edges.size(); ++i) inputs[i] = &edges[i];
   Node* node = tape.autograd.record(kCompiledFunction, run_backward, inputs, static_cast<int>(edges.size()));
-  if (node ==
-      nullptr) {  // the first layers of nnU-Net: neither what they are given nor a parameter of theirs is in edges
+  if (node == nullptr) {  // seen of nnU-Net's layers, and not looked into
     throw Error(
         ErrorCode::kUnsupported,
         "torch.compile of layers that nothing with a gradient enters is not modelled; accepted: --compile-parts "
