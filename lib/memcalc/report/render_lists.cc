@@ -44,7 +44,9 @@ std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format fo
 /// or the beginning of the first one.
 void fit_names(const std::vector<ModelListing>& models, std::vector<Cells>& rows) {
   constexpr std::size_t kColumns = 80, kGap = 2, kFamily = 1, kFamilyColumns = 19, kLast = 3;
-  for (Cells& row : rows) row[kFamily] = one_line(row[kFamily], kFamilyColumns);
+  for (Cells& row : rows) {
+    if (row[kFamily].size() > kFamilyColumns) row[kFamily] = one_line(row[kFamily], kFamilyColumns - 1);
+  }
   std::size_t used = 0;
   for (std::size_t column = 0; column < kLast; ++column) {
     std::size_t width = 0;
