@@ -60,7 +60,7 @@ TEST(MeasuredFamilies, TheReportSaysWhatIsNot) {
   const DeviceSpec device = registry.device("h100-sxm");
   for (const ModelListing& listing : registry.models()) {
     const ModelSpec model = registry.model(listing.name);
-    const ResolvedRun run = resolve(model, {.batch_size = 1});
+    const ResolvedRun run = resolve(model, {});
     const Report report = estimate(model, run, device);
     const auto said = Contains(HasSubstr("no run of it was compared (not validated)"));
     if (is_measured(model, run.run.task)) {
