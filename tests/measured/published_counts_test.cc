@@ -39,7 +39,7 @@ struct OwnCount {
 };
 
 OwnCount count_of(const ModelSpec& model) {
-  const SymbolicRun run = run_of(model, {.batch_size = 1});
+  const SymbolicRun run = run_of(model, {});
   const auto embeddings = std::max_element(  // in the base; XLM-RoBERTa's head comes before it
       run.parameters.begin(), run.parameters.end(),
       [](const ParameterInfo& a, const ParameterInfo& b) { return a.elements < b.elements; });
