@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/card_description.h"
 
 namespace memcalc {
 
@@ -63,10 +64,6 @@ bool knows_products(const Kernel& kernel, const DeviceSpec& device) {
   return peak_flops(kernel, device) > 0;
 }
 
-std::string capability_of(const DeviceSpec& device) {
-  return fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
-}
-
 }  // namespace
 
 std::vector<std::string> missing_rates(const KernelList& kernels, const DeviceSpec& device) {
@@ -112,7 +109,7 @@ std::vector<std::string> substituted_types(const KernelList& kernels, const Devi
     notes.push_back(fmt::format(
         "bfloat16 on {}: emulated by PyTorch, which says that it is supported, and slower than float32 (hardware has "
         "it from compute capability 8.0 on, this card has {})",
-        device.name, capability_of(device)));
+        device.name, capability_text(device)));
   }
   // aten/src/ATen/native/Convolution.cpp, use_cudnn(): cuDNN takes bfloat16 from compute capability 8.0 on.
   if (emulates_bfloat16(device) && any([](const Kernel& kernel) {
@@ -128,7 +125,7 @@ std::vector<std::string> substituted_types(const KernelList& kernels, const Devi
     notes.push_back(
         fmt::format("TF32 on {}: computed in float32, as hardware has TF32 from compute capability 8.0 on and this "
                     "card has {}; transformers' Trainer refuses tf32=True there",
-                    device.name, capability_of(device)));
+                    device.name, capability_text(device)));
   }
   return notes;
 }

@@ -133,6 +133,10 @@ const DeviceSpec& nearest(std::span<const DeviceSpec> known, const Described& ca
 
 }  // namespace
 
+std::string capability_text(const DeviceSpec& card) {
+  return fmt::format("{}.{}", card.compute_capability_major, card.compute_capability_minor);
+}
+
 DeviceSpec card_from_description(std::string_view text, std::span<const DeviceSpec> known) {
   const Described card = described(text);
   const DeviceSpec& like = nearest(known, card, text);

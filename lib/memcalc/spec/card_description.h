@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "memcalc/spec/device_spec.h"
@@ -14,6 +15,9 @@ namespace memcalc {
 [[nodiscard]] constexpr bool is_card_description(std::string_view reference) {
   return reference.find(',') != std::string_view::npos;
 }
+
+/// "8.9"
+[[nodiscard]] std::string capability_text(const DeviceSpec& card);
 
 /// A name, then in any order: memory (24GB nominal, or 23.5GiB as torch reports it), smNN, and where they are known
 /// memory bandwidth (1008GB/s or 1.0TB/s), the dense 16-bit rate of its tensor cores (165TFLOPS), multiprocessors

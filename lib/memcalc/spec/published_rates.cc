@@ -1,13 +1,12 @@
 #include "memcalc/spec/published_rates.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "memcalc/spec/card_description.h"
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
@@ -22,10 +21,6 @@ constexpr DoubleRange kShares = {1e-3, 10};
 struct Shares {
   std::optional<double> half, tf32, float32;
 };
-
-std::string capability_text(const DeviceSpec& device) {
-  return fmt::format("{}.{}", device.compute_capability_major, device.compute_capability_minor);
-}
 
 double half_datasheet(const DeviceSpec& device) {
   return device.bf16_flops_per_second > 0 ? device.bf16_flops_per_second : device.fp16_flops_per_second;
@@ -72,32 +67,36 @@ Reference reference_of(const JsonObject& products, bool float16, bool mamf) {
           .float32 = json.required_double("float32_share", kShares)};
 }
 
-/// The card's own published products, else the median of its compute capability's.
-void set_types_without_units(const JsonObject& products, const DeviceSpec& device, ProductShares& shares) {
+/// The median of the card's compute capability.
+ProductShares types_without_units(const JsonObject& products, const DeviceSpec& device) {
   for (const JsonObject& group : products.optional_objects("without_units")) {
     if (group.required_string("compute_capability") != capability_text(device)) continue;
-    shares.bf16_over_float32 = group.required_double("bf16_over_float32", kShares);
-    shares.fp16_over_float32 = group.optional_double("fp16_over_float32", kShares).value_or(0);
+    return {.bf16_over_float32 = group.required_double("bf16_over_float32", kShares),
+            .fp16_over_float32 = group.optional_double("fp16_over_float32", kShares).value_or(0)};
   }
-  for (const JsonObject& card : products.optional_objects("cards")) {
-    if (card.required_string("name") != device.name) continue;
-    const double float32 = card.optional_double("float32_tflops", kTeraFlops).value_or(0);
-    const auto set = [&](std::string_view key, double& share) {
-      if (const auto own = card.optional_double(key, kTeraFlops); own && float32 > 0) share = *own / float32;
-    };
-    set("bf16_tflops", shares.bf16_over_float32);
-    set("fp16_tflops", shares.fp16_over_float32);
-  }
+  return {};
+}
+
+/// The same of the card itself, where its products were published.
+void set_types_without_units(const JsonObject& card, ProductShares& shares) {
+  const double float32 = card.optional_double("float32_tflops", kTeraFlops).value_or(0);
+  const auto set = [&](std::string_view key, double& share) {
+    if (const auto own = card.optional_double(key, kTeraFlops); own && float32 > 0) share = *own / float32;
+  };
+  set("bf16_tflops", shares.bf16_over_float32);
+  set("fp16_tflops", shares.fp16_over_float32);
 }
 
 ProductShares product_shares(const JsonObject& products, const DeviceSpec& device) {
   Shares shares;
-  bool known = false, mamf = false;
+  ProductShares result = types_without_units(products, device);
+  bool mamf = false;
   for (const JsonObject& card : products.optional_objects("cards")) {
     if (card.required_string("name") != device.name) continue;
     shares = shares_of_card(card, device);
     mamf = card.optional_string("benchmark").value_or("") == "mamf";
-    known = true;
+    result.of_card = true;
+    set_types_without_units(card, result);
   }
   const Shares group = shares_of_group(products, device);
   const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
@@ -105,11 +104,9 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
   };
-  ProductShares result = {.half = over(shares.half, group.half, reference.half),
-                          .tf32 = over(shares.tf32, group.tf32, reference.tf32),
-                          .float32 = over(shares.float32, group.float32, reference.float32),
-                          .of_card = known};
-  set_types_without_units(products, device, result);
+  result.half = over(shares.half, group.half, reference.half);
+  result.tf32 = over(shares.tf32, group.tf32, reference.tf32);
+  result.float32 = over(shares.float32, group.float32, reference.float32);
   return result;
 }
 
