@@ -24,7 +24,8 @@ std::string source_of_rates(const DeviceSpec& device) {
   }
   const ProductShares& products = device.product_shares;
   if (products.of_card) return "an H100's by the datasheet, products by what others timed on this card";
-  const bool alike = products.half != 1 || products.tf32 != 1 || products.float32 != 1;
+  const bool alike = products.half != 1 || products.tf32 != 1 || products.float32 != 1 ||
+                     products.bf16_over_float32 > 0 || products.fp16_over_float32 > 0;
   return alike ? "an H100's by the datasheet, products by what others timed on cards built alike"
                : "an H100's by the datasheet";
 }
