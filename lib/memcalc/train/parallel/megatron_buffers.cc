@@ -14,7 +14,8 @@ namespace {
 
 constexpr Operator kParameterBuffer{"megatron::param_data"}, kGradientBuffer{"megatron::grad_data"};
 constexpr Operator kReduce{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
-constexpr Operator kStep{"transformer_engine::multi_tensor_adam"};
+constexpr Operator kStep{"transformer_engine::multi_tensor_adam"}, kShardNorm{"transformer_engine::multi_tensor_l2norm"},
+    kShardScale{"transformer_engine::multi_tensor_scale"};
 
 constexpr std::int64_t kParameterAlignment = 64;  // elements: 128 bytes
 constexpr std::int64_t kBucketAlignment = 128;
@@ -128,6 +129,7 @@ void MegatronOptimizer::step() {
       gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, aten::kToCopy));
   }
   for (const Reduced& each : reduced_) {
+    pass_over_buffer(each);
     if (each.ranks == 1) continue;
     const Collective kind = distributed_ ? Collective::kReduceScatter : Collective::kAllReduce;
     // Data-parallel ranks are the slowest to change within a stage (parallel_state.py: tp-cp-ep-dp-pp).
@@ -146,7 +148,36 @@ void MegatronOptimizer::step() {
     if (!shard.has_square) continue;
     shard.exp_avg_sq = tape_.empty({shard.elements}, DType::kFloat32, aten::kZerosLike, Category::kOptimizerStates);
   }
-  tape_.kernels.add(kStep, OperatorClass::kOptimizer, DType::kFloat32, 14 * elements, 28 * elements);
+  pass_over_share(elements);
+}
+
+void MegatronOptimizer::pass_over_buffer(const Reduced& buffer) {
+  const DType dtype = dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_;
+  const auto bytes = static_cast<double>(buffer.gradients);
+  const double elements = bytes / static_cast<double>(size_of(dtype));
+  const auto pass = [&](const Operator& op, double operations, double moved) {
+    tape_.kernels.add(op, OperatorClass::kOptimizer, dtype, operations * elements, moved, KernelKind::kVectorized,
+                      elements);
+  };
+  pass(aten::kZero, 0, bytes);                             // zero_grad_buffer(), when a step begins
+  pass(aten::kNorm, 2, bytes);                             // check_grads(): check_for_nan_in_loss_and_grad is the default
+  if (buffer.ranks > 1) pass(aten::kMul, 1, 2 * bytes);  // *= gradient_scaling_factor, one over the replicas
+}
+
+void MegatronOptimizer::pass_over_share(double elements) {
+  const auto pass = [&](const Operator& op, double operations, double moved) {
+    tape_.kernels.add(op, OperatorClass::kOptimizer, DType::kFloat32, operations * elements, moved * elements,
+                      KernelKind::kMultiTensor, elements);
+  };
+  if (dtype_ == DType::kFloat16) {
+    pass(aten::kToCopy, 0, 6);
+    pass(aten::kAmpForeachNonFiniteCheckAndUnscale, 1, 8);
+  }
+  pass(kShardNorm, 2, 4);
+  tape_.kernels.synchronize(kShardNorm);  // get_grad_norm_fp32(): total_norm.item()
+  pass(kShardScale, 1, 8);                // --clip-grad 1.0 is the default; only where the norm is larger
+  pass(kStep, 14, 28);
+  if (dtype_ != DType::kFloat32) pass(aten::kCopy, 0, 6);  // _copy_main_params_to_model_params()
 }
 
 std::vector<HeldRow> MegatronOptimizer::held() const {

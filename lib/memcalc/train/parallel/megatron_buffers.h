@@ -5,6 +5,7 @@
 // MIRRORS(megatron, "core/distributed/param_and_grad_buffer.py", "0.14.0")
 // MIRRORS(megatron, "core/optimizer/distrib_optimizer.py", "0.14.0")
 // MIRRORS(megatron, "core/optimizer/optimizer.py", "0.14.0")
+// MIRRORS(megatron, "core/optimizer/clip_grads.py", "0.14.0")
 #pragma once
 
 #include <cstdint>
@@ -61,16 +62,20 @@ class MegatronOptimizer {
     Tensor main, exp_avg, exp_avg_sq;
   };
 
+  struct Reduced {
+    Bytes gradients = 0, values = 0;
+    std::int64_t ranks = 1;
+  };
+  /// What a step does to a whole gradient buffer, and to the `elements` of this rank's share. Nothing of it takes memory.
+  void pass_over_buffer(const Reduced& buffer);
+  void pass_over_share(double elements);
+
   Tape& tape_;
   const MegatronConfig& config_;
   DType dtype_;
   bool distributed_;
   bool muon_;
   std::vector<Tensor> buffers_;
-  struct Reduced {
-    Bytes gradients = 0, values = 0;
-    std::int64_t ranks = 1;
-  };
   std::vector<Reduced> reduced_;  // for each gradient buffer
   Bytes weights_ = 0;             // of parameters, or of the buffer that they lie in
   Bytes gradients_ = 0;           // of the gradient buffers
