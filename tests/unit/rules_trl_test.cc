@@ -40,10 +40,18 @@ const test::RuleCase kCases[] = {
     {"trl-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kSft},
     {"trl-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kFsdp1;
+       run.parallel.data_parallel = DataParallel::kDp;
        run.parallel.gpus = 2;
      },
-     kOnlineDpo},
+     kSft},
+    {"trl-adapters-generate-fsdp1",
+     "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kFsdp1;
+       run.parallel.gpus = 2;
+       run.precision = Precision::kAmpBf16;
+     },
+     {.loop = Loop::kTrlGrpo, .lora_rank = 8}},
     {"trl-adapters-generate",
      "gpt2",
      [](RunSpec& run) {

@@ -562,9 +562,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   }
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
-  const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
-  training.loading =
-      options.loading.value_or(packs || options.unsloth ? ModelLoading::kDeviceMap : ModelLoading::kConfig);
+  training.loading = resolve_loading(model, options, run, assumptions);
   training.saving = options.saving;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {

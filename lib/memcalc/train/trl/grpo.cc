@@ -61,7 +61,7 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor sequences = generation.run(inputs);
-  if (is_whole) models.around->part_after_generation();
+  if (models.around != nullptr) models.around->part_after_generation();
   if (tape.modes.training) tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }
