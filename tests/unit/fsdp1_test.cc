@@ -102,6 +102,25 @@ TEST(Fsdp1, ARecomputationGathersTheAdaptersOnceMore) {
   EXPECT_EQ(words(gathered_in_step(simulated(lora(Checkpointing::kFull)))), words(expected));
 }
 
+// BACKWARD_PRE: each unit gathers the one before it in the order of forward. A recomputation finds the last lora_A
+// there.
+TEST(Fsdp1, APrefetchGathersAUnitAhead) {
+  RunOptions options = lora(Checkpointing::kFull);
+  options.torch.prefetches_backward = true;
+  Order expected = {"root"};
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    expected.emplace_back("layer");
+    append(expected, kForward);
+  }
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    append(expected, {"layer", "48", "100"});  // lora_B and lora_A of down_proj
+    append(expected, {kForward.begin(), kForward.end() - 2});
+    const Order backward = backward_of_adapters();
+    append(expected, {backward.begin() + 1, backward.end()});
+  }
+  EXPECT_EQ(words(gathered_in_step(simulated(options))), words(expected));
+}
+
 /// The most that is gathered at a time, in a phase.
 Bytes most_gathered(const Trace& trace, Phase phase) {
   std::vector<bool> live(trace.blocks.size());

@@ -52,6 +52,13 @@ const test::RuleCase kCases[] = {
        run.precision = Precision::kAmpBf16;
      },
      {.loop = Loop::kTrlGrpo, .lora_rank = 8}},
+    {"float32-head-alone", "gpt2",
+     [](RunSpec& run) {
+       run.training().float32_head = true;
+       run.parallel.data_parallel = DataParallel::kFsdp2;
+       run.parallel.gpus = 2;
+     },
+     kGrpo},
     {"trl-adapters-generate",
      "gpt2",
      [](RunSpec& run) {

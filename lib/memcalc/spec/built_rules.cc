@@ -151,6 +151,10 @@ const BuiltRule kLinearLayersCompiled{"linear-layers-compiled", "--compile --mod
                                       "compile: the graphs of layers with linear attention are not modelled",
                                       "no --compile"};
 
+const BuiltRule kFloat32Head{"float32-head-of-model", "--float32-head --model",
+                             "TRL casts lm_head, and with it a tied model.embed_tokens, and this model has {}",
+                             "no --float32-head"};
+
 // --- torch.compile of each layer
 
 const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts --model",
@@ -189,6 +193,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kTpNorm,
                                      &kTpRowBias,
                                      &kTpLayers,
+                                     &kFloat32Head,
                                      &kFsdp1Frozen,
                                      &kFsdp1Scalar,
                                      &kFsdp1OneType,

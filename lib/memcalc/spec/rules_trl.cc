@@ -276,6 +276,15 @@ constexpr Rule kSmoothing[] = {
 };
 
 constexpr Rule kCompletions[] = {
+    {.id = "float32-head-alone",
+     .options = "--float32-head --parallel --vllm --liger",
+     .message = "float32 head: of sharded parameters, beside vLLM or with Liger's kernels it is not modelled",
+     .accepted = "--float32-head with one GPU or --parallel ddp, or none of it",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
+           return training_of(q).float32_head && (shards || q.run.uses_vllm() || q.run.fine_tuning.liger);
+         }},
     {.id = "trl-generate-every",
      .options = "--steps-per-generation --iterations --accum",
      .message =

@@ -555,6 +555,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (run.generates()) {
     resolve_completions(options, training, assumptions);
+    training.float32_head = options.float32_head;
     training.vllm = resolve_vllm(options, assumptions);
     assumptions.emplace_back(std::string(options.lengths ? "" : "prompts are equally long and ") +
                              "completions reach --completion; step times of such trainers were 20 to 45 % too "

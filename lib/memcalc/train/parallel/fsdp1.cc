@@ -498,7 +498,8 @@ void Fsdp1::pre_backward(Handle& handle) {
   if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
   handle.needs_pre_backward_unshard = false;
   // BACKWARD_PRE is FullyShardedDataParallel's default; accelerate's is NO_PREFETCH (FSDP_BACKWARD_PREFETCH).
-  if (handle.post_forward_index > 0 && !run.uses_trainer()) {
+  const bool prefetches = !run.uses_trainer() || run.parallel.torch().prefetches_backward;
+  if (handle.post_forward_index > 0 && prefetches) {
     Handle& target = *post_forward_order_[handle.post_forward_index - 1];
     if (target.needs_pre_backward_unshard && !target.is_prefetched) {
       unshard(target);
