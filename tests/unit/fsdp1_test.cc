@@ -187,5 +187,14 @@ TEST(Fsdp1, GenerationHoldsTheRootInItsOwnTypeAndALayerAtATime) {
   }
 }
 
+// Without mixed precision adapters generate, too: each of the tokens runs all layers and all adapters.
+TEST(Fsdp1, AdaptersGenerateWhereAllIsOfOneType) {
+  RunOptions options{.precision = Precision::kBf16, .loop = Loop::kTrlGrpo, .completion_length = 4, .lora_rank = 4};
+  const Order order = gathered_in_step(simulated(options));
+  const auto layers = std::count(order.begin(), order.end(), "layer");
+  EXPECT_EQ(layers, (4 + 2) * kLayers) << "four tokens, forward, backward";
+  EXPECT_THROW((void)simulated({.loop = Loop::kTrlGrpo, .completion_length = 4, .lora_rank = 4}), Error);
+}
+
 }  // namespace
 }  // namespace memcalc

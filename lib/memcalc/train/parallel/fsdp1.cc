@@ -383,13 +383,16 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   return output;
 }
 
+// The bare module's generate() counts the layers of all tokens on (adapters').
+Fsdp1::Handle& Fsdp1::handle_of(std::int64_t layer) { return handles_[static_cast<std::size_t>(layer) % layers_]; }
+
 void Fsdp1::before_layer(std::int64_t layer, KeptTensors& arguments) {
-  Handle& handle = handles_[static_cast<std::size_t>(layer)];
+  Handle& handle = handle_of(layer);
   if (!handle.in_backward) pre_forward(handle, arguments);
 }
 
 void Fsdp1::after_layer(std::int64_t layer, const Tensor& output) {
-  Handle& handle = handles_[static_cast<std::size_t>(layer)];
+  Handle& handle = handle_of(layer);
   if (!handle.in_backward) post_forward(handle, std::span(&output, 1));
 }
 

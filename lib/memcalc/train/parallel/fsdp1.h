@@ -76,6 +76,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   [[nodiscard]] Tensor moved_shard(const std::vector<Parameter*>& parameters) const;
   void gather_full_state();
   void cut_states();
+  [[nodiscard]] Handle& handle_of(std::int64_t layer);
   void wrap_units(Model& model);
   void flatten(Handle& handle, std::vector<Parameter*>& parameters);
   void init_flat_param_attributes();
