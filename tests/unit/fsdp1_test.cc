@@ -102,6 +102,23 @@ TEST(Fsdp1, ARecomputationGathersTheAdaptersOnceMore) {
   EXPECT_EQ(words(gathered_in_step(simulated(lora(Checkpointing::kFull)))), words(expected));
 }
 
+// use_reentrant=True, axolotl's default and that of transformers 4: the layer's backward begins with its recomputation.
+TEST(Fsdp1, AReentrantCheckpointFindsItsLayerGathered) {
+  RunOptions options = lora(Checkpointing::kFull);
+  options.reentrant = true;
+  Order expected = {"root"};
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    expected.emplace_back("layer");
+    append(expected, kForward);
+  }
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    expected.emplace_back("layer");
+    append(expected, kForward);
+    append(expected, backward_of_adapters());
+  }
+  EXPECT_EQ(words(gathered_in_step(simulated(options))), words(expected));
+}
+
 // BACKWARD_PRE: each unit gathers the one before it in the order of forward. A recomputation finds the last lora_A
 // there.
 TEST(Fsdp1, APrefetchGathersAUnitAhead) {
