@@ -154,6 +154,18 @@ Bytes most_gathered(const Trace& trace, Phase phase) {
   return most;
 }
 
+// next_iter() comes with the end of a backward pass: what a pass without gradients has noted is prefetched by, too.
+TEST(Fsdp1, APassWithoutGradientsLeavesTheOrderToThePrefetch) {
+  const auto most = [](bool prefetches) {
+    RunOptions options{
+        .loop = Loop::kTrlKto, .checkpointing = Checkpointing::kNone, .reference = Reference::kPrecomputed};
+    options.torch.prefetches_backward = prefetches;
+    return simulated(options).trace;
+  };
+  constexpr Bytes kLayer = (6912 + 14400 + 96) * 2;
+  EXPECT_EQ(most_gathered(most(true), Phase::kBackward), most_gathered(most(false), Phase::kBackward) + kLayer);
+}
+
 // A frozen layer is resharded when the gradient of its input is there, behind the hook that gathers the one before.
 TEST(Fsdp1, OfFrozenLayersTwoAreWholeAtATimeInBackward) {
   constexpr Bytes kRoot = (2 * 101 * 48 + 48) * 2, kLayer = (6912 + 14400 + 96) * 2, kAdapter = 4 * 100 * 2;

@@ -378,7 +378,7 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   const Tensor& whole = output.loss.defined() ? output.loss : output.logits;
   const Tensor outputs[] = {fused.log_probs.defined() ? fused.log_probs : whole, fused.entropy};
   post_forward(root, outputs);
-  if (!tape.modes.grad_enabled) forget_order();  // no backward pass goes through it
+  if (is_reference_) forget_order();  // no backward pass goes through it
   synchronize();
   return output;
 }
@@ -627,7 +627,6 @@ void Fsdp1::part_after_generation() {
   cast_kernel(tape, root.elements / ranks_, summoned_.dtype(), summoned_.dtype());  // _writeback_to_local_shard
   set_views(root, root.full_param_padded, root.full_param_padded.dtype());
   summoned_.reset();
-  forget_order();
 }
 
 void Fsdp1::set_views(const Handle& handle, const Tensor& flat, DType dtype) {
