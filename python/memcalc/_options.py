@@ -137,7 +137,7 @@ class RunOptions(TypedDict, total=False):
     stages: str | None
     """`--stages`: peak of: train, or all, from loading to saving [train]"""
     load: str | None
-    """`--load`: config (on the card), device-map, host, rank0 [config]"""
+    """`--load`: config (on the card), device-map, host, rank0 [by mode]"""
     save: str | None
     """`--save`: at the end: checkpoint, merge, FSDP2: full, sharded"""
     eval_batch_size: int | None

@@ -285,7 +285,7 @@ const Field kFields[] = {
          .get = take<&N::stages>,
          .exists = trains,
          .belongs_to = kTraining}),
-    row("--load", "load", G::kJob, K::kName, "L", "config (on the card), device-map, host, rank0 [config]",
+    row("--load", "load", G::kJob, K::kName, "L", "config (on the card), device-map, host, rank0 [by mode]",
         {.names = kLoadingNames,
          .set = put<&R::loading>,
          .get = take_loading,
