@@ -97,7 +97,10 @@ class RunOptions(TypedDict, total=False):
     """`--generations`: completions of each prompt, with --lengths [8]"""
     grpo_loss: str | None
     """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
+        float32_head: bool | None
+    """`--float32-head`: GRPO: cast_lm_head_to_fp32"""
     importance_level: str | None
+
     """`--importance-level`: ratios of a token or a sequence [token]"""
     vllm_correction: str | None
     """`--vllm-correction`: vllm_importance_sampling_mode, or none [sequence_mask]"""
@@ -134,7 +137,7 @@ class RunOptions(TypedDict, total=False):
     stages: str | None
     """`--stages`: peak of: train, or all, from loading to saving [train]"""
     load: str | None
-    """`--load`: config (on the card), device-map, host, rank0 [config]"""
+    """`--load`: config (on the card), device-map, host, rank0 [by mode]"""
     save: str | None
     """`--save`: at the end: checkpoint, merge, FSDP2: full, sharded"""
     eval_batch_size: int | None
@@ -235,7 +238,10 @@ class RunOptions(TypedDict, total=False):
     """`--fsdp-reduce-dtype`: the same, of gradients that are reduced"""
     no_reshard_after_forward: bool | None
     """`--no-reshard-after-forward`: FSDP keeps what it has gathered"""
+        fsdp_backward_prefetch: bool | None
+    """`--fsdp-backward-prefetch`: FSDP1 in the Trainer: BACKWARD_PRE"""
     keep_last_layer: bool | None
+
     """`--keep-last-layer`: FSDP2 keeps the last layer gathered until its backward"""
     ddp_bucket_view: bool | None
     """`--ddp-bucket-view`: DDP: gradient_as_bucket_view=True"""

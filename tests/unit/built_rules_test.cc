@@ -54,6 +54,8 @@ constexpr Case kCases[] = {
     {"tp-norm-of-heads", "--model olmo2-7b --gpus 2 --tp 2 --loop bare --optimizer adamw-for"},
     {"cp-kernel", "--model llama-3.2-1b --gpus 2 --cp 2 --loop bare --parallel fsdp2 --precision fp32"},
     {"fsdp1-one-type", "--model hunyuan-a13b --layers 2 --gpus 2 --parallel fsdp1 --loop bare --precision bf16"},
+    {"fsdp1-frozen", "--model llama-3.2-1b --layers 2 --gpus 2 --parallel fsdp1 --loop bare --freeze q_proj"},
+    {"float32-head-of-model", "--model gpt2 --layers 2 --loop trl-grpo --float32-head"},
     {"deepspeed-buffers",
      "--model minimax-text-01 --layers 2 --gpus 2 --parallel ds-zero2 --loop bare --precision bf16"},
     {"classifier-of-family", "--arch granite --task seqcls"},

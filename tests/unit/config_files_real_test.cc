@@ -166,7 +166,7 @@ const std::vector<Case>& cases() {
       {"accelerate-fsdp1.yaml",
        "",
        model,
-       "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp1",
+       "--loop trainer --gpus 8 --precision amp-bf16 --parallel fsdp1 --fsdp-backward-prefetch",
        {"fsdp_config/fsdp_cpu_ram_efficient_loading", "fsdp_config/fsdp_forward_prefetch"}},
       {"accelerate-zero3.yaml",
        "",

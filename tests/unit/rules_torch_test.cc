@@ -122,7 +122,7 @@ const test::RuleCase kModes[] = {
     {"trainer-modes", kLlama, [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kZero1; },
      in_trainer(kDdp)},
     {"trainer-fsdp-loss-scaler", kLlama, [](RunSpec& run) { run.precision = Precision::kAmpFp16; }, in_trainer(kFsdp2)},
-    {"trainer-fsdp1-decoders", kLlama, [](RunSpec& run) { run.task = Task::kSequenceClassification; },
+    {"trainer-fsdp1-decoders", "bert-base", [](RunSpec& run) { run.task = Task::kTokenClassification; },
      in_trainer(kFsdp1)},
     {"trainer-fsdp2-decoders", "bert-base", [](RunSpec& run) { run.task = Task::kTokenClassification; },
      in_trainer(kFsdp2)},

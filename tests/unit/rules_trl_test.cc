@@ -40,10 +40,25 @@ const test::RuleCase kCases[] = {
     {"trl-compile", "gpt2", [](RunSpec& run) { run.training().compile = true; }, kSft},
     {"trl-parallel", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kFsdp1;
+       run.parallel.data_parallel = DataParallel::kDp;
        run.parallel.gpus = 2;
      },
-     kOnlineDpo},
+     kSft},
+    {"trl-adapters-generate-fsdp1",
+     "gpt2",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kFsdp1;
+       run.parallel.gpus = 2;
+       run.precision = Precision::kAmpBf16;
+     },
+     {.loop = Loop::kTrlGrpo, .lora_rank = 8}},
+    {"float32-head-alone", "gpt2",
+     [](RunSpec& run) {
+       run.training().float32_head = true;
+       run.parallel.data_parallel = DataParallel::kFsdp2;
+       run.parallel.gpus = 2;
+     },
+     kGrpo},
     {"trl-adapters-generate",
      "gpt2",
      [](RunSpec& run) {

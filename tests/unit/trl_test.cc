@@ -451,6 +451,32 @@ Bytes largest_asked_for(const Trace& trace, Category category) {
   return most;
 }
 
+/// cast_lm_head_to_fp32: the tied weight, of 136,134,656 numbers, becomes float32 with its gradient and its moments.
+TEST(Trl, AFloat32HeadIsHeldAndMultipliedInFloat32) {
+  const auto run = [](bool casts) {
+    RunOptions options{.loop = Loop::kTrlGrpo, .completion_length = 8};
+    options.weights_dtype = DType::kBFloat16;
+    options.float32_head = casts;
+    return simulated(options).symbolic;
+  };
+  const SymbolicRun plain = run(false), cast = run(true);
+  std::set<DType> dtypes;
+  for (const ParameterInfo& each : cast.parameters) {
+    EXPECT_EQ(each.dtype == DType::kFloat32, each.is_embedding) << each.name;
+    dtypes.insert(each.dtype);
+  }
+  EXPECT_EQ(dtypes.size(), 2U);
+  EXPECT_GT(asked_for(cast.trace, Category::kWeights), asked_for(plain.trace, Category::kWeights));
+  const auto products_of_vocabulary = [](const SymbolicRun& of, DType dtype) {
+    return std::count_if(of.kernels.begin(), of.kernels.end(), [&](const Kernel& kernel) {
+      const auto* product = kernel.as<work::Product>();
+      return product != nullptr && kernel.dtype == dtype && kernel.phase == Phase::kBackward && product->n == 32768;
+    });
+  };
+  EXPECT_EQ(products_of_vocabulary(plain, DType::kFloat32), 0);
+  EXPECT_GT(products_of_vocabulary(cast, DType::kFloat32), 0);
+}
+
 TEST(Trl, TheHeadIsGatheredWholeAlthoughItIsNotCalled) {
   const Bytes head = 151936 * Bytes{896} * 2;
   for (const DataParallel mode : {DataParallel::kFsdp2, DataParallel::kDsZero3}) {

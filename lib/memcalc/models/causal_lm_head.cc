@@ -30,14 +30,20 @@ Tensor at_their_places(const Tensor& mask, const Tensor& numbers) {
 void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const Batch& batch, ModelOutput& output,
                    const CausalLmHead& head) {
   const std::int64_t tokens = last_hidden_state.size(1), labels_of_sample = batch.labels.size(1);
-  const Tensor hidden_states = slice(last_hidden_state, 1, 0, tokens - 1);
+  Tape& tape = last_hidden_state.tape();
+  Tensor hidden_states = slice(last_hidden_state, 1, 0, tokens - 1);
   const Tensor labels = no_grad::slice(batch.labels, 1, 1, labels_of_sample - 1);
   FusedHead& fused = output.fused;
   const FusedHeadCall& call = *batch.fused_head;
   fused.label_mask = no_grad::not_equal(labels);
   ChunkedLogProbs per_token;
   {
-    ModuleHooks* hooks = last_hidden_state.tape().modes.module_hooks;
+    ModuleHooks* hooks = tape.modes.module_hooks;
+    // cast_lm_head_to_fp32: hidden_states.float(), and torch.autocast(enabled=False)
+    const bool in_float32 = tape.modes.head_in_float32;
+    if (in_float32) hidden_states = to_dtype(hidden_states, DType::kFloat32);
+    const Scoped<std::optional<DType>> autocast(tape.modes.autocast.dtype,
+                                                in_float32 ? std::nullopt : tape.modes.autocast.dtype);
     const DirectRead weight(hooks, lm_head.weight), bias(hooks, lm_head.bias);  // maybe_gather_lm_head_ctx
     const std::int64_t count = call.targets;
     const Tensor states = index_by_mask(hidden_states, 0, fused.label_mask, count);
@@ -81,7 +87,10 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   }
   Tensor scaled;  // the backbone's output holds the others until the end
   if (head.logits == LogitsChange::kStatesDivided) scaled = divide_scalar(hidden_states);
-  output.logits = lm_head(kept_positions(scaled.defined() ? scaled : hidden_states, batch));
+  Tensor states = kept_positions(scaled.defined() ? scaled : hidden_states, batch);
+  if (states.tape().modes.head_in_float32) states = to_dtype(states, DType::kFloat32);
+  output.logits = lm_head(states);
+  states.reset();
   if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
   if (head.logits == LogitsChange::kFloat32) output.logits = to_dtype(output.logits, DType::kFloat32);
   if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);

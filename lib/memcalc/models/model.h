@@ -249,11 +249,14 @@ template <typename Layer>
   if (tape.modes.layer_hooks == nullptr) {
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }
-  if (!tape.behaviors.checkpoints_forward || run.parallel.data_parallel != DataParallel::kFsdp2) {
+  const DataParallel mode = run.parallel.data_parallel;
+  const bool hooks_forward = tape.behaviors.checkpoints_forward && mode == DataParallel::kFsdp2;
+  if (!hooks_forward && mode != DataParallel::kFsdp1) {
     return checkpointed_layer(run, index, std::move(positional), keywords,
                               hooked(*tape.modes.layer_hooks, index, std::move(layer)));
   }
-  // modeling_layers.py from 5.23 on: forward is what the checkpoint wraps, and FSDP2's hooks are around forward.
+  // modeling_layers.py from 5.23 on: forward is what the checkpoint wraps, and FSDP2's hooks are around forward. FSDP1
+  // is a module around the layer, and so around its checkpoint.
   const auto count = static_cast<std::ptrdiff_t>(positional.size());
   positional.insert(positional.end(), keywords.begin(), keywords.end());
   const auto wrapped = [&run, index, count, &layer](const KeptTensors& all) {

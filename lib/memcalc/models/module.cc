@@ -167,6 +167,7 @@ Tensor Embedding::operator()(const Tensor& indices) const {
 Tensor Embedding::look_up(const Tensor& indices) const {
   const std::optional<SequenceSplit>& split = weight.tape().modes.sequence_split;
   Tensor rows = split ? vocabulary_parallel_embedding(weight, indices, split->ranks) : embedding(weight, indices);
+  if (const auto dtype = weight.tape().modes.embedding_dtype) rows = to_dtype(rows, *dtype);
   if (output_requires_grad && weight.tape().modes.grad_enabled && !rows.requires_grad()) {
     weight.tape().autograd.require_gradient(rows);
   }

@@ -59,8 +59,8 @@ const BuiltRule kLoraParameterCompiled{"lora-parameter-compiled", "--compile --l
                                        "breaks torch.compile's graph",
                                        "no --compile, or --lora-targets of linear layers alone"};
 const BuiltRule kLoraParameterGathered{"lora-parameter-gathered", "--parallel --lora-targets",
-                                       "when ZeRO-3 gathers a parameter to which peft adds an adapter, such as {}, is "
-                                       "not modelled",
+                                       "when ZeRO-3 or FSDP1 gathers a parameter to which peft adds an adapter, such "
+                                       "as {}, is not modelled",
                                        "--parallel ds-zero2, fsdp2, or --lora-targets of linear layers alone"};
 const BuiltRule kFreezeName{"freeze-names-a-parameter", "--freeze",
                             "no parameter's name contains '{}', which is to be frozen", "parts of names such as {}",
@@ -102,8 +102,9 @@ const BuiltRule kTpRowBias{"tp-bias-of-rows", "--tp --model",
                            "the bias of {}, which tensor parallelism splits by rows, is not modelled",
                            "models without it"};
 const BuiltRule kTpLayers{"tp-has-layers", "--tp --model", "this model has no linear layers that --tp could split", ""};
-const BuiltRule kFsdp1Frozen{"fsdp1-frozen", "--parallel --freeze", "frozen parameters under FSDP1 are not modelled",
-                             "--parallel fsdp2"};
+const BuiltRule kFsdp1Frozen{"fsdp1-frozen", "--parallel --freeze",
+                             "a unit of FSDP1 of which a part is frozen, as by {}, is not modelled",
+                             "--freeze of whole layers, or --parallel fsdp2"};
 const BuiltRule kFsdp1Scalar{"fsdp1-scalar", "--parallel --model",
                              "FSDP1 takes no parameter without a dimension, and {} is one", "--parallel ddp"};
 const BuiltRule kFsdp1OneType{"fsdp1-one-type", "--parallel --precision --model",
@@ -150,6 +151,10 @@ const BuiltRule kLinearLayersCompiled{"linear-layers-compiled", "--compile --mod
                                       "compile: the graphs of layers with linear attention are not modelled",
                                       "no --compile"};
 
+const BuiltRule kFloat32Head{"float32-head-of-model", "--float32-head --model",
+                             "TRL casts lm_head, and with it a tied model.embed_tokens, and this model has {}",
+                             "no --float32-head"};
+
 // --- torch.compile of each layer
 
 const BuiltRule kCompiledArguments{"compile-layer-arguments", "--compile-parts --model",
@@ -188,6 +193,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kTpNorm,
                                      &kTpRowBias,
                                      &kTpLayers,
+                                     &kFloat32Head,
                                      &kFsdp1Frozen,
                                      &kFsdp1Scalar,
                                      &kFsdp1OneType,

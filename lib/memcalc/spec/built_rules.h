@@ -30,8 +30,8 @@ extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMa
     kQuantizedLayers, kOffloadedParameterHooks;
 // torch: tensor parallelism, FSDP, context parallelism, pipelines
 extern const BuiltRule kTpDivides, kTpExperts, kTpPlan, kTpNorm, kTpRowBias, kTpLayers;
-extern const BuiltRule kFsdp1Frozen, kFsdp1Scalar, kFsdp1OneType, kFsdp1Layers, kFsdp2Scalar, kFsdp2Layers,
-    kFsdp2DirectRead;
+extern const BuiltRule kFloat32Head, kFsdp1Frozen, kFsdp1Scalar, kFsdp1OneType, kFsdp1Layers, kFsdp2Scalar,
+    kFsdp2Layers, kFsdp2DirectRead;
 extern const BuiltRule kZero3Frozen, kZero3Hooks, kDeepSpeedBuffers;
 extern const BuiltRule kCpMask, kCpCausal, kCpKernel, kStages;
 // torch.compile

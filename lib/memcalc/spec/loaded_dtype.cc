@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 
@@ -34,12 +35,12 @@ std::optional<Precision> precision_asked(const RunOptions& options, bool in_trai
 }
 
 /// accelerate/utils/fsdp_utils.py, fsdp2_prepare_model(), and accelerator.py, prepare_model(): with mixed precision
-/// FSDP's parameters are float32, and its policy gathers them in 16 bits. Of FSDP2's in the Trainer this is so of what
-/// trains: a frozen base stays as it is.
+/// FSDP's parameters are float32, and its policy gathers them in 16 bits. In the Trainer this is so of what trains: a
+/// frozen base stays as it is.
 const char* sharded_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
   const DataParallel mode = options.parallel.data_parallel;
   const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
-  const bool is_frozen = in_trainer && mode == DataParallel::kFsdp2 && options.lora_rank;
+  const bool is_frozen = in_trainer && sharded && options.lora_rank;
   const bool upcasts_none = options.profile.behaviors.fsdp2_upcasts == Fsdp2Upcast::kNothing;  // accelerate 1.13
   if (upcasts_none && in_trainer && mode == DataParallel::kFsdp2) return nullptr;
   const bool mixes = options.torch.fsdp_param_dtype || (precision && is_autocast(*precision));
@@ -93,6 +94,20 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
     }
   }
   if (!asked) assumptions.emplace_back("precision fp32: none was given (--precision, --fp16, --bf16)");
+}
+
+// The Trainer leaves a model that FSDP1 will shard in host memory (place_model_on_device is off); of a typed --load
+// nothing is assumed. FSDP2's and DeepSpeed's come from there in any case.
+ModelLoading resolve_loading(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
+                             std::vector<std::string>& assumptions) {
+  if (options.loading) return *options.loading;
+  const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
+  if (packs || options.unsloth) return ModelLoading::kDeviceMap;
+  const bool shards = options.parallel.data_parallel == DataParallel::kFsdp1 && options.gpus.value_or(1) > 1;
+  if (!shards || !run.uses_trainer() || !is_of_transformers(model)) return ModelLoading::kConfig;
+  assumptions.emplace_back(
+      "from_pretrained reads the model on each rank's host, and FSDP1 moves it unit by unit (--load)");
+  return ModelLoading::kHost;
 }
 
 }  // namespace memcalc

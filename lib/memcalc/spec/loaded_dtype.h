@@ -17,4 +17,8 @@ namespace memcalc {
 void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                           std::vector<std::string>& assumptions);
 
+/// --load, where nobody says it. Pre: the run's loop is known.
+[[nodiscard]] ModelLoading resolve_loading(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
+                                           std::vector<std::string>& assumptions);
+
 }  // namespace memcalc

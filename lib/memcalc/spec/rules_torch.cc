@@ -232,9 +232,13 @@ constexpr Rule kTrainer[] = {
      .broken = [](const RuleQuestion& q) { return is_fsdp(q) && q.run.precision == Precision::kAmpFp16; }},
     {.id = "trainer-fsdp1-decoders",
      .options = "--parallel --task --loop",
-     .message = "FSDP1 in the Trainer is modelled for causal models alone, not for task {--task}",
-     .accepted = "--task causal, or --loop bare",
-     .broken = [](const RuleQuestion& q) { return is_fsdp1(q) && !is_causal(q); }},
+     .message =
+         "FSDP1 in the Trainer is modelled for causal models and classifiers of sequences, not for task {--task}",
+     .accepted = "--task causal, seqcls, or --loop bare",
+     .broken =
+         [](const RuleQuestion& q) {
+           return is_fsdp1(q) && !is_causal(q) && q.run.task != Task::kSequenceClassification;
+         }},
     {.id = "trainer-fsdp2-decoders",
      .options = "--parallel --task --loop",
      .message =

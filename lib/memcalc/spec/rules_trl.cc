@@ -8,6 +8,7 @@
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
+#include "memcalc/spec/run_names.h"
 
 namespace memcalc {
 namespace {
@@ -22,11 +23,6 @@ bool trains_on_given_answers(const RuleQuestion& q) {
 }
 bool generates_itself(const RuleQuestion& q) { return q.run.generates() && !q.run.uses_vllm(); }
 bool is_online_dpo(const RuleQuestion& q) { return training_of(q).loop == Loop::kTrlOnlineDpo; }
-/// One forward pass of the model that trains, with gradients.
-bool calls_model_once(const RuleQuestion& q) {
-  const Loop loop = training_of(q).loop;
-  return loop == Loop::kTrlSft || loop == Loop::kTrlDpo || loop == Loop::kTrlOrpo;
-}
 /// Of what changes Trainer.model.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
   if (is_megatron(q)) return false;
@@ -34,7 +30,7 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
     case DataParallel::kDdp:
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
-    case DataParallel::kFsdp1: return calls_model_once(q);
+    case DataParallel::kFsdp1:
     case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
     case DataParallel::kDsZero3: return trains_on_given_answers(q) || (generates_itself(q) && !is_online_dpo(q));
     default: return false;
@@ -71,8 +67,8 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted = "--parallel ddp, ds-zero1, ds-zero2; without vLLM fsdp2, too, and but for trl-online-dpo ds-zero3; of "
-                 "trl-sft, trl-dpo, trl-orpo fsdp1",
+     .accepted =
+         "--parallel ddp, ds-zero1, ds-zero2; without vLLM fsdp1, fsdp2, too, and but for trl-online-dpo ds-zero3",
      .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
@@ -81,7 +77,7 @@ constexpr Rule kTrl[] = {
     {.id = "trl-reference-of-an-engine",
      .options = "--ref-model --parallel",
      .message = "reference: a copy of the model, which {--loop} makes, in DeepSpeed's engine is not modelled",
-     .accepted = "--ref-model adapters, or --parallel ddp, fsdp2",
+     .accepted = "--ref-model adapters, or --parallel ddp, fsdp1, fsdp2",
      .broken =
          [](const RuleQuestion& q) {
            return is_deepspeed(q) && training_of(q).reference == Reference::kModel &&
@@ -190,6 +186,16 @@ constexpr Rule kGenerates[] = {
          [](const RuleQuestion& q) {
            return q.parallel.data_parallel == DataParallel::kFsdp2 && has_adapters(q) && !q.run.uses_vllm();
          }},
+    {.id = "trl-adapters-generate-fsdp1",
+     .options = "--loop --lora --parallel --precision",
+     .message = "{--loop}: generate() of a model with adapters runs outside of autocast, where FSDP1 gives lora_A a "
+                "16-bit weight and peft a float32 input, and fails",
+     .accepted = "--parallel ddp, ds-zero1 to ds-zero3, or no --lora",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool mixes = is_autocast(q.run.precision);
+           return q.parallel.data_parallel == DataParallel::kFsdp1 && has_adapters(q) && !q.run.uses_vllm() && mixes;
+         }},
     {.id = "trl-generates-evaluation",
      .options = "--loop --eval-bs",
      .message = "{--loop}: TRL 1.16's trainer gives the model the prompts' text in an evaluation, which fails",
@@ -270,6 +276,15 @@ constexpr Rule kSmoothing[] = {
 };
 
 constexpr Rule kCompletions[] = {
+    {.id = "float32-head-alone",
+     .options = "--float32-head --parallel --vllm --liger",
+     .message = "float32 head: of sharded parameters, beside vLLM or with Liger's kernels it is not modelled",
+     .accepted = "--float32-head with one GPU or --parallel ddp, or none of it",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
+           return training_of(q).float32_head && (shards || q.run.uses_vllm() || q.run.fine_tuning.liger);
+         }},
     {.id = "trl-generate-every",
      .options = "--steps-per-generation --iterations --accum",
      .message =

@@ -144,6 +144,11 @@ const Field kFields[] = {
          .get = take_but<&N::grpo_loss, GrpoLoss::kDapo>,
          .exists = of_grpo,
          .belongs_to = kGrpo}),
+    row("--float32-head", "float32_head", G::kJob, K::kFlag, "", "GRPO: cast_lm_head_to_fp32",
+        {.set = put<&R::float32_head>,
+         .get = take_but<&N::float32_head, false>,
+         .exists = of_grpo,
+         .belongs_to = kGrpo}),
     row("--importance-level", "importance_level", G::kJob, K::kName, "L", "ratios of a token or a sequence [token]",
         {.names = kImportanceLevelNames,
          .set = put<&R::importance_level>,
@@ -163,10 +168,12 @@ const Field kFields[] = {
     row("--label-smoothing", "label_smoothing", G::kJob, K::kFlag, "",
         "label_smoothing_factor above 0: a loss of all logits",
         {.set = put<&R::label_smoothing>,
-         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
-           if (!in_trainer(r) || !r.run.training().smooths_labels) return std::nullopt;
-           return true;
-         },
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!in_trainer(r) || !r.run.training().smooths_labels)
+                                               return std::nullopt;
+                                             return true;
+                                           },
          .exists = in_trainer,
          .belongs_to = kTrainerLoop}),
     row("--vllm", "vllm", G::kJob, K::kName, "V", "vLLM generates: none, colocate, server [none]",
@@ -278,7 +285,7 @@ const Field kFields[] = {
          .get = take<&N::stages>,
          .exists = trains,
          .belongs_to = kTraining}),
-    row("--load", "load", G::kJob, K::kName, "L", "config (on the card), device-map, host, rank0 [config]",
+    row("--load", "load", G::kJob, K::kName, "L", "config (on the card), device-map, host, rank0 [by mode]",
         {.names = kLoadingNames,
          .set = put<&R::loading>,
          .get = take_loading,

@@ -99,6 +99,9 @@ bool has_torch_stages(const RunRecord& r) { return has_stages(r) && is_torch(r);
 bool splits_loss(const RunRecord& r) { return splits_tensors(r) && is_torch(r) && r.run.parallel.sequence_parallel; }
 bool is_fsdp2(const RunRecord& r) { return r.run.parallel.data_parallel == DataParallel::kFsdp2; }
 bool is_fsdp(const RunRecord& r) { return is_fsdp2(r) || r.run.parallel.data_parallel == DataParallel::kFsdp1; }
+bool is_fsdp1_of_trainer(const RunRecord& r) {
+  return r.run.parallel.data_parallel == DataParallel::kFsdp1 && r.run.trains() && r.run.uses_trainer();
+}
 bool reshards_all(const RunRecord& r) {
   const auto* mesh = fields::part_of<TorchMesh>(r);
   return is_fsdp2(r) && mesh != nullptr && mesh->reshard_after_forward;
@@ -601,6 +604,12 @@ const Field kFields[] = {
          .get = take_not<&M::reshard_after_forward>,
          .exists = is_fsdp2,
          .belongs_to = kFsdp2}),
+    row("--fsdp-backward-prefetch", "fsdp_backward_prefetch", G::kParallel, K::kFlag, "",
+        "FSDP1 in the Trainer: BACKWARD_PRE",
+        {.set = put<&M::prefetches_backward>,
+         .get = take<&M::prefetches_backward>,
+         .exists = is_fsdp1_of_trainer,
+         .belongs_to = "FSDP1 in the Trainer (--parallel fsdp1), which a plain loop has by default"}),
     row("--keep-last-layer", "keep_last_layer", G::kParallel, K::kFlag, "",
         "FSDP2 keeps the last layer gathered until its backward",
         {.set = put<&M::keep_last_layer>,

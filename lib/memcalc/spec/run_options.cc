@@ -555,6 +555,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.reference = resolve_reference(training.loop, options, assumptions);
   if (run.generates()) {
     resolve_completions(options, training, assumptions);
+    training.float32_head = options.float32_head;
     training.vllm = resolve_vllm(options, assumptions);
     assumptions.emplace_back(std::string(options.lengths ? "" : "prompts are equally long and ") +
                              "completions reach --completion; step times of such trainers were 20 to 45 % too "
@@ -562,9 +563,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   }
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;
-  const bool packs = options.quantization.value_or(Quantization::kNone) != Quantization::kNone;
-  training.loading =
-      options.loading.value_or(packs || options.unsloth ? ModelLoading::kDeviceMap : ModelLoading::kConfig);
+  training.loading = resolve_loading(model, options, run, assumptions);
   training.saving = options.saving;
   if (options.lengths) resolve_lengths(options, run, assumptions);
   if (options.eval_batch_size) {

@@ -44,6 +44,7 @@ struct RunOptions {
   bool loss_in_loop = false;
   bool use_cache = false;
   bool padding = false;
+  bool float32_head = false;                         // of GRPO
   std::optional<double> dropout;                     // default: the model's own
   std::optional<std::int64_t> completion_length;     // of trainers on answers; default: half of the sequence
   std::optional<SftLoss> sft_loss;                   // default nll

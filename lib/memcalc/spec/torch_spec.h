@@ -13,6 +13,7 @@ namespace memcalc {
 struct TorchMesh {
   bool loss_parallel = false;  // logits stay split by vocabulary; --loss-parallel
   // FSDP
+  bool prefetches_backward = false;        // FSDP1 in the Trainer, backward_prefetch; --fsdp-backward-prefetch
   std::int64_t hsdp_shard = 0;             // ranks that share one copy; 0: all; --hsdp-shard
   std::optional<DType> fsdp_param_dtype;   // MixedPrecisionPolicy; --fsdp-param-dtype
   std::optional<DType> fsdp_reduce_dtype;  // --fsdp-reduce-dtype

@@ -206,6 +206,7 @@ struct Training {
   std::int64_t checkpoint_every = 1;      // kFull: of the layers 0, N, 2N, …; --checkpointing every-N
   std::optional<bool> reentrant;          // kFull: use_reentrant; absent: the version's default; --reentrant
   bool offload_activations = false;       // what autograd saves goes to pinned host memory; --activation-offload
+  bool float32_head = false;              // of GRPOTrainer: the head and its products are float32; --float32-head
   std::int32_t steps_per_generation = 0;  // GRPO, RLOO: micro-batches that are generated at once; 0: --accum
   std::int64_t accumulation_steps = 1;    // micro-batches per optimizer step; --accum
   std::optional<double> max_grad_norm;    // clip_grad_norm_ where set; the Trainer's default is 1.0; --clip-grad

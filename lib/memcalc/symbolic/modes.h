@@ -73,6 +73,10 @@ struct Modes {
   std::optional<SequenceSplit> sequence_split;
   bool on_dtensors = false;  // nodes that are recorded are of DTensors (Node::sums_anew)
 
+  // --- of the model
+  bool head_in_float32 = false;          // lm_head's input is cast first (TRL's cast_lm_head_to_fp32)
+  std::optional<DType> embedding_dtype;  // and what the embedding that shares its weight gives is cast back
+
   // --- of the pass or the process
   std::vector<Tensor>* router_logits = nullptr;  // where routers' logits are kept: output_router_logits=True
   std::int64_t checkpointable_layers = 0;        // that have run in this forward pass

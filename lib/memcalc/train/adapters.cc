@@ -168,7 +168,8 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
       if (!targets.has(each)) return;
       if (lora.dropout > 0) throw refusal(rules::kLoraParameterDropout, {each.name});
       if (run.compiles()) throw refusal(rules::kLoraParameterCompiled, {each.name});
-      if (run.parallel.data_parallel == DataParallel::kDsZero3) {
+      const DataParallel mode = run.parallel.data_parallel;
+      if (mode == DataParallel::kDsZero3 || mode == DataParallel::kFsdp1) {
         throw refusal(rules::kLoraParameterGathered, {each.name});
       }
       const bool as_made = tape.behaviors.expert_adapters == ExpertAdapters::kAsMade && each.tensor.rank() == 3;

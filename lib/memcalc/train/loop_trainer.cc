@@ -35,6 +35,7 @@
 #include "memcalc/train/sentence_transformers.h"
 #include "memcalc/train/step_patterns.h"
 #include "memcalc/train/trl/batch.h"
+#include "memcalc/train/trl/float32_head.h"
 #include "memcalc/train/trl/grpo.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/online_dpo.h"
@@ -718,6 +719,10 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
                            ComparedModel reference, const SpecialTokens& tokens, const FewLayers* few_layers) {
   begin_stage(tape, run, Phase::kPrepare);
   prepare_model(tape, model, run);
+  if (run.training().float32_head) {
+    cast_head_to_float32(tape, model, run);
+    if (reference.model != nullptr) cast_head_to_float32(tape, *reference.model, run);
+  }
   begin_stage(tape, run, Phase::kForward);
   tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
   if (wrapper != nullptr) {

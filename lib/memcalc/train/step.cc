@@ -379,14 +379,16 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
         "(not validated)");
   }
   const DataParallel mode = run.parallel.data_parallel;
-  if (run.uses_trl() && mode == DataParallel::kFsdp1) {
+  const bool is_compared_under_fsdp1 = run.uses_trl() && !run.generates() && !run.fine_tuning.lora &&
+                                       run.training().loop != Loop::kTrlKto && run.training().loop != Loop::kTrlReward;
+  if (is_compared_under_fsdp1 && mode == DataParallel::kFsdp1) {
     result.assumptions.emplace_back(
         "of TRL under FSDP1 allocated memory was within 0.3 % in four runs, reserved up to 18 % too high "
         "(docs/jobs.md)");
   } else if (run.uses_trl() && run.parallel.is_parallel() && mode != DataParallel::kDdp) {
     result.assumptions.emplace_back(
-        "TRL's head and its reference under FSDP2 and DeepSpeed follow their sources; no run of them was compared (not "
-        "validated)");
+        "TRL's head, its reference and its generation under FSDP and DeepSpeed follow their sources; no run of them "
+        "was compared (not validated)");
   }
   for (const std::string_view mode : unmeasured_modes(run)) {
     result.assumptions.push_back(std::string(mode) +

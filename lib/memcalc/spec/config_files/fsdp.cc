@@ -43,7 +43,7 @@ constexpr KeyRow kRows[] = {
      "views of the same flat parameters"},
     {"fsdp_config/limit_all_gathers fsdp_config/fsdp_limit_all_gathers", U::kIrrelevant, "its default"},
     {"fsdp_config/backward_prefetch fsdp_config/fsdp_backward_prefetch fsdp_config/fsdp_backward_prefetch_policy",
-     U::kIrrelevant, "one unit is gathered ahead"},
+     U::kUsed},
     {"fsdp_config/cpu_offload_pin_memory fsdp_config/fsdp_cpu_offload_pin_memory", U::kIrrelevant, "host memory alone"},
 };
 
@@ -56,6 +56,24 @@ std::string name_in(const Section& section, std::string_view name) {
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char each) { return std::toupper(each); });
   return text;
+}
+
+constexpr std::string_view kPrefetches[] = {"fsdp_config/backward_prefetch", "fsdp_config/fsdp_backward_prefetch",
+                                            "fsdp_config/fsdp_backward_prefetch_policy"};
+
+/// A name, or its number among NO_PREFETCH's others: 1 is BACKWARD_PRE, 2 BACKWARD_POST.
+void read_prefetch(Section& section) {
+  for (const std::string_view key : kPrefetches) {
+    if (!section.has(key)) continue;
+    const std::string policy = upper(section.text(key).value_or("NO_PREFETCH"));
+    if (policy == "BACKWARD_PRE" || policy == "1") {
+      section.set(key, "--fsdp-backward-prefetch");
+    } else if (policy == "BACKWARD_POST" || policy == "2") {
+      section.refuse(key, "gathering the next unit after a unit's backward (BACKWARD_POST) is not modelled");
+    } else if (policy != "NO_PREFETCH") {
+      section.wrong(key, "BACKWARD_PRE, BACKWARD_POST or NO_PREFETCH");
+    }
+  }
 }
 
 }  // namespace
@@ -92,8 +110,12 @@ void read_fsdp(Section& section, std::int64_t version_by_default) {
     if (section.has(reshard) && !section.flag(reshard).value_or(true))
       section.set(reshard, "--no-reshard-after-forward");
     if (section.has(strategy_key)) section.irrelevant(strategy_key, "of FSDP1");
+    for (const std::string_view key : kPrefetches) {
+      if (section.has(key)) section.irrelevant(key, "of FSDP1");
+    }
     return;
   }
+  read_prefetch(section);
   const std::string also = upper(section.text(reshard).value_or("FULL_SHARD"));
   for (const auto& [key, value] : {std::pair{strategy_key, strategy}, std::pair{reshard, also}}) {
     if (value != "FULL_SHARD" && value != "1" && value != "TRUE") {

@@ -30,10 +30,13 @@ std::string find_named_file(const std::string& name, const std::string& beside) 
       if (folder == folder.root_path()) break;
     }
   }
-  throw Error(ErrorCode::kInput,
-              fmt::format("{}: it names '{}', which is neither here, nor beside it, nor in a folder above",
-                          shown_path(beside), one_line(name)),
-              name);
+  // A command line names from the current folder.
+  const bool is_line = beside == "./";
+  throw Error(
+      ErrorCode::kInput,
+      fmt::format("{}: it names '{}', which is neither here{} nor in a folder above",
+                  is_line ? "command line" : shown_path(beside), one_line(name), is_line ? "" : ", nor beside it,"),
+      name);
 }
 
 std::string read_config_file_text(const std::string& path) {

@@ -102,9 +102,8 @@ constexpr KeyRow kGenerating[] = {
     {"use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode vllm_max_model_length", U::kUsed},
     {"vllm_tensor_parallel_size", U::kRefused, "vLLM over several cards is not modelled", "", "1"},
     {"vllm_importance_sampling_correction vllm_importance_sampling_mode num_iterations loss_type "
-     "importance_sampling_level",
+     "importance_sampling_level cast_lm_head_to_fp32",
      U::kUsed},
-    {"cast_lm_head_to_fp32", U::kRefused, "a head that was cast to float32 is not modelled"},
     {"use_transformers_paged use_transformers_continuous_batching transformers_continuous_batching_config", U::kRefused,
      "continuous batching, whose cache takes a share of the card, is not modelled"},
     {"cache_implementation", U::kRefused, "caches of this kind are not modelled in generation", "", "dynamic"},
@@ -235,6 +234,7 @@ void read_completions(Section& section, std::string_view trainer) {
     section.set("num_iterations", "--iterations", std::to_string(*iterations));
   }
   if (trainer != "grpo") return;
+  if (section.on("cast_lm_head_to_fp32")) section.set("cast_lm_head_to_fp32", "--float32-head");
   if (const auto loss = section.choice("loss_type", kGrpoLossNames)) section.set("loss_type", "--grpo-loss", *loss);
   if (const auto level = section.choice("importance_sampling_level", kImportanceLevelNames)) {
     section.set("importance_sampling_level", "--importance-level", *level);

@@ -1,11 +1,14 @@
 // MIRRORS(torch, "distributed/fsdp/_flat_param.py", "2.11.0")
 // MIRRORS(torch, "distributed/fsdp/_init_utils.py", "2.11.0")
 // MIRRORS(torch, "distributed/fsdp/_limiter_utils.py", "2.11.0")
+// MIRRORS(torch, "distributed/fsdp/_unshard_param_utils.py", "2.11.0")
 // MIRRORS(torch, "engine.cpp", "2.11.0")
 #include "memcalc/train/parallel/fsdp1.h"
 
 #include <algorithm>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -13,6 +16,7 @@
 #include "memcalc/spec/parallel.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/units.h"
 
@@ -47,6 +51,62 @@ FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& r
   return layout;
 }
 
+/// Modules that FSDP1 wraps: layers, of a model with adapters each module without children whose weight trains, and
+/// what is left, the root's.
+struct WrappedUnits {
+  std::vector<std::vector<Parameter*>> layers;
+  /// Inside of a layer, whose number it has, or of none.
+  struct Leaf {
+    std::vector<Parameter*> parameters;
+    std::size_t layer = 0;
+  };
+  std::vector<Leaf> leaves;  // as the modules follow each other
+  std::vector<Parameter*> rest;
+};
+
+std::string_view module_of(const Parameter& parameter) {
+  return std::string_view(parameter.name).substr(0, parameter.name.rfind('.'));
+}
+
+/// Takes out of `unit` the modules that train. Adapters lie in modules without children of their own, lora_A.default
+/// and lora_B.default; so does a classifier's copy (ModulesToSaveWrapper).
+void take_leaves(std::vector<Parameter*>& unit, std::size_t layer, std::vector<WrappedUnits::Leaf>& leaves) {
+  std::vector<Parameter*> others;
+  for (Parameter* each : unit) {
+    if (!each->tensor.requires_grad()) {
+      others.push_back(each);
+    } else if (const bool continues = !leaves.empty() && leaves.back().layer == layer &&
+                                      module_of(*leaves.back().parameters.front()) == module_of(*each);
+               continues) {
+      leaves.back().parameters.push_back(each);
+    } else {
+      leaves.push_back({.parameters = {each}, .layer = layer});
+    }
+  }
+  unit = std::move(others);
+}
+
+WrappedUnits wrapped_units_of(Model& model, bool has_adapters) {
+  Units units = units_of(model);
+  WrappedUnits wrapped{.layers = std::move(units.layers), .leaves = {}, .rest = std::move(units.rest)};
+  if (!has_adapters) return wrapped;
+  for (std::size_t i = 0; i < wrapped.layers.size(); ++i) take_leaves(wrapped.layers[i], i, wrapped.leaves);
+  take_leaves(wrapped.rest, wrapped.layers.size(), wrapped.leaves);
+  return wrapped;
+}
+
+/// _flat_param.py, _validate_tensors_to_flatten. With use_orig_params a unit may hold both what trains and what does
+/// not.
+void check_unit(const std::vector<Parameter*>& parameters) {
+  const Tensor& first = parameters.front()->tensor;
+  for (const Parameter* each : parameters) {
+    if (each->tensor.requires_grad() != first.requires_grad()) throw refusal(rules::kFsdp1Frozen, {each->name});
+    if (each->tensor.dtype() != first.dtype()) {
+      throw refusal(rules::kFsdp1OneType, {each->name, name_of(each->tensor.dtype()), name_of(first.dtype())});
+    }
+  }
+}
+
 /// Reads `elements` of one type and writes them in another.
 void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
   tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, to, 0,
@@ -64,8 +124,9 @@ std::int64_t in_shard(std::int64_t offset, std::int64_t elements, std::int64_t s
 }  // namespace
 
 std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks) {
-  Units units = units_of(model);
+  WrappedUnits units = wrapped_units_of(model, run.fine_tuning.lora.has_value());
   std::vector<std::vector<Parameter*>> flat = std::move(units.layers);
+  for (WrappedUnits::Leaf& leaf : units.leaves) flat.push_back(std::move(leaf.parameters));
   flat.push_back(std::move(units.rest));
   std::erase_if(flat, [](const std::vector<Parameter*>& parameters) { return parameters.empty(); });
   std::vector<FlatLayout> layouts;
@@ -90,15 +151,8 @@ std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64
 void Fsdp1::wrap(Model& model) {
   for (const Parameter& parameter : model.parameters) {
     whole_shapes.push_back(parameter.tensor.shape());
-    if (!parameter.tensor.requires_grad()) throw refusal(rules::kFsdp1Frozen);
     // _init_utils.py, _verify_managed_params
     if (parameter.tensor.rank() == 0) throw refusal(rules::kFsdp1Scalar, {parameter.name});
-    // _flat_param.py, _validate_tensors_to_flatten
-    const Parameter& first = model.parameters.front();
-    if (parameter.tensor.dtype() != first.tensor.dtype()) {
-      throw refusal(rules::kFsdp1OneType,
-                    {parameter.name, name_of(parameter.tensor.dtype()), name_of(first.tensor.dtype())});
-    }
   }
   ranks_ = sharing_ranks(run.parallel);
   tied_ = tied_embedding(model, run);
@@ -106,7 +160,7 @@ void Fsdp1::wrap(Model& model) {
     assumptions.emplace_back(
         "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not "
         "fit, build it on the meta device)");
-  } else if (mixed_precision_of(run).param_dtype) {
+  } else if (mixed_precision_of(run).param_dtype && !run.fine_tuning.lora) {
     assumptions.emplace_back(
         "FSDP1 is taken to get float32 weights: of a model that was loaded in 16 bits accelerate turns the shards into "
         "float32 once they are on the card, so that load and prepare take half of what is said");
@@ -122,13 +176,31 @@ void Fsdp1::wrap_reference(Model& model) {
 }
 
 void Fsdp1::wrap_units(Model& model) {
-  Units units = units_of(model);
+  WrappedUnits units = wrapped_units_of(model, run.fine_tuning.lora && !is_reference_);
   if (units.rest.empty() || (units.layers.empty() && !model.layer_paths)) throw refusal(rules::kFsdp1Layers);
-  if (units.layers.empty()) assumptions.emplace_back(kOneUnit);
-  handles_.resize(units.layers.size() + 1);
-  for (std::size_t i = 0; i < units.layers.size(); ++i) flatten(handles_[i], units.layers[i]);
+  layers_ = units.layers.size();
+  if (layers_ == 0) assumptions.emplace_back(kOneUnit);
+  if (!units.leaves.empty()) {
+    assumptions.emplace_back(
+        "FSDP1 wraps a model with adapters by peft's fsdp_auto_wrap_policy, as the Trainer does: each lora_A and each "
+        "lora_B is a unit of its own, and frozen layers stay in the type in which they were loaded (not validated)");
+  }
+  handles_.resize(layers_ + units.leaves.size() + 1);
   handles_.back().is_root = true;
-  flatten(handles_.back(), units.rest);
+  by_module_.assign(1, &handles_.back());
+  // Modules inside of a module are wrapped before it (wrap.py, _recursive_wrap).
+  std::size_t next = 0;
+  for (std::size_t i = 0; i <= layers_; ++i) {
+    if (i < layers_) by_module_.push_back(&handles_[i]);
+    for (; next < units.leaves.size() && units.leaves[next].layer == i; ++next) {
+      Handle& leaf = handles_[layers_ + next];
+      leaf.is_leaf = true;
+      leaves_.emplace(units.leaves[next].parameters.front()->tensor.impl(), &leaf);
+      flatten(leaf, units.leaves[next].parameters);
+      by_module_.push_back(&leaf);
+    }
+    flatten(i < layers_ ? handles_[i] : handles_.back(), i < layers_ ? units.layers[i] : units.rest);
+  }
   for (const Tensor& buffer : model.buffers) {
     if (!comes_from_host()) break;
     Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), aten::kToCopy, Category::kWeights);
@@ -216,6 +288,8 @@ void Fsdp1::gather_full_state() {
 
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
 void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
+  if (!is_reference_) check_unit(parameters);
+  handle.trains = parameters.front()->tensor.requires_grad();
   const DType dtype = parameters.front()->tensor.dtype();
   const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(dtype);
   const FlatLayout layout = layout_of(parameters, run, ranks_);
@@ -234,18 +308,27 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
     const std::int64_t count = in_shard(layout.offsets[i], whole.elements(), shard, rank);
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
                              : tape.empty({0}, dtype, aten::kEmpty, Category::kWeights);
-    piece.impl()->requires_grad = true;
+    piece.impl()->requires_grad = handle.trains;
     {
       const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
       tape.convert(whole, param_dtype, aten::kEmpty);
     }
     Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
     tape.take_storage(whole, view);
-    tape.autograd.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
+    if (handle.trains) {
+      tape.autograd.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
+    }
     handle.params.push_back(whole);
     handle.pieces.push_back(piece);
     parameters[i]->tensor = piece;
   }
+  use_sharded_views(handle);
+}
+
+// _use_sharded_views: between its runs a module's parameters are views of the shard, in the type of that. peft looks at
+// lora_A's before it calls it (lora/layer.py, _cast_input_dtype).
+void Fsdp1::use_sharded_views(Handle& handle) {
+  if (handle.is_leaf) set_views(handle, handle.full_param_padded, handle.local_shard.dtype());
 }
 
 // In the first forward's _lazy_init: each tensor is made, and its storage freed.
@@ -258,8 +341,7 @@ void Fsdp1::init_flat_param_attributes() {
     tape.memory.scratch(handle.full_param_padded.bytes(), aten::kEmpty, Category::kGatheredWeights);
     if (mixed) tape.memory.scratch(handle.elements * size_of(dtype), aten::kEmpty, Category::kGatheredWeights);
   };
-  init(handles_.back());
-  for (std::size_t i = 0; i + 1 < handles_.size(); ++i) init(handles_[i]);
+  for (const Handle* handle : by_module_) init(*handle);
 }
 
 // _reset_flat_param_grad_info_if_needed: the flat gradient outlives zero_grad().
@@ -274,17 +356,21 @@ void Fsdp1::reset_gradients() {
 
 ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool sync) {
   syncs_ = sync;
+  if (summoned_.defined()) return module(batch);  // the bare module's, in whose layers hooks are
   init_flat_param_attributes();
   reset_gradients();
   Handle& root = handles_.back();
   const Batch inputs = cast_inputs(batch, mixed_precision_of(run).param_dtype);
-  pre_forward(root);
-  const bool has_layers = handles_.size() > 1;
+  pre_forward(root, {});
+  const bool has_layers = layers_ > 0;
+  // A recomputation runs the adapters' modules, too.
+  ModuleHooks* const outer_hooks = std::exchange(tape.modes.module_hooks, leaves_.empty() ? nullptr : this);
   ModelOutput output = [&] {
-    const Scoped hooks(tape.modes.layer_hooks, has_layers ? this : tape.modes.layer_hooks);
+    const Scoped<LayerHooks*> hooks(tape.modes.layer_hooks, has_layers ? this : tape.modes.layer_hooks);
     return module(inputs);
   }();
-  if (has_layers && tape.modes.checkpointable_layers != static_cast<std::int64_t>(handles_.size()) - 1) {
+  if (leaves_.empty() || !tape.modes.grad_enabled) tape.modes.module_hooks = outer_hooks;
+  if (has_layers && tape.modes.checkpointable_layers != static_cast<std::int64_t>(layers_)) {
     throw refusal(rules::kFsdp1Layers);
   }
   // _register_pre_backward_hooks. TRL trains on what its head returns beside the loss, or on logits.
@@ -292,28 +378,71 @@ ModelOutput Fsdp1::forward(const ModuleForward& module, const Batch& batch, bool
   const Tensor& whole = output.loss.defined() ? output.loss : output.logits;
   const Tensor outputs[] = {fused.log_probs.defined() ? fused.log_probs : whole, fused.entropy};
   post_forward(root, outputs);
-  if (!tape.modes.grad_enabled) post_forward_order_.clear();  // no backward pass goes through it
+  if (is_reference_) forget_order();  // no backward pass goes through it
   synchronize();
   return output;
 }
 
-void Fsdp1::before_layer(std::int64_t layer, KeptTensors& /*arguments*/) {
-  Handle& handle = handles_[static_cast<std::size_t>(layer)];
-  if (!handle.in_backward) pre_forward(handle);
+// The bare module's generate() counts the layers of all tokens on (adapters').
+Fsdp1::Handle& Fsdp1::handle_of(std::int64_t layer) { return handles_[static_cast<std::size_t>(layer) % layers_]; }
+
+void Fsdp1::before_layer(std::int64_t layer, KeptTensors& arguments) {
+  Handle& handle = handle_of(layer);
+  if (!handle.in_backward) pre_forward(handle, arguments);
 }
 
 void Fsdp1::after_layer(std::int64_t layer, const Tensor& output) {
-  Handle& handle = handles_[static_cast<std::size_t>(layer)];
+  Handle& handle = handle_of(layer);
   if (!handle.in_backward) post_forward(handle, std::span(&output, 1));
 }
 
-void Fsdp1::pre_forward(Handle& handle) {
+// Of a unit whose backward has begun nothing happens around its recomputation (HandleTrainingState.BACKWARD_PRE).
+Tensor Fsdp1::before_module(const void* module, std::span<const Tensor* const> parameters, const Tensor& input) {
+  const bool has_any = !parameters.empty() && parameters.front()->defined();
+  const auto found = has_any ? leaves_.find(parameters.front()->impl()) : leaves_.end();
+  if (found == leaves_.end() || found->second->in_backward) return input;
+  running_[module] = found->second;
+  pre_forward(*found->second, std::span(&input, 1));
+  return input;
+}
+
+void Fsdp1::after_module(const void* module, const Tensor& output) {
+  const auto found = running_.find(module);
+  if (found == running_.end()) return;
+  Handle& handle = *found->second;
+  running_.erase(found);
+  post_forward(handle, std::span(&output, 1));
+}
+
+Tensor Fsdp1::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return memcalc::linear(x, weight, bias);
+}
+
+void Fsdp1::pre_forward(Handle& handle, std::span<const Tensor> inputs) {
   record_host_work(tape, HostWork::kFsdp1Forward);
   if (!handle.is_prefetched) unshard(handle);
+  if (!handle.trains) register_reshard(handle, inputs);
+}
+
+// _register_post_backward_reshard_only_hook: a frozen unit has no gradient after which it could be resharded, so that
+// it waits for those of its inputs. These come behind the hook on the same tensor that gathers the unit before.
+void Fsdp1::register_reshard(Handle& handle, std::span<const Tensor> inputs) {
+  if (!tape.modes.grad_enabled || std::exchange(handle.awaits_inputs, true)) return;
+  handle.awaited = 0;
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || !input.requires_grad()) continue;
+    ++handle.awaited;
+    tape.autograd.before_backward_of(input, [this, &handle] {
+      if (--handle.awaited > 0) return;
+      record_host_work(tape, HostWork::kFsdp1Backward);
+      if (handle.is_unsharded) reshard(handle, true);
+    });
+  }
 }
 
 void Fsdp1::post_forward(Handle& handle, std::span<const Tensor> outputs) {
-  handle.post_forward_index = post_forward_order_.size();
+  // record_post_forward: a unit that runs again (in a recomputation) keeps the place of its first run.
+  if (handle.post_forward_index == 0) handle.post_forward_index = post_forward_order_.size();
   post_forward_order_.push_back(&handle);
   reshard(handle, !handle.is_root);
   handle.ran_pre_backward_hook = false;
@@ -344,6 +473,7 @@ void Fsdp1::unshard(Handle& handle) {
   tape.memory.fill_storage(handle.full_param_padded.block(), handle.full_param_padded.bytes(), aten::kResize,
                            Category::kGatheredWeights);
   handle.is_unsharded = true;
+  if (handle.is_leaf) set_views(handle, handle.full_param_padded, handle.full_param_padded.dtype());
   tape.kernels.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
                           handle.full_param_padded.bytes(), ranks_);
   if (mixed) free_later(tape.memory.empty_storage(handle.mp_shard.block()));
@@ -353,6 +483,7 @@ void Fsdp1::reshard(Handle& handle, bool frees) {
   if (frees) {
     free_later(tape.memory.empty_storage(handle.full_param_padded.block()));
     handle.is_unsharded = false;
+    use_sharded_views(handle);
     free_event_queue_.push_back({freed_, static_cast<std::int64_t>(tape.kernels.size())});
   }
   handle.is_prefetched = false;
@@ -370,7 +501,8 @@ void Fsdp1::pre_backward(Handle& handle) {
   if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
   handle.needs_pre_backward_unshard = false;
   // BACKWARD_PRE is FullyShardedDataParallel's default; accelerate's is NO_PREFETCH (FSDP_BACKWARD_PREFETCH).
-  if (handle.post_forward_index > 0 && !run.uses_trainer()) {
+  const bool prefetches = !run.uses_trainer() || run.parallel.torch().prefetches_backward;
+  if (handle.post_forward_index > 0 && prefetches) {
     Handle& target = *post_forward_order_[handle.post_forward_index - 1];
     if (target.needs_pre_backward_unshard && !target.is_prefetched) {
       unshard(target);
@@ -447,7 +579,8 @@ void Fsdp1::reduce(Handle& handle, Tensor gradient) {
 }
 
 void Fsdp1::finish_backward() {
-  for (Handle& handle : handles_) {
+  for (Handle* each : by_module_) {
+    Handle& handle = *each;
     if (handle.arrived > 0) {
       throw Error(ErrorCode::kUnsupported,
                   "FSDP1: some parameters of a unit get no gradient and others do, which is not modelled; accepted: "
@@ -455,11 +588,56 @@ void Fsdp1::finish_backward() {
     }
     if (handle.is_unsharded) reshard(handle, true);
     handle.ran_pre_backward_hook = handle.needs_pre_backward_unshard = handle.is_prefetched = false;
-    handle.in_backward = false;
+    handle.in_backward = handle.awaits_inputs = false;
   }
-  post_forward_order_.clear();
+  forget_order();
+  if (tape.modes.module_hooks == this) tape.modes.module_hooks = nullptr;
   callback_queued_ = false;
   synchronize();
+}
+
+void Fsdp1::forget_order() {
+  post_forward_order_.clear();
+  for (Handle& handle : handles_) handle.post_forward_index = 0;
+}
+
+// --- generation: with summon_full_params(model, recurse=False) around generate() of the bare module
+
+// _unshard_fsdp_state_params: the root's own parameters in the type in which they are stored, on the current stream.
+// The layers are gathered as they run.
+bool Fsdp1::gather_for_generation() {
+  init_flat_param_attributes();
+  synchronize();
+  Handle& root = handles_.back();
+  const DType dtype = root.local_shard.dtype();
+  // What a forward pass without gradients has left (_get_padded_unsharded_flat_param).
+  if (std::exchange(root.is_unsharded, false)) tape.memory.empty_storage(root.full_param_padded.block());
+  summoned_ = tape.empty({root.elements}, dtype, kAllGather, Category::kGatheredWeights);
+  tape.kernels.collective(kAllGather, Collective::kAllGather, dtype, summoned_.bytes(), ranks_);
+  set_views(root, summoned_, dtype);
+  outer_layer_hooks_ = std::exchange(tape.modes.layer_hooks, layers_ > 0 ? this : nullptr);
+  outer_module_hooks_ = std::exchange(tape.modes.module_hooks, leaves_.empty() ? nullptr : this);
+  return false;
+}
+
+void Fsdp1::part_after_generation() {
+  tape.modes.layer_hooks = outer_layer_hooks_;
+  tape.modes.module_hooks = outer_module_hooks_;
+  Handle& root = handles_.back();
+  cast_kernel(tape, root.elements / ranks_, summoned_.dtype(), summoned_.dtype());  // _writeback_to_local_shard
+  set_views(root, root.full_param_padded, root.full_param_padded.dtype());
+  summoned_.reset();
+}
+
+void Fsdp1::set_views(const Handle& handle, const Tensor& flat, DType dtype) {
+  for (const Tensor& param : handle.params) {
+    {
+      const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated
+      tape.convert(param, dtype, aten::kEmpty);
+    }
+    Tensor view = tape.alias(flat, param.shape(), param.strides(), false);
+    tape.take_storage(param, view);
+  }
 }
 
 // --- blocks that other streams use

@@ -46,10 +46,11 @@ class ParallelWrapper {
   /// Whether Trainer.model is what was wrapped, so that evaluation and generation pass through it: FSDP's modules are
   /// changed in place, ZeRO-3's have hooks.
   [[nodiscard]] virtual bool changes_module() const { return false; }
-  /// unwrap_model_for_generation (trl 1.16, models/utils.py): makes the model whole for generation, which then does not
-  /// pass through what was wrapped; false: it is whole, or generation passes through it.
+  /// unwrap_model_for_generation and summon_full_params (trl 1.16, models/utils.py and trainer/grpo_trainer.py): true:
+  /// has made the model whole for generation, which then does not pass through what was wrapped; false: it is whole, or
+  /// generation passes through it.
   [[nodiscard]] virtual bool gather_for_generation() { return false; }
-  /// Behind that, where it was true.
+  /// Behind the generation.
   virtual void part_after_generation() {}
   /// Whether the optimizer of this rank updates a parameter that trains.
   [[nodiscard]] virtual bool updates(const Parameter& /*parameter*/) const { return true; }

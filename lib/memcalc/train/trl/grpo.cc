@@ -18,6 +18,7 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/generate.h"
+#include "memcalc/train/loop.h"
 #include "memcalc/train/parallel/wrapper.h"
 #include "memcalc/train/trl/grpo_loss.h"
 #include "memcalc/train/trl/metrics.h"
@@ -29,6 +30,14 @@ namespace {
 
 /// Each of the steps generates; the peak is seldom there, and a run that does not fit is simulated many times.
 constexpr std::int64_t kMostLayerTokensOfStep = 3072;
+/// With --lengths there are up to 200 steps, of which the first ones have shown how a generation grows. The one whose
+/// kernels are listed is executed as those.
+constexpr std::int64_t kMostLayerTokensOfManySteps = 384;
+
+std::int64_t most_layer_tokens(const Tape& tape, const RunSpec& run) {
+  const bool is_one_of_many = run.training().lengths && tape.moment.step >= kSteps && !tape.kernels.recording;
+  return is_one_of_many ? kMostLayerTokensOfManySteps : kMostLayerTokensOfStep;
+}
 
 /// What comes after the first end of a completion is cut off, on the host (_generate_single_turn).
 void cut_at_end(Tape& tape, const Tensor& completion_ids) {
@@ -59,9 +68,9 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   const bool is_whole = models.around != nullptr && models.around->gather_for_generation();
   if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
-  Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
+  Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, most_layer_tokens(tape, run));
   const Tensor sequences = generation.run(inputs);
-  if (is_whole) models.around->part_after_generation();
+  if (models.around != nullptr) models.around->part_after_generation();
   if (tape.modes.training) tape.moment.phase = Phase::kForward;
   cut_at_end(tape, no_grad::slice(sequences, 1, prompt, completion));
 }

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/generate.h"
+#include "memcalc/train/parallel/wrapper.h"
 #include "memcalc/train/trl/metrics.h"
 
 namespace memcalc {
@@ -63,12 +64,14 @@ Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlMode
   call.caches = run.checkpointing() == Checkpointing::kNone;
   call.has_temperature = true;
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
-  if (!run.fine_tuning.lora) call.forward = models.trainer_model;
+  const bool is_whole = models.around != nullptr && models.around->gather_for_generation();
+  if (!run.fine_tuning.lora && !is_whole) call.forward = models.trainer_model;
   Batch inputs;
   inputs.input_ids = prompts.ids;
   inputs.attention_mask = prompts.mask;
   Generation generation(tape, model, std::move(call), {.begins = true, .ends = true}, kMostLayerTokensOfStep);
   const Tensor output = generation.run(inputs);
+  if (models.around != nullptr) models.around->part_after_generation();
   tape.moment.phase = Phase::kForward;
   return truncate_right(tape, no_grad::slice(output, 1, prompt, completion));
 }
