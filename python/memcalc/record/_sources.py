@@ -369,7 +369,8 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
         *before, high, wide = edge
         symbols["image"] = high
         high, wide = high // math.gcd(high, wide), wide // math.gcd(high, wide)
-        *_, patch = values.get("patch_size") or (1,)
+        patch = values.get("patch_size") or 1
+        patch = patch if isinstance(patch, int) else patch[-1]
         multiples["image"] = high * next(n for n in itertools.count(1) if n * high % patch == 0 and n * wide % patch == 0)
 
     def example(batch: int, image: int) -> dict[str, Any]:
