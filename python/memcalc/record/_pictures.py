@@ -25,7 +25,6 @@ class Pictures:
     tensors: Callable[[int, int], dict[str, torch.Tensor]]  # of batch and sequence
     types: str | None  # the input that tells which places are an image's
     policies: dict[str, Any] = field(default_factory=dict)
-    before: int | None = None  # the token before an image, where the model counts images by it
 
     @property
     def all_tokens(self) -> int:
@@ -101,9 +100,7 @@ def _patches(config: Any, vision: Any, count: int, edge: int | None, token_id: i
         return {"pixel_values": torch.empty(batch * count * side * side, width),
                 "image_grid_thw": torch.tensor([[1, side, side]] * (batch * count))}
 
-    # Qwen2.5-Omni counts an image where its place stands behind the token that begins one (get_rope_index).
-    return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types,
-                    before=getattr(config, "vision_start_token_id", None) if types is None else None)
+    return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types)
 
 
 def _sized(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:

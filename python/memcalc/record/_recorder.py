@@ -42,6 +42,7 @@ _CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 # Their results' sizes were computed here, but are those of the arguments.
 _SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tensor".split())
+_SIZED = frozenset("torch.arange torch.linspace torch.zeros torch.ones torch.empty".split())
 _COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
@@ -270,7 +271,7 @@ class Recorder(TorchFunctionMode):
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
         if name in VALUE_READS: return self._read(function, name, args, kwargs)
-        if name in ("torch.arange", "torch.linspace", "torch.zeros", "torch.ones", "torch.empty") and tensors_in((args, kwargs)):  # they ask for the number
+        if name in _SIZED and tensors_in((args, kwargs)):  # they ask for the number
             def number(item: Any) -> Any:
                 if not isinstance(item, torch.Tensor): return item
                 return self._read(torch.Tensor.item, "torch.Tensor.item", (item,), {})

@@ -139,9 +139,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             ids[:, -1] = eos
         if shown is not None:  # each image behind a token, then the text
             ids = torch.where(ids >= min(low + 1000, shown.token_id), torch.full_like(ids, low), ids)
-            for start in range(1, shown.all_tokens, shown.tokens + 1):
-                ids[:, start:start + shown.tokens] = shown.token_id
-                if shown.before is not None: ids[:, start - 1] = shown.before
+            for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
         made: dict[str, Any]
         if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
         elif is_frames:

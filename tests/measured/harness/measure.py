@@ -97,9 +97,7 @@ def image_text(m, cfg, case, ri):
     ids = ri(min(shown.token_id, text.vocab_size), B, S)
     special = {v for k, v in vars(cfg).items() if k.endswith(("token_id", "token_index")) and isinstance(v, int)}
     for token in special: ids[ids == token] = 5 + max(special) % 7
-    for start in range(1, shown.all_tokens, shown.tokens + 1):
-        ids[:, start:start + shown.tokens] = shown.token_id
-        if shown.before is not None: ids[:, start - 1] = shown.before
+    for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
     batch = dict(input_ids=ids, labels=ids.clone())
     for name, value in shown.tensors(B, S).items():
         batch[name] = torch.randn(value.shape, device="cuda", dtype=dtype) if value.is_floating_point() else value.cuda()
