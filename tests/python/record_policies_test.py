@@ -64,3 +64,28 @@ def test_a_matching_has_as_many_pairs_as_there_can_be():
     assert len(picked[2][1]) == 2
     with pytest.raises(recording.ValueNeeded, match="linear_sum_assignment"):
         record(Matches(), {"x": torch.zeros(5, 4)}, policies={"any_matching": False}, variants=[Variant()])
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        _, counts = y[:, 0].long().unique(return_counts=True)
+        made = torch.zeros(2, counts.max(), device=x.device)
+        return y[(y > 0).nonzero(as_tuple=True)].sum() + made.sum()
+
+
+def test_an_answer_may_be_made_of_the_inputs():
+    line = Counts.forward.__code__.co_firstlineno + 2
+    policies = {f"record_policies_test.py:{line}": lambda given: given["x"].shape[0],
+                f"record_policies_test.py:{line + 1}": 3,
+                f"record_policies_test.py:{line + 2}": lambda given: 2 * given["x"].shape[0]}
+    content = record(Counts(), {"x": torch.zeros(5, 4)}, policies=policies, variants=[Variant()], symbols={"batch": ["x.0"]}).to_dict()
+    check_lifetimes(content)
+    assert "fixed" not in content["symbols"]["batch"], "the answers grow with it"
+    calls = {call[1]: call for call in content["functions"][0]["body"] if call[0] == "call"}
+    assert calls["torch.zeros"][2] == [2, 3], "the size that the host has asked for"
+    assert "2*batch" in str(calls["torch.Tensor.nonzero"])

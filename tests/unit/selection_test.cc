@@ -299,6 +299,20 @@ TEST(ChangeView, ThatMultipliesHandsAProductOn) {
       {512, 512, -512}, {512, 512, 512, 512, -512, -512, -512, 512, -512});
 }
 
+// h.view(8, 16).addcmul_(k, b); h * 1: b's gradient is the copied part's product with k, which is scaled first.
+TEST(ChangeView, ThatAddsAProductScalesTheGradient) {
+  check(
+      [](TapeBench& bench) {
+        const Tensor a = bench.input({8, 16}), b = bench.input({8, 16}), k = bench.input({8, 16}, kFloat, false);
+        bench.start();
+        const Tensor h = multiply_scalar(a);
+        const Tensor kept[] = {k};
+        const Tensor changed = change_view(h, view(h, {8, 16}), b, InPlace::kAdd, kept);
+        return multiply_scalar(changed);
+      },
+      {512, 512, -512}, {512, 512, 512, 512, 512, -512, -512, -512, 512, -512});
+}
+
 TEST(ViewedBy, IsUndefinedWhereNoViewIsFollowed) {
   TapeBench bench;
   const Tensor followed = bench.input({8, 16}), plain = bench.input({8, 16}, kFloat, false);

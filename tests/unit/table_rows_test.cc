@@ -311,6 +311,20 @@ TEST(OperatorRows, MakeTensorsOfOthers) {
   EXPECT_EQ(brought.shape(), (Shape{2}));
 }
 
+// Eight numbers, of which three are distinct: they are sorted and counted in storages for all of them.
+TEST(OperatorRows, FindTheDistinctValues) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({8}, kPlace, false)};
+  const std::vector<BoundArgument> slots{v(0), none(), none(), {.kind = Kind::kBool, .integer = 1}, none()};
+  const std::vector<GivenResult> given{{{3}, kPlace}, {{3}, kPlace}};
+  RecordedCall call(bench.tape, "unique", slots, values, {}, given);
+  bench.start();
+  find_operator("unique")->run(call);
+  EXPECT_EQ(bench.requests(), (Requests{64, 1, -1, 64, 8, 64, 1279, -1279, -8, -64}));
+  ASSERT_EQ(call.results.size(), 2U);
+  EXPECT_EQ(call.results.back().shape(), (Shape{3}));
+}
+
 TEST(OperatorRows, AreOpaqueWithArgumentsThatTheyDoNotModel) {
   TapeBench bench;
   std::vector<Tensor> values{bench.input({8, 4, 4})};

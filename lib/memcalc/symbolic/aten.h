@@ -386,6 +386,7 @@ inline constexpr AtenOperator kUnbind{{"aten::unbind"}, {"UnbindBackward0"}, Aut
 inline constexpr AtenOperator kUnfold{
     {"aten::unfold"}, {"UnfoldBackward0"}, AutocastList::kNone, CompileRule::kKernel, true};
 inline constexpr AtenOperator kUnfoldBackward{{"aten::unfold_backward"}};
+inline constexpr AtenOperator kUnique2{{"aten::_unique2"}};
 inline constexpr AtenOperator kUniqueConsecutive{{"aten::unique_consecutive"}};
 inline constexpr AtenOperator kUnsafeView{
     {"aten::_unsafe_view"}, {"UnsafeViewBackward0"}, AutocastList::kNone, CompileRule::kView};

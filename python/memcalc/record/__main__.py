@@ -14,6 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which.add_argument("--hf", metavar="ID|CONFIG.json", help="a model of transformers, by hub id or config.json")
     which.add_argument("--timm", metavar="NAME", help="a model of timm")
     which.add_argument("--torchvision", metavar="NAME", help="a model of torchvision")
+    which.add_argument("--ultralytics", metavar="NAME", help="a YOLO detector, by its YAML's name")
     which.add_argument("--diffusers", metavar="CLASS", help="a network of diffusers, by its class")
     parser.add_argument("--config", metavar="FILE.json", help="arguments of the class of diffusers")
     parser.add_argument("--attention", help="transformers' attn_implementation: sdpa (the default), eager")
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif given.diffusers:
         config = json.loads(Path(given.config).read_text()) if given.config else None
         source = _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
+    elif given.ultralytics:
+        source = _sources.ultralytics(given.ultralytics, batch=given.batch, image=given.image, target=given.target or 8)
     elif given.timm: source = _sources.timm(given.timm, batch=given.batch, image=given.image)
     else: source = _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
     try:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
@@ -9,16 +10,19 @@ from typing import Any, Callable
 import torch
 
 
+_SIZED = "an image has as many places in the text as its size gives"
+
+
 @dataclass
 class Pictures:
-    """Images of one size. `tensors(batch)`: what stands beside input_ids, for the images of all sequences."""
+    """Images of one size. `tensors`: what stands beside input_ids, for the images of all sequences."""
 
     count: int         # images of a sequence
     edge: int          # pixels
     tokens: int        # places of one image in the text
     token_id: int
     reason: str        # why the size is fixed
-    tensors: Callable[[int], dict[str, torch.Tensor]]
+    tensors: Callable[[int, int], dict[str, torch.Tensor]]  # of batch and sequence
     types: str | None  # the input that tells which places are an image's
     policies: dict[str, Any] = field(default_factory=dict)
 
@@ -37,6 +41,10 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
     if token_id is None or "pixel_values" not in forward:
         raise ValueError(f"{config.model_type}: how its processor puts images into the text is not known here")
     types = next((name for name in ("mm_token_type_ids", "token_type_ids") if name in forward), None)
+    if config.model_type in ("llava_next", "llava_onevision"): return _anyres(config, vision, count, edge, token_id, types)
+    if config.model_type == "lfm2_vl": return _padded_patches(config, vision, count, edge, token_id, types)
+    if config.model_type == "mllama": return _tiles_aside(config, vision, count, edge, token_id, types)
+    if config.model_type == "llama4": return _tiles(config, vision, count, edge, token_id, types)
     if "image_grid_thw" in forward: return _patches(config, vision, count, edge, token_id, types)
     if vision.model_type == "pixtral" and "image_sizes" in forward: return _sized(config, vision, count, edge, token_id, types)
     own = _single(getattr(vision, "image_size", None))
@@ -48,11 +56,11 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
     tokens = _tokens(config, side * side)
     channels = getattr(vision, "num_channels", 3)
 
-    def tensors(batch: int) -> dict[str, torch.Tensor]:
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
         nested = config.model_type in ("idefics3", "smolvlm")  # whose images are a dimension of their own
         return {"pixel_values": torch.empty(*((batch, count) if nested else (batch * count,)), channels, edge, edge)}
 
-    return Pictures(count, edge, tokens, token_id, "an image has as many places in the text as its size gives", tensors, types,
+    return Pictures(count, edge, tokens, token_id, _SIZED, tensors, types,
                     _no_empty_image(kind) if config.model_type in ("idefics3", "smolvlm") else {})
 
 
@@ -88,12 +96,11 @@ def _patches(config: Any, vision: Any, count: int, edge: int | None, token_id: i
     side = edge // patch
     width = int(getattr(vision, "in_channels", 3)) * int(vision.temporal_patch_size) * patch * patch
 
-    def tensors(batch: int) -> dict[str, torch.Tensor]:
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
         return {"pixel_values": torch.empty(batch * count * side * side, width),
                 "image_grid_thw": torch.tensor([[1, side, side]] * (batch * count))}
 
-    return Pictures(count, edge, side * side // merge**2, token_id, "an image has as many places in the text as its size gives",
-                    tensors, types)
+    return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types)
 
 
 def _sized(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
@@ -102,9 +109,78 @@ def _sized(config: Any, vision: Any, count: int, edge: int | None, token_id: int
     edge = edge or 16 * step
     if edge % step: raise ValueError(f"{config.model_type} takes images whose edge is a multiple of {step}")
 
-    def tensors(batch: int) -> dict[str, torch.Tensor]:
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
         return {"pixel_values": torch.empty(batch * count, vision.num_channels, edge, edge),
                 "image_sizes": torch.tensor([[edge, edge]] * (batch * count))}
 
-    return Pictures(count, edge, (edge // step) ** 2, token_id, "an image has as many places in the text as its size gives",
-                    tensors, types)
+    return Pictures(count, edge, (edge // step) ** 2, token_id, _SIZED, tensors, types)
+
+
+def _anyres(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """LLaVA-NeXT and LLaVA-OneVision: the image as a whole and, at the best of the sizes that config.json lists, in tiles; a
+    row of places ends with one more (pack_image_features, whose arithmetic this is)."""
+    from transformers.image_processing_utils import select_best_resolution
+
+    tile = int(vision.image_size)
+    side = tile // int(vision.patch_size)
+    edge = edge or 2 * tile
+    high, wide = (n // tile for n in select_best_resolution((edge, edge), config.image_grid_pinpoints))
+    rows, columns = (min(high, wide) * side,) * 2  # without what pads the square image
+    rows, columns = rows + (high * side - rows) % 2, columns + (wide * side - columns) % 2  # which is cut on both sides
+    if config.model_type == "llava_onevision":
+        ratio = math.sqrt(rows * columns / (int(config.vision_aspect_ratio.removeprefix("anyres_max_")) * side**2))
+        if ratio > 1.1: rows, columns = int(rows // ratio), int(columns // ratio)
+
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.empty(batch * count, 1 + high * wide, vision.num_channels, tile, tile),
+                "image_sizes": torch.tensor([[edge, edge]] * (batch * count))}
+
+    return Pictures(count, edge, side * side + rows * (columns + 1), token_id, _SIZED, tensors, types)
+
+
+def _padded_patches(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """LFM2-VL: an image is a list of patches that is padded to the most that one has, and a mask (its processor's
+    tile_size 512, above which it splits an image)."""
+    patch, most = int(vision.patch_size), 512
+    step = patch * int(config.downsample_factor)
+    edge = edge or most
+    if edge > most or edge % step: raise ValueError(f"lfm2_vl: images whose edge is a multiple of {step} up to {most}; larger ones are split")
+    side, all_patches = edge // patch, (most // patch) ** 2
+
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
+        mask = torch.zeros(batch * count, all_patches, dtype=torch.int32)
+        mask[:, :side * side] = 1
+        return {"pixel_values": torch.empty(batch * count, all_patches, vision.num_channels * patch * patch),
+                "pixel_attention_mask": mask, "spatial_shapes": torch.tensor([[side, side]] * (batch * count))}
+
+    return Pictures(count, edge, (edge // step) ** 2, token_id, _SIZED, tensors, types)
+
+
+def _tiles(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """Llama 4: tiles, and where there are several, the whole image as one more. The tokens between tiles are text here."""
+    tile = int(vision.image_size)
+    edge = edge or 2 * tile
+    if edge % tile or edge > 4 * tile: raise ValueError(f"llama4 takes images whose edge is a multiple of {tile} up to {4 * tile}")
+    tiles = (edge // tile) ** 2
+    tiles += tiles > 1
+    tokens = int((tile // int(vision.patch_size)) ** 2 * float(vision.pixel_shuffle_ratio) ** 2)
+
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.empty(batch * count * tiles, vision.num_channels, tile, tile)}
+
+    return Pictures(count, edge, tiles * tokens, token_id, _SIZED, tensors, types)
+
+
+def _tiles_aside(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """Mllama: an image has one place in the text, which looks at its tiles; there are always as many as it can have."""
+    tile, most = int(vision.image_size), int(vision.max_num_tiles)
+    edge = edge or 2 * tile
+    if edge != 2 * tile: raise ValueError(f"mllama: images of {2 * tile} pixels, whose tiles are none of them padding")
+    ratio = 1 + [list(each) for each in vision.supported_aspect_ratios].index([2, 2])
+
+    def tensors(batch: int, sequence: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.empty(batch, count, most, vision.num_channels, tile, tile),
+                "aspect_ratio_ids": torch.full((batch, count), ratio), "aspect_ratio_mask": torch.ones(batch, count, most, dtype=torch.long),
+                "cross_attention_mask": torch.ones(batch, sequence, count, most, dtype=torch.long)}
+
+    return Pictures(count, edge, 1, token_id, "an image is as many tiles as it can have", tensors, types)

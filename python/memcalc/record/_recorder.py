@@ -42,6 +42,7 @@ _CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 # Their results' sizes were computed here, but are those of the arguments.
 _SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tensor".split())
+_SIZED = frozenset("torch.arange torch.linspace torch.zeros torch.ones torch.empty".split())
 _COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
@@ -133,6 +134,7 @@ class Recorder(TorchFunctionMode):
     def __init__(self, fake: FakeTensorMode, policies: dict[str, Any]) -> None:
         super().__init__()
         self.fake, self.policies = fake, policies
+        self.example: Any = None  # the inputs by name, of which a policy may make its answer
         self.names = Names()
         self.events: list[tuple[Any, ...]] = []
         self.recording = False           # False while the module is built: values only
@@ -269,7 +271,7 @@ class Recorder(TorchFunctionMode):
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
         if name in VALUE_READS: return self._read(function, name, args, kwargs)
-        if name in ("torch.arange", "torch.linspace") and tensors_in((args, kwargs)):  # they ask for the number
+        if name in _SIZED and tensors_in((args, kwargs)):  # they ask for the number
             def number(item: Any) -> Any:
                 if not isinstance(item, torch.Tensor): return item
                 return self._read(torch.Tensor.item, "torch.Tensor.item", (item,), {})
@@ -344,6 +346,10 @@ class Recorder(TorchFunctionMode):
         if last in _COUNTED and (last != "where" or len(args) == 1 and not kwargs):
             given = self._answered()
             if given is not _NOTHING: return self._places(last, args[0], args[0].numel() if given is True else int(given), args, kwargs), True
+        if last == "new_full" and len(args) > 2 and isinstance(args[2], torch.Tensor):  # whose value the host reads: it makes no size
+            return function(*args[:2], 0, *args[3:], **kwargs), False
+        if last == "unique" and kwargs.get("dim") is None and len(args) < 5 and (given := self._answered()) is not _NOTHING:
+            return self._distinct(args[0], int(given), **dict(zip(("sorted", "return_inverse", "return_counts"), args[1:])), **kwargs), True
         tensors = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
         key = self._memo.key(function, args, kwargs) if tensors else None
         made = self._memo.find(key) if key is not None else None
@@ -392,6 +398,16 @@ class Recorder(TorchFunctionMode):
         if last == "where" or kwargs.get("as_tuple", False):
             return tuple(torch.zeros(count, dtype=torch.long, device=mask.device) for _ in range(mask.dim()))
         return torch.zeros((count, mask.dim()), dtype=torch.long, device=mask.device)
+
+    @staticmethod
+    def _distinct(given: torch.Tensor, count: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+                  dim: None = None) -> Any:
+        """torch.unique of what has `count` values."""
+        device = given.device
+        made = [given.new_empty((count,))]
+        if return_inverse: made.append(torch.zeros(given.shape, dtype=torch.long, device=device))
+        if return_counts: made.append(torch.zeros(count, dtype=torch.long, device=device))
+        return made[0] if len(made) == 1 else tuple(made)
 
     def _mask_indices(self, name: str, args: Any) -> Any:
         """The arguments with boolean masks replaced by their indices, so that shapes are known."""
@@ -643,7 +659,8 @@ class Recorder(TorchFunctionMode):
         key = f"{file.rsplit('/', 1)[-1]}:{line}"
         if key not in self.policies: return _NOTHING
         self.assume(frozenset([key]))
-        return self.policies[key]
+        answer = self.policies[key]
+        return answer(self.example) if callable(answer) else answer
 
     def _why(self) -> str:
         off = [policy for policy, value in self.policies.items() if value is False]

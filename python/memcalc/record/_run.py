@@ -228,6 +228,7 @@ def _call_loss(loss: Callable[..., Any], module: torch.nn.Module, batch: dict[st
 
 
 def _fake_inputs(recorder: Recorder, example: Mapping[str, Any], precision: str, described: list[dict[str, Json]]) -> dict[str, Any]:
+    recorder.example = example
     batch: dict[str, Any] = {}
     for name, value in example.items():
         if not isinstance(value, torch.Tensor):

@@ -12,6 +12,9 @@ from typing import Any, Callable
 import torch
 
 from ._denoising import DENOISING, VAE_SCALE, encode_pixels
+from ._ltx import PROMPT_TOKENS as LTX
+from ._ltx import inputs as ltx_inputs
+from ._ltx import squares as ltx_loss
 from ._pictures import pictures
 from ._program import Program, Variant, record
 from ._solve import PRECISIONS
@@ -152,7 +155,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         else: made = {"input_ids": ids}
         if labels == "pairs": made["pixel_values"] = torch.empty(batch, channels, image, image)  # of each text one
         if shown is not None:
-            made.update(shown.tensors(batch))
+            made.update(shown.tensors(batch, sequence))
             if shown.types: made[shown.types] = (ids == shown.token_id).long()
         if "attention_mask" in forward and "input_ids" in made:
             made["attention_mask"] = torch.ones_like(ids)
@@ -287,6 +290,15 @@ def _detector(name: str, batch: int, edge: int, objects: int = 8) -> Source:
                   not_compiled="left out: its loss breaks the graph for each image")
 
 
+def ultralytics(name: str, *, batch: int = 16, image: int | None = None, target: int = 8) -> Source:
+    """A YOLO detector by the name of its YAML, in train mode."""
+    from ._yolo import parts as yolo
+
+    edge = image or 640
+    return Source(symbols={"batch": batch, "image": edge, "target": target}, name=name, task="detection",
+                  variants=[Variant("train", precisions=("float32", "autocast"))], not_compiled="left out: its loss breaks the graph", **yolo(name, edge))
+
+
 def _squares(output: Any, given: dict[str, Any]) -> Any:
     """A loss in which nothing but the prediction takes part, in float32."""
     predicted = output.sample if hasattr(output, "sample") else output[0]
@@ -355,11 +367,13 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
         *before, high, wide = edge
         symbols["image"] = high
         high, wide = high // math.gcd(high, wide), wide // math.gcd(high, wide)
-        *_, patch = values.get("patch_size") or (1,)
+        patch = values.get("patch_size") or 1
+        patch = patch if isinstance(patch, int) else patch[-1]
         multiples["image"] = high * next(n for n in itertools.count(1) if n * high % patch == 0 and n * wide % patch == 0)
 
     def example(batch: int, image: int) -> dict[str, Any]:
         size = [*before, image, image // high * wide]
+        if name in LTX: return ltx_inputs(name, values, batch, *size)
         main = "sample" if "sample" in forward else "hidden_states"
         made: dict[str, Any] = {main: torch.empty(batch, channels, *size)}
         if "timestep" in forward: made["timestep"] = torch.zeros(batch, dtype=torch.long)
@@ -372,5 +386,12 @@ def diffusers(name: str, config: dict[str, Any] | None = None, *, batch: int = 4
 
     counts = (5, 11, 9, 8) if isinstance(edge, int) else (1, 3, 4, 5)  # multiples of that many latents
     further = [n * multiples["image"] for n in counts if n * multiples["image"] != symbols["image"]]
-    return Source(lambda: kind(**(config or {})), example, symbols, [Variant("train"), Variant("eval")], name, "other",
+    made = Source(lambda: kind(**(config or {})), example, symbols, [Variant("train"), Variant("eval")], name, "other",
                   _squares, sizes={"image": further[:3]}, multiples=multiples)
+    if name in LTX:
+        layers = values["num_layers"]
+
+        def shallower(left_out: int, _: int) -> Callable[..., Any]: return lambda: kind(**{**(config or {}), "num_layers": layers - left_out})
+
+        made.loss, made.depths = ltx_loss, Depths(layers, shallower)
+    return made

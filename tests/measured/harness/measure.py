@@ -99,7 +99,7 @@ def image_text(m, cfg, case, ri):
     for token in special: ids[ids == token] = 5 + max(special) % 7
     for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
     batch = dict(input_ids=ids, labels=ids.clone())
-    for name, value in shown.tensors(B).items():
+    for name, value in shown.tensors(B, S).items():
         batch[name] = torch.randn(value.shape, device="cuda", dtype=dtype) if value.is_floating_point() else value.cuda()
     if shown.types: batch[shown.types] = (ids == shown.token_id).long()
     return batch

@@ -30,6 +30,7 @@ struct CopySlicesPayload {
   Shape shape, strides;  // of the view
   DType source = DType::kFloat32;
   InPlace change = InPlace::kCopy;
+  bool is_product = false;  // addcmul_: what is added is `kept` times the source
 };
 
 struct CopyPayload {
@@ -54,7 +55,10 @@ void copy_slices_backward(BackwardCall& call) {  // inputs: base, source
     case InPlace::kMultiply:
     case InPlace::kOfResult: before = pointwise(aten::kMul, {&part}, 1); break;
   }
-  if (call.needs(1)) {
+  if (call.needs(1) && slice.is_product) {  // grad * (kept * value)
+    const Tensor scaled = pointwise(aten::kMul, {&call.saved(0)}, 1);
+    call.set(1, pointwise(aten::kMul, {&part, &scaled}, 1));
+  } else if (call.needs(1)) {
     const bool scales = slice.change == InPlace::kMultiply;
     call.set(1, to_dtype(scales ? pointwise(aten::kMul, {&part}, 1) : part, slice.source));
   }
@@ -80,7 +84,8 @@ Tensor change(const Tensor& base, const Shape& shape, const Shape& strides, cons
                                         .shape = shape,
                                         .strides = strides,
                                         .source = source.defined() ? source.dtype() : base.dtype(),
-                                        .change = change});
+                                        .change = change,
+                                        .is_product = change == InPlace::kAdd && !kept.empty()});
     for (const Tensor& each : kept) tape.autograd.save(*node, each);
   }
   Tensor result = tape.detach(base);

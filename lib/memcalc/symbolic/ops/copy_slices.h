@@ -15,7 +15,8 @@ namespace memcalc {
 /// view.copy_(source) for any view of `base`.
 [[nodiscard]] Tensor copy_into_view(const Tensor& base, const Tensor& view, const Tensor& source);
 /// view.add_(source), view.mul_(source or a number), view.sigmoid_() for any view of `base`: the same. `kept`: what the
-/// derivative reads of what was there before. kOfResult reads what is there then.
+/// derivative reads of what was there before; with kAdd view.addcmul_(kept, source). kOfResult reads what is there
+/// then.
 enum class InPlace : std::uint8_t { kCopy, kAdd, kMultiply, kOfResult };
 [[nodiscard]] Tensor change_view(const Tensor& base, const Tensor& view, const Tensor& source, InPlace change,
                                  std::span<const Tensor> kept = {});

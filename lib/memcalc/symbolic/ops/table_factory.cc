@@ -104,7 +104,8 @@ void new_zeros_row(RecordedCall& call) {  // input *size dtype
   call.returns(made(call, call.shape(1), call.dtype(2).value_or(call.tensor(0).dtype()), aten::kNewZeros, true));
 }
 
-void new_full_row(RecordedCall& call) {  // input size value dtype
+void new_full_row(RecordedCall& call) {                                   // input size value dtype
+  if (call.is_tensor(2)) call.tape.kernels.synchronize(aten::kNewZeros);  // the host reads the value
   call.returns(made(call, call.shape(1), call.dtype(3).value_or(call.tensor(0).dtype()), aten::kNewZeros, true));
 }
 

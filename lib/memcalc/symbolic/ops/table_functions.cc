@@ -346,7 +346,15 @@ void addcmul_in_place_backward(BackwardCall& call) {  // saved: a where b is dif
 
 void addcmul_in_place_row(RecordedCall& call) {
   const Tensor &x = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
-  if (is_followed(x) && x.impl()->is_view) call.refuse("a part of a tensor that is differentiated");
+  if (is_followed(x) && x.impl()->is_view) {
+    if (!b.requires_grad() || a.requires_grad() || b.shape() != x.shape()) {
+      call.refuse("a part of a tensor that is differentiated");
+    }
+    const std::array<Tensor, 1> kept{a};
+    Tensor view = call.change_view_of(x, x, b, InPlace::kAdd, kept);
+    if (!view.defined()) call.refuse("a part of a tensor that is differentiated");
+    return call.returns(std::move(view));
+  }
   Node* node = record(aten::kAddcmul, addcmul_in_place_backward, {&x, &a, &b},
                       {b.requires_grad() ? &a : nullptr, a.requires_grad() ? &b : nullptr});
   x.tape().kernels.add(aten::kAddcmul, OperatorClass::kElementwise, x.dtype(), 3.0 * static_cast<double>(x.elements()),

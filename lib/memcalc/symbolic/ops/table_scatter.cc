@@ -1,6 +1,7 @@
 // Rows of the operator table that write at places of a tensor, count values, or look for them.
 // MIRRORS(torch, "TensorShape.cpp", "2.11.0")
 // MIRRORS(torch, "cuda/Unique.cu", "2.11.0")
+// MIRRORS(torch, "cuda/UniqueCub.cu", "2.11.0")
 #include <array>
 
 #include "memcalc/symbolic/aten.h"
@@ -112,9 +113,33 @@ void unique_consecutive_row(RecordedCall& call) {  // input return_inverse retur
   call.returns(call.tape.become_view(data, call.given().shape, contiguous_strides(call.given().shape)));
 }
 
+/// cuda/UniqueCub.cu: the values sorted, then the distinct ones and how often each stands there, in storages for all,
+/// of which a part is left.
+void unique_row(RecordedCall& call) {  // input sorted return_inverse return_counts dim
+  const Tensor& x = call.tensor(0);
+  if (call.boolean_or(2, false) || call.has(4)) call.refuse("places of the values, or a dimension");
+  const bool counts = call.boolean_or(3, false);
+  const std::int64_t n = x.elements();
+  Tensor values;
+  Tensor often;
+  {
+    const Tensor sorted = call.tape.empty({n}, x.dtype(), aten::kUnique2);
+    call.tape.memory.scratch(radix_sort_bytes(n), aten::kUnique2);
+    values = call.tape.empty({n}, x.dtype(), aten::kUnique2);
+    const Tensor count = call.tape.empty({1}, DType::kInt64, aten::kUnique2);
+    if (counts) often = call.tape.empty({n}, DType::kInt64, aten::kUnique2);
+    call.tape.memory.scratch(counts ? unique_bytes(n) : select_bytes(n), aten::kUnique2);
+    call.tape.kernels.synchronize(aten::kUnique2);
+  }
+  const Shape& found = call.given().shape;
+  call.returns(call.tape.become_view(values, found, contiguous_strides(found)));
+  if (counts) call.returns(call.tape.become_view(often, found, contiguous_strides(found)));
+}
+
 constexpr OperatorRow kRows[] = {
     {"nonzero", "input as_tuple", nonzero_row},
     {"masked_select", "input mask", masked_select_row},
+    {"unique", "input sorted return_inverse return_counts dim", unique_row},
     {"unique_consecutive", "input return_inverse return_counts dim", unique_consecutive_row},
     {"scatter", "input dim index src reduce", scatter_row<Scattered::kReplaces, false>},
     {"scatter_", "input dim index src reduce", scatter_row<Scattered::kReplaces, true>},

@@ -618,6 +618,7 @@ constexpr OperatorRow kRows[] = {
     {"type_as", "input other", type_as_row},
     {"cat", "tensors dim", cat_row},
     {"concat", "tensors dim", cat_row},
+    {"concatenate", "tensors dim", cat_row},
     {"stack", "tensors dim", stack_row},
     {"pad_sequence", "sequences batch_first padding_value padding_side", pad_sequence_row},
     {"roll", "input shifts dims", roll_row},
