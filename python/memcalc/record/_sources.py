@@ -13,7 +13,8 @@ import torch
 
 from ._denoising import DENOISING, VAE_SCALE, encode_pixels
 from ._pictures import pictures
-from ._program import Program, Variant, record
+from ._program import Program, record
+from ._recordings import Variant
 from ._solve import PRECISIONS
 from ._stretch import Depths, depths_of
 from ._targets import TARGETS, answers
