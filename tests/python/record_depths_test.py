@@ -2,7 +2,7 @@
 import pytest
 from record_test import record, torch, transformers  # noqa: F401 (skips where there is no PyTorch)
 
-from memcalc.record import _program, _stretch
+from memcalc.record import _program, _stretch, _transfer
 
 TEXT = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2, vocab_size=1000)
 DEEP = {
@@ -78,3 +78,12 @@ def test_numbers_and_items_go_on_as_they_began():
     with pytest.raises(_stretch.Mismatch): _stretch.grown(["a", "b"], ["a", "c", "b"], 1)
     assert _stretch.plan_of([0, 0, 1, 1, 1, 1, 1, 1, 2]) == _stretch.Plan(9, 2, 1, 1)
     assert _stretch.plan_of([0, 1, 2, 3, 4, 5, 6, 7]) is None
+
+
+def test_a_further_period_has_its_place_in_the_one_before():
+    assert _transfer._aligned(list("abcbcd"), list("abcbcbcd")) == [0, 1, 2, 3, 4, 3, 4, 5]
+    between = "fghijklmnopqrstuvwxyz"
+    one, two = "abcbcd" + between + "ede", "abcbcbcd" + between + "edede"
+    places = _transfer._aligned(list(one), list(two))
+    assert "".join(one[place] for place in places) == two and places[-4:] == [28, 29, 28, 29]
+    assert _transfer._aligned(list("abcbcd"), list("abcbcxcd")) is None

@@ -36,22 +36,80 @@ def test_a_loop_over_the_length_is_one_body_and_a_count():
 
 
 def test_a_pass_with_loops_that_is_like_another_is_not_recorded_at_every_size(monkeypatch):
-    from memcalc.record import _program
+    from memcalc.record._recordings import Recordings
 
     lengths = []
-    original = _program._Recordings.record
+    original = Recordings.record
 
     def recorded(self, variant, precision, example):
         lengths.append((variant.mode, variant.compiling, example["x"].shape[1]))
         return original(self, variant, precision, example)
 
-    monkeypatch.setattr(_program._Recordings, "record", recorded)
+    monkeypatch.setattr(Recordings, "record", recorded)
     content = record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"batch": ["x.0"], "length": ["x.1"]},
                      variants=[Variant(), Variant("eval", gradients=False)]).to_dict()
     assert content["symbols"]["length"] == {"default": 512}
     assert {(mode, compiling) for mode, compiling, length in lengths if length != 512} == {("train", False)}
     assert {(mode, compiling) for mode, compiling, _ in lengths} == {("train", False), ("eval", False), ("train", True)}
     assert len(content["functions"]) == 1  # all are that function
+
+
+class Optional(torch.nn.Module):
+    """Makes calls of its own for each input that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)
+
+    def forward(self, x, mask=None, weights=None):
+        y = self.first(x)
+        if mask is not None: y = y.view(x.shape[0], x.shape[1] * 16).masked_fill(mask, 0).view(x.shape[0], x.shape[1], 16)
+        y = self.second(y.to(x.dtype))
+        return y.sum() if weights is None else (y.view(-1, 8) * weights.reshape(x.shape[0] * x.shape[1], 1)).sum()
+
+
+def test_a_variant_of_calls_that_others_make_is_recorded_at_one_size(monkeypatch):
+    from memcalc.record._recordings import Recordings
+
+    recorded = []
+    original = Recordings._record
+    monkeypatch.setattr(Recordings, "_record", lambda self, variant, precision, example: recorded.append(
+        (variant.inputs, precision, tuple(example["x"].shape))) or original(self, variant, precision, example))
+    inputs = {"x": torch.zeros(8, 64, 8), "mask": torch.ones(8, 1024, dtype=torch.bool), "weights": torch.zeros(8, 64)}
+    symbols = {"batch": ["x.0", "mask.0", "weights.0"]}
+    variants = [Variant(inputs=["x", *more]) for more in ([], ["mask"], ["weights"], ["mask", "weights"])]
+    content = record(Optional(), inputs, symbols=symbols, variants=variants, not_compiled="not asked").to_dict()
+    assert [shape for given, _, shape in recorded if given == variants[-1].inputs] == [(8, 64, 8)]
+    assert len([shape for given, *_, shape in recorded if given == variants[-2].inputs]) > 3
+    alone = record(Optional(), inputs, symbols=symbols, variants=variants[-1:], not_compiled="not asked").to_dict()
+    assert content["functions"][content["forwards"][-1]["function"]] == alone["functions"][alone["forwards"][-1]["function"]]
+
+
+class Reshaped(torch.nn.Module):
+    """The same calls of the same tensors again, which a write in between has given another shape; some hand back what they get."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        shapes = []
+        for _ in range(2):
+            z = y.to(x.dtype).exp()
+            shapes.append(z.view(z.shape).sum())
+            y.unsqueeze_(0)
+        return shapes[0] + shapes[1]
+
+
+def test_what_is_remembered_of_a_call_is_not_of_a_tensor_that_was_written_to():
+    content = record(Reshaped(), {"x": torch.zeros(4, 6, 8)}, symbols={}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    body = content["functions"][0]["body"]
+    views = [made[2][1:] for made in body if made[:2] == ["call", "torch.Tensor.view"]]
+    assert views == [[[4, 6, 8]], [[1, 4, 6, 8]]]
+    results = [made[4] for made in body if made[:2] == ["call", "torch.Tensor.to"]]
+    assert len({number for (number,) in results}) == 2  # a variable of its own each
 
 
 class Positions(torch.nn.Module):

@@ -19,9 +19,12 @@ def record(*args: Any, **kwargs: Any) -> Any:  # a Program, whose module needs t
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Program", "Variant"):
-        from . import _program
-        return getattr(_program, name)
+    if name == "Program":
+        from ._program import Program
+        return Program
+    if name == "Variant":
+        from ._recordings import Variant
+        return Variant
     if name == "Depths":
         from ._stretch import Depths
         return Depths

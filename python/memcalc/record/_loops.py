@@ -73,9 +73,9 @@ class _Seen:
     def __init__(self, events: list[Event], outputs: list[int]) -> None:
         self.outputs = set(outputs)
         self.firsts = _first_numbers(events)
-        self.last_use: dict[int, int] = {}
-        for place, event in enumerate(events):
-            for number in _numbers(event): self.last_use[number] = place
+        self.numbers = [_numbers(event) for event in events]
+        self.last_use = {number: place for place, numbers in enumerate(self.numbers) for number in numbers}
+        self.dropped = {event[1]: place for place, event in enumerate(events) if event[0] == "drop"}
 
     def lives(self, number: int, behind: int) -> bool:
         return number in self.outputs or self.last_use.get(number, -1) >= behind
@@ -106,34 +106,29 @@ def _fit(events: list[Event], start: int, length: int, count: int, seen: _Seen) 
 
 
 def _loop(events: list[Event], begin: int, length: int, runs: int, seen: _Seen) -> _Found | None:
-    firsts = seen.firsts
+    firsts, end = seen.firsts, begin + length * runs
     first = firsts[begin]
     shift = firsts[begin + length] - first
-    if shift == 0: return None
-    blocks = [events[begin + j * length:begin + (j + 1) * length] for j in range(runs)]
-    if not _balanced(blocks[0]): return None
+    if shift == 0 or any(firsts[begin + j * length] - first != shift * j for j in range(1, runs)): return None
+    # What a run made is gone with the next one, and nothing behind the loop speaks of any run but the last.
+    last = first + shift * (runs - 1)
+    if any(not begin <= seen.dropped.get(n, -1) < end or seen.lives(n, end) for n in range(first, last)): return None
+    block = events[begin:begin + length]
+    if not _balanced(block): return None
     carried: set[int] = set()
-    steps: list[Event] = []
     try:
-        for one, other in zip(blocks[0], blocks[1]): steps.append(_stepped(one, other))
+        steps = [_stepped(one, other) for one, other in zip(block, events[begin + length:begin + 2 * length])]
         for j in range(1, runs):
-            if firsts[begin + j * length] - first != shift * j: return None
-            for model, event, now in zip(blocks[0], blocks[j], steps):
-                for a, b in zip(_numbers(model), _numbers(event), strict=True):
+            for i, now in enumerate(steps):
+                place = begin + j * length + i
+                for a, b in zip(seen.numbers[begin + i], seen.numbers[place], strict=True):
                     if b == a + shift * j:
                         if a < first: carried.add(a)
                     elif a != b or a >= first - shift and a in carried: return None
-                if not _agrees(now, event, j): return None
+                if not _agrees(now, events[place], j): return None
     except (_Unequal, ValueError):
         return None
-    if any(a < first - shift for a in carried): return None
-    end = begin + length * runs
-    # What a run made is gone with the next one, and nothing behind the loop speaks of any run but the last.
-    last = first + shift * (runs - 1)
-    if any(seen.lives(n, end) for n in range(first, last)): return None
-    dropped = {event[1] for event in events[begin:end] if event[0] == "drop"}
-    if any(n not in dropped for n in range(first, last)): return None
-    if any(a not in dropped for a in carried): return None
+    if any(a < first - shift or not begin <= seen.dropped.get(a, -1) < end for a in carried): return None
     return _Found(begin, end, runs, shift, [[a + shift, a] for a in sorted(carried)], steps, first)
 
 

@@ -1,6 +1,7 @@
 """What the functions that a recording sees are called in a program, and how each is taken."""
 from __future__ import annotations
 
+import enum
 import types
 from pathlib import Path
 from typing import Any, Callable
@@ -64,6 +65,7 @@ VALUE_READS = frozenset(["torch.Tensor." + name for name in """
     ["torch.is_nonzero", "torch.equal", "torch.allclose", "torch.Tensor.is_nonzero"])
 
 # Never part of a program: what they tell is known without the card.
+SIZED = frozenset("torch.arange torch.linspace torch.zeros torch.ones torch.empty".split())
 SILENT = frozenset(["torch.Tensor." + name for name in """
     __len__ __repr__ __str__ __format__ __hash__ __dir__ size dim stride numel nelement ndimension is_contiguous
     element_size is_floating_point is_complex is_signed storage_offset data_ptr untyped_storage get_device type_as_
@@ -76,22 +78,62 @@ def is_in_place(name: str) -> bool:
     return (last.endswith("_") and not last.endswith("__")) or last in ("__setitem__", "data.__set__")
 
 
+class Way(enum.Enum):
+    """What a recording does with a function."""
+
+    REQUIRES_GRAD = enum.auto()
+    PROPERTY = enum.auto()        # which may make a tensor, or which a recording answers
+    PLAIN_PROPERTY = enum.auto()
+    SILENT = enum.auto()
+    GRAD_MODE = enum.auto()
+    READ = enum.auto()
+    SIZED = enum.auto()           # of tensors it asks for the number
+    ENTERED = enum.auto()         # its Python body runs
+    CALL = enum.auto()
+
+
+class Called:
+    """A function by its public name, and what follows from that."""
+
+    __slots__ = ("name", "last", "way", "is_in_place", "shows_results")
+
+    def __init__(self, name: str, entered: bool) -> None:
+        self.name, self.last = name, name.rsplit(".", 1)[-1]
+        self.is_in_place = is_in_place(name)
+        self.shows_results = self.last not in MODELLED or self.last in PARTLY_MODELLED
+        if name in ("torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"): self.way = Way.REQUIRES_GRAD
+        elif name.endswith("__get__"):
+            own = name.split(".")[-2]
+            is_plain = own not in TENSOR_PROPERTIES and own not in ("requires_grad", "is_leaf", "grad_fn")
+            self.way = Way.PLAIN_PROPERTY if is_plain else Way.PROPERTY
+        elif name in SILENT or name.startswith("torch.sym_"): self.way = Way.SILENT
+        elif name.endswith("_set_grad_enabled"): self.way = Way.GRAD_MODE
+        elif name in VALUE_READS: self.way = Way.READ
+        elif name in SIZED: self.way = Way.SIZED
+        else: self.way = Way.ENTERED if entered else Way.CALL
+
+
 class Names:
-    """The public name of each function that torch hands to a mode, found once."""
+    """What each function that torch hands to a mode is called, found once."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, tuple[str, bool]] = {}
+        self._known: dict[Any, Called] = {}
 
-    def of(self, function: Callable[..., Any]) -> tuple[str, bool]:
-        """(name, whether its Python body is to be entered)"""
+    def of(self, function: Callable[..., Any]) -> Called:
         try:
             return self._known[function]
         except KeyError:
-            found = self._known[function] = self._find(function)
+            found = self._known[function] = Called(*self._find(function))
             return found
+
+    def named(self, name: str) -> Called:
+        """By its public name."""
+        if name not in self._known: self._known[name] = Called(name, False)
+        return self._known[name]
 
     @staticmethod
     def _find(function: Callable[..., Any]) -> tuple[str, bool]:
+        """(name, whether its Python body is to be entered)"""
         from torch.overrides import resolve_name
 
         own = getattr(function, "__name__", type(function).__name__)

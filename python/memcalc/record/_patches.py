@@ -14,8 +14,10 @@ import torch
 import torch.utils.checkpoint
 
 from . import _vmap
+from ._custom import custom
 from ._names import KNOWN
-from ._recorder import Recorder, tensors_in, without_check
+from ._nests import tensors_in
+from ._recorder import Recorder, without_check
 from ._values import refused
 
 
@@ -124,6 +126,22 @@ def _matching(recorder: Recorder) -> list[tuple[Any, str, Any]]:
             if original in (vars(module).get(name), getattr(vars(module).get(name), "original", None))]
 
 
+class _ChangedAlike:
+    """What every recording of a module changes, found once for as many modules as Python has loaded."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        checkpoint = torch.utils.checkpoint.checkpoint
+        self.checkpointing = [module for module in list(sys.modules.values()) if vars(module).get("checkpoint") is checkpoint]
+        self.changes = [*_card(), *_transformers(recorder.compiling), *_functions(), *_matching(recorder),
+                        *(_compiling(recorder) if recorder.compiling else [])]
+
+
+def _changed_alike(recorder: Recorder) -> _ChangedAlike:
+    known, key = recorder.changed_alike, (recorder.compiling, len(sys.modules))
+    if key not in known: known[key] = _ChangedAlike(recorder)
+    return known[key]
+
+
 @contextlib.contextmanager
 def patched(recorder: Recorder) -> Iterator[None]:
     autocast = torch.amp.autocast_mode.autocast
@@ -193,7 +211,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
 
     def function_apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
         if not recorder.recording: return apply.__func__(kind, *args, **kwargs)
-        return recorder.custom(kind, args)
+        return custom(recorder, kind, args)
 
     def no_backward(original: Any, name: str) -> Any:
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -218,9 +236,9 @@ def patched(recorder: Recorder) -> Iterator[None]:
 
     apply = torch.autograd.Function.__dict__["apply"]
     checkpointing, mapped = torch.utils.checkpoint.checkpoint, torch._functorch.apis.vmap_impl
-    holders = [module for module in list(sys.modules.values()) if vars(module).get("checkpoint") is checkpointing]
+    changed_alike = _changed_alike(recorder)
     changes = [(torch.autograd.Function, "apply", classmethod(function_apply)),
-               *((module, "checkpoint", checkpoint) for module in holders),
+               *((module, "checkpoint", checkpoint) for module in changed_alike.checkpointing),
                *((torch.nn.Module, name, registered(getattr(torch.nn.Module, name)))
                  for name in ("register_parameter", "register_buffer")),
                (torch._functorch.apis, "vmap_impl", vmap),
@@ -234,8 +252,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
                (torch.enable_grad, "__enter__", grad_region(torch.enable_grad.__enter__, True)),
                (torch.enable_grad, "__exit__", grad_region_left(torch.enable_grad.__exit__)),
                (torch._subclasses.FakeTensor, "tolist", torch.Tensor.tolist),  # its own asks for one number after the other
-               (torch._C.ScriptFunction, "__call__", script_function), *_card(), *_transformers(recorder.compiling),
-               *_functions(), *_matching(recorder), *(_compiling(recorder) if recorder.compiling else [])]
+               (torch._C.ScriptFunction, "__call__", script_function), *changed_alike.changes]
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

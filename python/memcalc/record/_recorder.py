@@ -17,6 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedFakeTensorException,
     unset_fake_temporarily,
@@ -24,8 +25,9 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from ._graphs import Events
-from ._memo import Memo
-from ._names import MODELLED, PARTLY_MODELLED, SILENT, TENSOR_PROPERTIES, VALUE_READS, Names, is_in_place
+from ._memo import AS_THEY_ARE, WITH_THEIR_TYPE, Kind, Memo
+from ._names import TENSOR_PROPERTIES, Called, Names, Way, is_in_place
+from ._nests import tensors_in, with_tensors
 from ._values import LARGEST, Known, module_frame, needed, passing, refused
 
 Json = Any
@@ -42,33 +44,19 @@ _CELLS = frozenset("torch.gru_cell torch.lstm_cell torch.rnn_tanh_cell torch.rnn
 _RECURRENT = {"torch.lstm": 2, "torch.gru": 1, "torch.rnn_tanh": 1, "torch.rnn_relu": 1}
 # Their results' sizes were computed here, but are those of the arguments.
 _SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tensor".split())
-_SIZED = frozenset("torch.arange torch.linspace torch.zeros torch.ones torch.empty".split())
+# First values, of which nothing has a size or a type: they are not drawn.
+_FILLS = frozenset("""normal_ uniform_ fill_ zero_ ones_ zeros_ constant_ trunc_normal_ kaiming_uniform_ kaiming_normal_
+    xavier_uniform_ xavier_normal_""".split())
 _COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
+_INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split())
+# The last parts of the names for which `_by_rule` has rules, and of those that may take whole numbers as tensors.
+_RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
+    _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique""".split()) | _INDEXED | _COUNTED
+_TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split".split())
+# What values may be known of though those of the arguments are not.
+_ANSWERED = frozenset([*_FILLED, "new_full", "full_like", *_PICKS, "isnan", "isinf", "isfinite", "rand", "rand_like"])
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
-
-
-def tensors_in(thing: Any) -> list[torch.Tensor]:
-    """Tensors in nested tuples, lists and dicts, in order."""
-    if isinstance(thing, torch.Tensor): return [thing]
-    if isinstance(thing, (list, tuple)): return [t for item in thing for t in tensors_in(item)]
-    if isinstance(thing, dict): return [t for item in thing.values() for t in tensors_in(item)]
-    if isinstance(thing, slice): return tensors_in((thing.start, thing.stop, thing.step))
-    return []
-
-
-def with_tensors(thing: Any, change: Callable[[Any], Any]) -> Any:
-    """The same nest with each leaf changed."""
-    if isinstance(thing, torch.Size): return thing
-    if isinstance(thing, tuple):
-        items = [with_tensors(item, change) for item in thing]
-        if hasattr(thing, "_fields"): return type(thing)(*items)
-        return tuple(items) if type(thing) is tuple else type(thing)(items)
-    if isinstance(thing, list): return [with_tensors(item, change) for item in thing]
-    if isinstance(thing, dict): return {key: with_tensors(item, change) for key, item in thing.items()}
-    if isinstance(thing, slice):
-        return slice(change(thing.start), change(thing.stop), change(thing.step))
-    return change(thing)
 
 
 def without_check(function: types.FunctionType) -> types.FunctionType:
@@ -82,42 +70,13 @@ def without_check(function: types.FunctionType) -> types.FunctionType:
 class _Info:
     """What is known of a live numbered value."""
 
-    __slots__ = ("number", "requires_grad", "known", "death", "__weakref__")
+    __slots__ = ("number", "requires_grad", "known", "death", "kind", "__weakref__")
 
     def __init__(self, number: int, requires_grad: bool) -> None:
         self.number, self.requires_grad = number, requires_grad
         self.known: Known | None = None
         self.death: Any = None
-
-
-class _Context:
-    """What a custom autograd function gets as `ctx`."""
-
-    own = 6  # attributes of this class itself
-
-    def __init__(self, needs: tuple[bool, ...]) -> None:
-        self.to_save: tuple[Any, ...] = ()
-        self.dirty: tuple[Any, ...] = ()
-        self.without_gradient: tuple[Any, ...] = ()
-        self.materialize = True
-        self._needs = needs
-        self.asked = False  # whether the function looks which inputs need a gradient
-
-    @property
-    def needs_input_grad(self) -> tuple[bool, ...]:
-        self.asked = True
-        return self._needs
-
-    def save_for_backward(self, *tensors: Any) -> None: self.to_save = tensors
-    def save_for_forward(self, *tensors: Any) -> None: pass
-    def mark_dirty(self, *tensors: Any) -> None: self.dirty = tensors
-    def mark_non_differentiable(self, *tensors: Any) -> None: self.without_gradient = tensors
-    def set_materialize_grads(self, value: bool) -> None: self.materialize = value
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]: return self.to_save
-
-    saved_variables = saved_tensors
+        self.kind: Kind | None = None  # once somebody has asked; a write forgets it
 
 
 def _without_autograd() -> Any:
@@ -156,7 +115,10 @@ class Recorder(TorchFunctionMode):
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
         self._copies: dict[Any, Any] = {}
+        self.changed_alike: dict[tuple[bool, int], Any] = {}  # of _patches.py
         self._memo = Memo(fake)
+        self.kinds: dict[int, Kind] = {}  # of module_tensors
+        self._is_told = self._is_fake = True  # of the arguments that `_told` was asked about: can be remembered, have no data
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -258,34 +220,37 @@ class Recorder(TorchFunctionMode):
     # ---- calls -----------------------------------------------------------------------------------------------------
     def __torch_function__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name, entered = self.names.of(function)
-        if name in ("torch.Tensor.requires_grad_", "torch.Tensor.requires_grad.__set__"):
+        called = self.names.of(function)
+        way, name = called.way, called.name
+        if way is Way.CALL: return self._call(function, called, args, kwargs)
+        if way is Way.PLAIN_PROPERTY: return function(*args)
+        if way is Way.ENTERED:
+            copy = self._copies.get(function)
+            if copy is None: copy = self._copies[function] = without_check(function)
+            with self: return copy(*args, **kwargs)
+        if way is Way.REQUIRES_GRAD:
             self._set_requires_grad(args[0], (args[1:] or [*kwargs.values(), True])[0])
             return None if name.endswith("__set__") else args[0]  # torch never lets go of what a setter returns
-        if name.endswith("__get__"): return self._property(function, name, args)
-        if name in SILENT or name.startswith("torch.sym_"):
+        if way is Way.PROPERTY: return self._property(function, name, args)
+        if way is Way.SILENT:
             silent = function(*args, **kwargs)
             if name.endswith("__deepcopy__") and not self.recording: self.watch(silent)
             return silent
-        if name.endswith("_set_grad_enabled"):
+        if way is Way.GRAD_MODE:
             if self.recording and not self._quiet: self.events.append(("set_grad", bool(args[0])))
             return function(*args, **kwargs)
-        if name in VALUE_READS: return self._read(function, name, args, kwargs)
-        if name in _SIZED and tensors_in((args, kwargs)):  # they ask for the number
+        if way is Way.READ: return self._read(function, name, args, kwargs)
+        if tensors_in((args, kwargs)):  # Way.SIZED
             def number(item: Any) -> Any:
                 if not isinstance(item, torch.Tensor): return item
                 return self._read(torch.Tensor.item, "torch.Tensor.item", (item,), {})
             args, kwargs = with_tensors(args, number), with_tensors(kwargs, number)
-        if entered:
-            copy = self._copies.get(function)
-            if copy is None: copy = self._copies[function] = without_check(function)
-            with self: return copy(*args, **kwargs)
-        return self._call(function, name, args, kwargs)
+        return self._call(function, called, args, kwargs)
 
     def _property(self, function: Any, name: str, args: Any) -> Any:
         last = name.split(".")[-2]
         if last in TENSOR_PROPERTIES and self.recording:
-            return self._call(function, "torch.Tensor." + last, args, {})
+            return self._call(function, self.names.named("torch.Tensor." + last), args, {})
         if last in ("requires_grad", "is_leaf", "grad_fn"):
             info = self.info(args[0])
             if info is not None:
@@ -296,74 +261,133 @@ class Recorder(TorchFunctionMode):
 
     def _set_requires_grad(self, tensor: torch.Tensor, value: bool) -> None:
         info = self.info(tensor)
-        if info is None or info.number < 0: tensor.requires_grad = value
+        if info is None or info.number < 0:
+            tensor.requires_grad = value
+            self.kinds.pop(id(tensor), None)
+            if info is not None: info.kind = None
         elif info.requires_grad != value:
             info.requires_grad = value
             if self.recording:
                 self.breaks_graph("torch.Tensor.requires_grad_")  # of what the graph has made
                 self.events.append(("call", "torch.Tensor.requires_grad_", [{"v": info.number}, value], [], [info.number]))
 
-    def _run(self, function: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, bool]:
+    def _told(self, thing: Any, given: list[torch.Tensor]) -> Any:
+        """What of an argument a function's result depends on; its tensors are added to `given`."""
+        kind = type(thing)
+        if kind is FakeTensor:
+            given.append(thing)
+            info = self.values.get(id(thing))
+            found = info.kind if info is not None else self.kinds.get(id(thing))
+            if found is None:
+                found = self._memo.kind(thing)
+                if found is None: self._is_told = False
+                elif info is not None: info.kind = found
+                elif id(thing) in self.module_tensors: self.kinds[id(thing)] = found
+            return found
+        if kind in AS_THEY_ARE: return thing
+        if kind in WITH_THEIR_TYPE: return (kind, thing)
+        if kind is tuple or kind is list or kind is torch.Size: return (kind, *[self._told(item, given) for item in thing])
+        if kind is slice: return (kind, *[self._told(item, given) for item in (thing.start, thing.stop, thing.step)])
+        if kind is dict: return (kind, *[(key, self._told(item, given)) for key, item in thing.items()])
+        self._is_told = False
+        others = tensors_in(thing)
+        if any(type(tensor) is not FakeTensor for tensor in others): self._is_fake = False
+        given += others
+        return None
+
+    def _look(self, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], Any]:
+        """The tensors in the arguments, and what of these a result depends on. None: it cannot be told."""
+        self._is_told = self._is_fake = True
+        given: list[torch.Tensor] = []
+        told = [self._told(item, given) for item in args]
+        for key, item in kwargs.items(): told += [key, self._told(item, given)]
+        return given, (len(args), *told) if self._is_told else None
+
+    def _run(self, function: Any, called: Called, args: Any, kwargs: Any, given: list[torch.Tensor],
+             told: Any) -> tuple[Any, bool]:
         """(result, whether its shape depends on values)"""
+        name, last = called.name, called.last
+        if not self.recording and last in _FILLS and args and type(args[0]) is FakeTensor: return args[0], False
+        if last in _RULED:
+            made = self._by_rule(function, name, last, args, kwargs, given)
+            if made is not None: return made
+            if last == "__getitem__" or last == "__setitem__":
+                index = self._listless(args[1], args[0].device)
+                if index is not args[1]: args, told = (args[0], index, *args[2:]), None
+        if last == "scaled_dot_product_attention": self._check_backends()
+        is_remembered = told is not None and self.recording and given and not called.is_in_place and "out" not in kwargs
+        key = self._memo.key(function, told) if is_remembered else None
+        result = self._memo.find(key, given) if key is not None else None
+        if result is not None: return result, False
+        try:
+            if last == "scaled_dot_product_attention": result = self._attention(function, args, kwargs)
+            else: result = function(*args, **kwargs)
+            if key is not None: self._memo.keep(key, result, given)
+            return result, False
+        except _DYNAMIC:
+            real = self._compute(function, name, args, kwargs, must=True)
+            device = next((t.device for t in tensors_in((args, kwargs))), torch.device("cpu"))
+            result = with_tensors(real, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
+                                  if isinstance(t, torch.Tensor) else t)
+            return result, True
+
+    def _by_rule(self, function: Any, name: str, last: str, args: Any, kwargs: Any,
+                 given: list[torch.Tensor]) -> tuple[Any, bool] | None:
+        """The same of functions that have rules of their own; None where none applies."""
         if name in _RECURRENT: return self._recurrent(name, args), False
         if name in _CELLS: return self._cell(args), False
-        last = name.rsplit(".", 1)[-1]
         if last in ("grouped_mm", "_grouped_mm"): return self._grouped(args, kwargs), False
         if last == "ctc_loss":
-            given = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
-            shape = args[2].shape if given.arguments.get("reduction", "mean") == "none" else ()
+            bound = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
+            shape = args[2].shape if bound.arguments.get("reduction", "mean") == "none" else ()
             return args[0].new_empty(shape, dtype=torch.float32 if torch.is_autocast_enabled("cuda") else None), False
-        if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
         if name == "torch._pack_padded_sequence":
             raise refused("packs sequences (pack_padded_sequence): recurrent layers over packed sequences are not recorded; "
                           "pass padded ones")
-        if name == "torch.nn.functional.scaled_dot_product_attention":
-            self._check_backends()
-            query = args[0] if args else kwargs["query"]
-            value = args[2] if len(args) > 2 else kwargs["value"]
-            if query.dim() == 4:
-                batch, heads, length, _ = query.shape
-                # Flash and memory-efficient attention write (batch, length, heads, width).
-                made = query.new_empty((batch, length, heads, value.shape[-1]), dtype=_cast(query))
-                return made.transpose(1, 2), False
         if name in ("torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
             device = kwargs.get("device")
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
             real = self._compute(function, name, args, kwargs, must=True)
-            return torch.empty(real.shape, dtype=real.dtype, device=device), hasattr(args[0], "__array__")
+            return self._empty(real, device), hasattr(args[0], "__array__")
         if last == "new_tensor" and not isinstance(args[1], torch.Tensor):
             with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
             return args[0].new_empty(shape, **{key: value for key, value in kwargs.items() if key != "requires_grad"}), False
-        masks = [t for t in tensors_in((args, kwargs)) if t.dtype in (torch.bool, torch.uint8)]
-        fills = name == "torch.Tensor.__setitem__" and not isinstance(args[2], torch.Tensor)  # x[mask] = 0: masked_fill_
-        if masks and not fills and last in ("__getitem__", "__setitem__", "index_put", "index_put_", "index"):
-            return function(*self._mask_indices(name, args), **kwargs), True
+        if last in _INDEXED:
+            if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
+            fills = name == "torch.Tensor.__setitem__" and not isinstance(args[2], torch.Tensor)  # x[mask] = 0: masked_fill_
+            if not fills and any(t.dtype in (torch.bool, torch.uint8) for t in given):
+                return function(*self._mask_indices(name, args), **kwargs), True
         if name in ("torch.repeat_interleave", "torch.Tensor.repeat_interleave") and "output_size" not in kwargs:
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
         if last in _COUNTED and (last != "where" or len(args) == 1 and not kwargs):
-            given = self._answered()
-            if given is not _NOTHING: return self._places(last, args[0], args[0].numel() if given is True else int(given), args, kwargs), True
+            answer = self._answered()
+            if answer is not _NOTHING: return self._places(last, args[0], args[0].numel() if answer is True else int(answer), args, kwargs), True
         if last == "new_full" and len(args) > 2 and isinstance(args[2], torch.Tensor):  # whose value the host reads: it makes no size
             return function(*args[:2], 0, *args[3:], **kwargs), False
-        if last == "unique" and kwargs.get("dim") is None and len(args) < 5 and (given := self._answered()) is not _NOTHING:
-            return self._distinct(args[0], int(given), **dict(zip(("sorted", "return_inverse", "return_counts"), args[1:])), **kwargs), True
-        tensors = tensors_in((args, kwargs)) if self.recording and "out" not in kwargs and not is_in_place(name) else []
-        key = self._memo.key(function, args, kwargs) if tensors else None
-        made = self._memo.find(key) if key is not None else None
-        if made is not None: return made, False
-        try:
-            made = function(*args, **kwargs)
-            if key is not None: self._memo.keep(key, made, tensors)
-            return made, False
-        except _DYNAMIC:
-            real = self._compute(function, name, args, kwargs, must=True)
-            device = next((t.device for t in tensors_in((args, kwargs))), torch.device("cpu"))
-            made = with_tensors(real, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
-                                if isinstance(t, torch.Tensor) else t)
-            return made, True
+        if last == "unique" and kwargs.get("dim") is None and len(args) < 5 and (answer := self._answered()) is not _NOTHING:
+            return self._distinct(args[0], int(answer), **dict(zip(("sorted", "return_inverse", "return_counts"), args[1:])), **kwargs), True
+        return None
+
+    def _empty(self, like: torch.Tensor, device: Any) -> torch.Tensor:
+        """torch.empty of the size and type of a real tensor."""
+        key = self._memo.key(torch.empty, (like.shape, like.dtype, str(device))) if self.recording and device is not None else None
+        made = self._memo.find(key, []) if key is not None else None
+        if made is None:
+            made = torch.empty(like.shape, dtype=like.dtype, device=device)
+            if key is not None: self._memo.keep(key, made, [])
+        return made
+
+    @staticmethod
+    def _attention(function: Any, args: Any, kwargs: Any) -> Any:
+        query = args[0] if args else kwargs["query"]
+        value = args[2] if len(args) > 2 else kwargs["value"]
+        if query.dim() != 4: return function(*args, **kwargs)
+        batch, heads, length, _ = query.shape
+        # Flash and memory-efficient attention write (batch, length, heads, width).
+        return query.new_empty((batch, length, heads, value.shape[-1]), dtype=_cast(query)).transpose(1, 2)
 
     @staticmethod
     def _listless(index: Any, device: torch.device) -> Any:
@@ -372,7 +396,8 @@ class Recorder(TorchFunctionMode):
             if isinstance(item, list) and item and all(type(i) is int for i in item):
                 return torch.zeros(len(item), dtype=torch.long, device=device)
             return item
-        return tuple(change(item) for item in index) if isinstance(index, tuple) else change(index)
+        if isinstance(index, tuple): return tuple(change(item) for item in index) if list in map(type, index) else index
+        return change(index)
 
     @staticmethod
     def _grouped(args: Any, kwargs: Any) -> torch.Tensor:
@@ -450,31 +475,35 @@ class Recorder(TorchFunctionMode):
                           "memcalc takes the kernel that torch takes with all of them; policies={\"all_sdpa_backends\": True} "
                           "records it as that")
 
-    def _call(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
-        given = tensors_in((args, kwargs))
-        if name in _OF_NUMBERS and not given or given and all(hasattr(t, "computed_size") for t in given):
-            with unset_fake_temporarily(): made = function(*args, **kwargs)  # a size that torch computes on the host
-            for tensor in tensors_in(made): tensor.computed_size = True
-            return made
-        if any(hasattr(t, "computed_size") for t in given):
-            with unset_fake_temporarily():
-                args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
+    def _call(self, function: Any, called: Called, args: Any, kwargs: Any) -> Any:
+        name, last, in_place = called.name, called.last, called.is_in_place
+        given, told = self._look(args, kwargs)
+        if not self._is_fake or not given and name in _OF_NUMBERS:
+            if name in _OF_NUMBERS and not given or given and all(hasattr(t, "computed_size") for t in given):
+                with unset_fake_temporarily(): made = function(*args, **kwargs)  # a size that torch computes on the host
+                for tensor in tensors_in(made): tensor.computed_size = True
+                return made
+            if any(hasattr(t, "computed_size") for t in given):
+                with unset_fake_temporarily():
+                    args, kwargs = with_tensors((args, kwargs), lambda t: t.item() if hasattr(t, "computed_size") else t)
+                given, told = self._look(args, kwargs)
         if name in ("torch.as_tensor", "torch.asarray") and self._stays(args, kwargs): return args[0]
-        args = self._with_numbers(name.rsplit(".", 1)[-1], args)
-        result, by_value = self._run(function, name, args, kwargs)
-        outputs = tensors_in(result)
-        inputs = tensors_in((args, kwargs))
-        in_place = is_in_place(name)
-        if not outputs and not (in_place and inputs): return result
-        known = self._known(function, name, args, kwargs, outputs, inputs, in_place)
-        last = name.rsplit(".", 1)[-1]
-        gradient = torch.is_grad_enabled() and last not in _WITHOUT_GRADIENT and any(self._requires(t) for t in inputs)
+        if last in _TAKE_NUMBERS and len(given) > 1:
+            args = self._with_numbers(last, args)
+            given, told = self._look(args, kwargs)
+        result, by_value = self._run(function, called, args, kwargs, given, told)
+        outputs = [result] if type(result) is FakeTensor else tensors_in(result)
+        if not outputs and not (in_place and given): return result
+        if in_place or "out" in kwargs:
+            for tensor in given: self._forget_kind(tensor)
+        known = self._known(function, called, args, kwargs, outputs, given)
         if not self.recording:
             for tensor in outputs: self.watch(tensor)
             for tensor, value in zip(outputs, known or ()):
                 if self.info(tensor) is None: self.number(tensor)
                 self.values[id(tensor)].known = value
             return result
+        gradient = torch.is_grad_enabled() and last not in _WITHOUT_GRADIENT and any(self.requires(t) for t in given)
         encoded = [self._arguments(last, args), [[key, self.encode(item)] for key, item in kwargs.items()]]
         numbers: list[int] = []
 
@@ -487,21 +516,26 @@ class Recorder(TorchFunctionMode):
                 return tensor
             if info is not None or id(tensor) in self.module_tensors:
                 if in_place: return tensor
-                tensor = tensor.detach()  # a variable of its own, whose death is seen apart
+                tensor = self._memo.alike(tensor)  # a variable of its own, whose death is seen apart
             floating = tensor.is_floating_point() or tensor.is_complex()
             numbers.append(self.number(tensor, gradient and floating))
             return tensor
 
-        result = with_tensors(result, handed)
+        result = handed(result) if type(result) is FakeTensor else with_tensors(result, handed)
         if known:
             for tensor, value in zip(tensors_in(result), known):
                 info = self.info(tensor)
                 if info is not None: info.known = value
         if name in _RECURRENT or by_value and self._is_sized_by_values(last, args): self.breaks_graph(name)
         event = ["call", name, *encoded, numbers]
-        if by_value or (numbers and (last not in MODELLED or last in PARTLY_MODELLED)): event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
+        if by_value or numbers and called.shows_results: event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         return result
+
+    def _forget_kind(self, tensor: torch.Tensor) -> None:
+        self.kinds.pop(id(tensor), None)
+        info = self.values.get(id(tensor))
+        if info is not None: info.kind = None
 
     @staticmethod
     def _stays(args: Any, kwargs: Any) -> bool:
@@ -533,16 +567,18 @@ class Recorder(TorchFunctionMode):
         if last in ("__getitem__", "index"): return any(t.dtype in (torch.bool, torch.uint8) for t in tensors_in(args[1:]))
         return not is_in_place("torch." + last) and last not in _SIZED_BY_ARGUMENTS
 
-    def _requires(self, tensor: torch.Tensor) -> bool:
+    def requires(self, tensor: torch.Tensor) -> bool:
         info = self.info(tensor)
         return info.requires_grad if info is not None else tensor.requires_grad
 
     # ---- values on the CPU -----------------------------------------------------------------------------------------
-    def _known(self, function: Any, name: str, args: Any, kwargs: Any, outputs: list[torch.Tensor],
-               inputs: list[torch.Tensor], in_place: bool) -> list[Known | None] | None:
-        last = name.rsplit(".", 1)[-1]
+    def _known(self, function: Any, called: Called, args: Any, kwargs: Any, outputs: list[torch.Tensor],
+               inputs: list[torch.Tensor]) -> list[Known | None] | None:
+        name, last = called.name, called.last
         infos = [self.info(t) for t in inputs]
-        if in_place:
+        if not called.is_in_place and last not in _ANSWERED and (not infos or None in infos or any(
+                info.known is None for info in infos if info is not None)) and (infos or last not in _FACTORIES): return None
+        if called.is_in_place:
             if name == "torch.Tensor.uniform_" and args[0].numel() == 1 and self.policies.get("random_draws", True):
                 low, high = [*args[1:], *kwargs.values()][:2] if len(args) + len(kwargs) > 2 else (0.0, 1.0)
                 with unset_fake_temporarily():
@@ -665,72 +701,6 @@ class Recorder(TorchFunctionMode):
     def _why(self) -> str:
         off = [policy for policy, value in self.policies.items() if value is False]
         return f"The policies {', '.join(off)} are off. " if off else ""
-
-    # ---- custom autograd functions ---------------------------------------------------------------------------------
-    def custom(self, kind: Any, args: Any) -> Any:
-        """`kind.apply(*args)`: its forward's calls, what it saves, and its backward's calls on gradients without data."""
-        context = _Context(tuple(isinstance(a, torch.Tensor) and self._requires(a) for a in args))
-        outer, self.events = self.events, []
-        requires = [self._requires(t) for t in tensors_in(args)]
-        gradient = torch.is_grad_enabled() and any(requires)
-        given = [self.encode(t) for t in tensors_in(args)]
-        with self.quiet(), torch.set_grad_enabled(False):
-            if kind.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context:
-                output = kind.forward(*args)
-                kind.setup_context(context, args, output)
-            else: output = kind.forward(context, *args)
-
-        def handed(tensor: Any) -> Any:
-            if not isinstance(tensor, torch.Tensor): return tensor
-            if any(tensor is t for t in context.dirty): return tensor
-            if id(tensor) in self.module_tensors or any(tensor is a for a in args):
-                same = self.encode(tensor)  # _process_backward_mode_ad: an input that is returned becomes a view of itself
-                tensor = tensor.detach()
-                self.events.append(("call", "torch.Tensor.view_as", [same, same], [], [self.number(tensor)]))
-            info = self.info(tensor)
-            if info is not None: info.requires_grad = gradient and tensor.is_floating_point() and not any(
-                tensor is t for t in context.without_gradient)
-            return tensor
-
-        output = with_tensors(output, handed)
-        results = [self.encode(t) for t in tensors_in(output)]
-        saved = [self.encode(t) for t in context.saved_tensors if t is not None]
-        attributes = [self.encode(t) for t in tensors_in(list(vars(context).values())[_Context.own:])]
-        forward, self.events = self.events, []
-        incoming: list[int] = []
-        outgoing: list[Json] = []
-        inputs: list[Json] = []  # the argument that each item of outgoing is the gradient of
-        if gradient:
-            self.recording = False
-            gradients = [torch.empty_like(t) for t in tensors_in(output)]
-            self.recording = True
-            incoming = [self.number(t) for t in gradients]
-            under_autocast = torch.is_autocast_enabled("cuda")
-            torch.set_autocast_enabled("cuda", False)  # loss.backward() stands behind the region
-            try:
-                with self.quiet(), torch.set_grad_enabled(False):
-                    returned = kind.backward(context, *gradients)
-            finally: torch.set_autocast_enabled("cuda", under_autocast)
-            for item, argument in zip(returned if isinstance(returned, tuple) else (returned,), args):
-                outgoing.append(self.encode(item) if isinstance(item, torch.Tensor) else None)
-                inputs.append(self.encode(argument) if isinstance(argument, torch.Tensor) else None)
-            argument = None
-            del returned, gradients
-            if outgoing: item = None  # noqa: F841
-        backward = [event for event in self.events if not (event[0] == "drop" and (event[1] in incoming or
-                                                                                 {"v": event[1]} in outgoing))]
-        answers = {"inputs": [i for i, made in zip(inputs, outgoing) if i is not None and made is not None],
-                   "needs": [bool(i is not None and self._requires(a)) for i, made, a in zip(inputs, outgoing, args)
-                             if i is not None and made is not None],
-                   "differentiable": [self._requires(t) for t in tensors_in(output)],
-                   "asked": context.asked, "materialize": context.materialize}
-        outgoing = [made if i is not None else None for i, made in zip(inputs, outgoing)]
-        self.recording = False
-        context.__dict__.clear()  # what only the context holds dies with autograd's node
-        self.recording, self.events = True, outer
-        self.events.append(("custom", kind.__name__, given, results, [list(e) for e in forward], saved, attributes, incoming,
-                            [list(e) for e in backward], outgoing, answers))
-        return output
 
     # ---- modules ---------------------------------------------------------------------------------------------------
     def given(self, args: Any, kwargs: Any) -> tuple[list[Json], dict[str, Json]]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import inspect
 import random
@@ -32,6 +33,38 @@ class Build:
     fake: FakeTensorMode
     recorder: Recorder
     precision: str
+
+    @functools.cached_property
+    def structure(self) -> Structure:
+        return Structure(self.module)
+
+
+class Structure:
+    """What every recording of a module asks of it, found once: a recording leaves the module as it was."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts = list(module.modules())
+        self.paths = {id(part): path for path, part in module.named_modules()}
+        self.tensors = tensor_names(module)
+        self.attributes = self.tensors.keys() - {id(t) for t in [*module.parameters(), *module.buffers()]}
+        self.layers = _checkpointing_layers(module)
+        self._caches: tuple[int, list[Any]] = (0, [])
+
+    @functools.cached_property
+    def configurations(self) -> list[Any]:
+        """Those of the parts, each once."""
+        return list({id(part.config): part.config for part in self.parts if hasattr(part, "config")}.values())
+
+    @functools.cached_property
+    def checkpointing(self) -> list[torch.nn.Module]:
+        """The parts that can be told of checkpointing."""
+        return [part for part in self.parts if hasattr(part, "gradient_checkpointing")]
+
+    def forget(self) -> None:
+        """Empties functools' caches of the module's classes and of the files that define them: a result that an earlier forward
+        pass left there (BEiT's index of relative positions) would be a value that this one never made."""
+        if self._caches[0] != len(sys.modules): self._caches = (len(sys.modules), _caches(self.parts))
+        for cached in self._caches[1]: cached.cache_clear()
 
 
 @dataclass
@@ -124,34 +157,38 @@ def _checkpointing_layers(module: torch.nn.Module) -> set[int]:
     return found
 
 
-def _state(module: torch.nn.Module) -> list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]:
+_State = list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]
+
+
+def _state(parts: list[torch.nn.Module]) -> _State:
     """Attributes of all parts, and the content of those that are dictionaries (hooks, buffers) or lists."""
-    return [(part, dict(vars(part)), [(item, copy.copy(item)) for item in vars(part).values() if type(item) in (dict, OrderedDict, list)])
-            for part in module.modules()]
+    return [(part, dict(vars(part)), [(item, item.copy() if item else ()) for item in vars(part).values()
+                                      if type(item) in (dict, OrderedDict, list)]) for part in parts]
 
 
-def _restore(state: list[tuple[torch.nn.Module, dict[str, Any], list[tuple[Any, Any]]]]) -> None:
+def _restore(state: _State) -> None:
     for part, attributes, containers in state:
         vars(part).clear()
         vars(part).update(attributes)
         for item, content in containers:
+            if not item and not content: continue
             item.clear()
             if isinstance(item, dict): item.update(content)
             else: item.extend(content)
 
 
-def _forget(module: torch.nn.Module) -> None:
-    """Empties functools' caches of the module's classes and of the files that define them: a result that an earlier forward
-    pass left there (BEiT's index of relative positions) would be a value that this one never made."""
-    classes = {base for part in module.modules() for base in type(part).__mro__ if base.__module__.split(".")[0] != "torch"}
+def _caches(parts: list[torch.nn.Module]) -> list[Any]:
+    classes = {base for kind in {type(part) for part in parts} for base in kind.__mro__ if base.__module__.split(".")[0] != "torch"}
     files = {name: vars(sys.modules[name]) for name in {each.__module__ for each in classes} if name in sys.modules}
     functions = [getattr(item, "__func__", item) for each in classes for item in vars(each).values()]  # also of static methods
     functions += [item for name, names in files.items() for item in names.values() if getattr(item, "__module__", None) == name]
+    found: list[Any] = []
     for function in functions:  # a decorator may hide the cache in its closure
         for cell in [CellType(function), *(getattr(function, "__closure__", None) or ())]:
             try: cached = cell.cell_contents
             except ValueError: continue  # not assigned yet
-            if hasattr(cached, "cache_clear"): cached.cache_clear()
+            if hasattr(cached, "cache_clear"): found.append(cached)
+    return found
 
 
 def tensor_names(module: torch.nn.Module) -> dict[int, str]:
@@ -167,24 +204,23 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
            loss: Callable[[Any], Any] | None, arguments: dict[str, Any], compiling: bool = False,
            step: Callable[..., Any] | None = None) -> Recording:
     """Runs the forward pass once, as eager mode does or as torch.compile traces it. `example`: real tensors by name of forward's parameter (or plain values)."""
-    recorder, module = built.recorder, built.module
+    recorder, module, structure = built.recorder, built.module, built.structure
     module.train(train)
     recorder.compiling, recorder.next = compiling, 0
     recorder.recordings += 1
     graphs_of = Events(record.__code__, _call_loss.__code__) if compiling else None
     recorder.events = [] if graphs_of is None else graphs_of
     recorder.assumptions.clear()
-    recorder.constants, recorder.held = [], []
-    recorder.module_tensors = tensor_names(module)
-    recorder.attributes = recorder.module_tensors.keys() - {id(t) for t in [*module.parameters(), *module.buffers()]}
-    recorder.paths = {id(part): path for path, part in module.named_modules()}
-    recorder.layers = _checkpointing_layers(module)
+    recorder.constants, recorder.held, recorder.kinds = [], [], {}
+    recorder.module_tensors, recorder.attributes = dict(structure.tensors), set(structure.attributes)
+    recorder.paths, recorder.layers = structure.paths, structure.layers
     _seed()
-    _forget(module)
+    structure.forget()
     described: list[dict[str, Json]] = []
-    state = _state(module)
+    state = _state(structure.parts)
     was_collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what is collected below is this pass's
     try:
         with warnings.catch_warnings(), built.fake, _without_autograd(), patched(recorder), recorder:
             warnings.simplefilter("ignore")

@@ -16,7 +16,8 @@ from ._ltx import PROMPT_TOKENS as LTX
 from ._ltx import inputs as ltx_inputs
 from ._ltx import squares as ltx_loss
 from ._pictures import pictures
-from ._program import Program, Variant, record
+from ._program import Program, record
+from ._recordings import Variant
 from ._solve import PRECISIONS
 from ._stretch import Depths, depths_of
 from ._targets import TARGETS, answers
