@@ -97,10 +97,9 @@ class RunOptions(TypedDict, total=False):
     """`--generations`: completions of each prompt, with --lengths [8]"""
     grpo_loss: str | None
     """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
-        float32_head: bool | None
+    float32_head: bool | None
     """`--float32-head`: GRPO: cast_lm_head_to_fp32"""
     importance_level: str | None
-
     """`--importance-level`: ratios of a token or a sequence [token]"""
     vllm_correction: str | None
     """`--vllm-correction`: vllm_importance_sampling_mode, or none [sequence_mask]"""
@@ -238,10 +237,9 @@ class RunOptions(TypedDict, total=False):
     """`--fsdp-reduce-dtype`: the same, of gradients that are reduced"""
     no_reshard_after_forward: bool | None
     """`--no-reshard-after-forward`: FSDP keeps what it has gathered"""
-        fsdp_backward_prefetch: bool | None
+    fsdp_backward_prefetch: bool | None
     """`--fsdp-backward-prefetch`: FSDP1 in the Trainer: BACKWARD_PRE"""
     keep_last_layer: bool | None
-
     """`--keep-last-layer`: FSDP2 keeps the last layer gathered until its backward"""
     ddp_bucket_view: bool | None
     """`--ddp-bucket-view`: DDP: gradient_as_bucket_view=True"""
