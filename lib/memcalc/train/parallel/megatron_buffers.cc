@@ -14,8 +14,8 @@ namespace {
 
 constexpr Operator kParameterBuffer{"megatron::param_data"}, kGradientBuffer{"megatron::grad_data"};
 constexpr Operator kReduce{"c10d::_reduce_scatter_base_"}, kGather{"c10d::_allgather_base_"};
-constexpr Operator kStep{"transformer_engine::multi_tensor_adam"}, kShardNorm{"transformer_engine::multi_tensor_l2norm"},
-    kShardScale{"transformer_engine::multi_tensor_scale"};
+constexpr Operator kStep{"transformer_engine::multi_tensor_adam"},
+    kShardNorm{"transformer_engine::multi_tensor_l2norm"}, kShardScale{"transformer_engine::multi_tensor_scale"};
 
 constexpr std::int64_t kParameterAlignment = 64;  // elements: 128 bytes
 constexpr std::int64_t kBucketAlignment = 128;
@@ -159,8 +159,8 @@ void MegatronOptimizer::pass_over_buffer(const Reduced& buffer) {
     tape_.kernels.add(op, OperatorClass::kOptimizer, dtype, operations * elements, moved, KernelKind::kVectorized,
                       elements);
   };
-  pass(aten::kZero, 0, bytes);                             // zero_grad_buffer(), when a step begins
-  pass(aten::kNorm, 2, bytes);                             // check_grads(): check_for_nan_in_loss_and_grad is the default
+  pass(aten::kZero, 0, bytes);                           // zero_grad_buffer(), when a step begins
+  pass(aten::kNorm, 2, bytes);                           // check_grads(): check_for_nan_in_loss_and_grad is the default
   if (buffer.ranks > 1) pass(aten::kMul, 1, 2 * bytes);  // *= gradient_scaling_factor, one over the replicas
 }
 

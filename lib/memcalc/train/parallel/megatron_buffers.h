@@ -66,7 +66,8 @@ class MegatronOptimizer {
     Bytes gradients = 0, values = 0;
     std::int64_t ranks = 1;
   };
-  /// What a step does to a whole gradient buffer, and to the `elements` of this rank's share. Nothing of it takes memory.
+  /// What a step does to a whole gradient buffer, and to the `elements` of this rank's share. Nothing of it takes
+  /// memory.
   void pass_over_buffer(const Reduced& buffer);
   void pass_over_share(double elements);
 
