@@ -27,6 +27,11 @@ bool is_muons(const Parameter& parameter) {
          name.find("output_layer") == std::string::npos;
 }
 
+/// main_grad: bfloat16 gradients are summed in float32 (arguments.py: accumulate_allreduce_grads_in_fp32).
+DType main_gradient_dtype(DType of_parameters) {
+  return of_parameters == DType::kBFloat16 ? DType::kFloat32 : of_parameters;
+}
+
 bool is_expert(const Parameter& parameter) { return parameter.name.find(".experts.") != std::string::npos; }
 
 }  // namespace
@@ -76,8 +81,7 @@ MegatronOptimizer::MegatronOptimizer(Tape& tape, const MegatronConfig& config, D
       muon_(muon) {}
 
 void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
-  // bfloat16 gradients are summed in float32 (arguments.py: accumulate_allreduce_grads_in_fp32).
-  const DType gradient_dtype = dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_;
+  const DType gradient_dtype = main_gradient_dtype(dtype_);
   for (const bool expert : {false, true}) {
     std::vector<const Parameter*> group;
     std::vector<std::int64_t> elements;
@@ -152,7 +156,7 @@ void MegatronOptimizer::step() {
 }
 
 void MegatronOptimizer::pass_over_buffer(const Reduced& buffer) {
-  const DType dtype = dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_;
+  const DType dtype = main_gradient_dtype(dtype_);
   const auto bytes = static_cast<double>(buffer.gradients);
   const double elements = bytes / static_cast<double>(size_of(dtype));
   const auto pass = [&](const Operator& op, double operations, double moved) {
@@ -186,7 +190,7 @@ std::vector<HeldRow> MegatronOptimizer::held() const {
   for (const Shard& shard : shards_) {
     states = checked_add(states, checked_multiply(of_main + (shard.has_square ? 8 : 4), shard.elements));
   }
-  const std::string gradient(name_of(dtype_ == DType::kBFloat16 ? DType::kFloat32 : dtype_));
+  const std::string gradient(name_of(main_gradient_dtype(dtype_)));
   return {{"weights", weights_,
            "each parameter in " + std::string(name_of(dtype_)) +
                (distributed_ ? ", in one buffer padded for the data-parallel ranks" : "")},
