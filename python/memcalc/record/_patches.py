@@ -235,7 +235,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
         return result
 
     apply = torch.autograd.Function.__dict__["apply"]
-    checkpointing, mapped = torch.utils.checkpoint.checkpoint, torch._functorch.apis.vmap_impl
+    mapped = torch._functorch.apis.vmap_impl
     changed_alike = _changed_alike(recorder)
     changes = [(torch.autograd.Function, "apply", classmethod(function_apply)),
                *((module, "checkpoint", checkpoint) for module in changed_alike.checkpointing),

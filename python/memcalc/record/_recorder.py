@@ -11,7 +11,7 @@ import math
 import types
 import weakref
 from collections import Counter
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import (

@@ -192,8 +192,8 @@ def _solve(recordings: Recordings, source: Source, variant: Variant, group: list
     reasons: dict[str, str] = {}
     try:
         return attempt(names, multiples)
-    except Mismatch as error:
-        reason = str(error)
+    except Mismatch:
+        pass  # below each symbol for itself
     for symbol in names:
         try:
             attempt([symbol], multiples)
