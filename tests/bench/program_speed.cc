@@ -3,7 +3,9 @@
 //
 //   python -m memcalc.record --hf config.json -o program.json.gz
 //   build/bench/bin/program_speed MODEL program.json.gz [ROUNDS]      MODEL: of the registry; the least of ROUNDS [31]
-//   build/bench/bin/program_speed --load [ROUNDS]      what decompressing and reading each shipped program takes
+//   build/bench/bin/program_speed --load [ROUNDS [NAME]]   what decompressing and reading each shipped program takes,
+//   with
+//                                                          the functions of its first forward pass
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <string_view>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/spec_file.h"
 #include "support/paths.h"
 
@@ -33,14 +36,16 @@ double milliseconds_of(const ModelSpec& model, const RunSpec& run, const DeviceS
   return end - start;
 }
 
-int load(int rounds) {
+int load(int rounds, std::string_view name) {
   double slowest = 0;
   for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
-    if (file.path().extension() != ".gz") continue;
+    if (file.path().extension() != ".gz" || !file.path().filename().string().starts_with(name)) continue;
     double least = 1e9;
     for (int i = 0; i < rounds; ++i) {
       const double start = processor_milliseconds();
       const ModelSpec model = read_program_model(file.path().string());
+      const Program& program = *model.architecture.as<ProgramSpec>().program;
+      check_forward(program, program.forwards.front().function);
       least = std::min(least, processor_milliseconds() - start);
       if (model.name.empty()) std::abort();  // keeps the reading
     }
@@ -83,11 +88,11 @@ int compare(const char* name, const char* path, int rounds) {
 int main(int argc, char** argv) {
   const bool loads = argc > 1 && std::string_view(argv[1]) == "--load";
   if (argc < 3 && !loads) {
-    std::fprintf(stderr, "usage: program_speed MODEL PROGRAM [ROUNDS], or --load [ROUNDS]\n");
+    std::fprintf(stderr, "usage: program_speed MODEL PROGRAM [ROUNDS], or --load [ROUNDS [NAME]]\n");
     return 2;
   }
   try {
-    if (loads) return memcalc::load(argc > 2 ? std::max(1, std::atoi(argv[2])) : 31);
+    if (loads) return memcalc::load(argc > 2 ? std::max(1, std::atoi(argv[2])) : 31, argc > 3 ? argv[3] : "");
     return memcalc::compare(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 31);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

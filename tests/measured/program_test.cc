@@ -646,8 +646,8 @@ TEST(Programs, WithCustomFunctionsAreRefusedWhereTheirBackwardIsNotKnown) {
   Program program =
       read_program(JsonDocument::parse(read_program_text(path_of("custom_functions.json.gz")), "it").root());
   std::size_t found = 0;
-  for (ProgramFunction& function : program.functions) {
-    for (ProgramInstruction& each : function.body.items) {
+  for (std::int64_t i = 0; i < std::ssize(program.functions); ++i) {
+    for (ProgramInstruction& each : program.functions.at(i).body.items) {
       if (auto* custom = std::get_if<ProgramCustom>(&each)) {
         custom->backward = -1;
         ++found;
@@ -676,8 +676,8 @@ TEST(Programs, AreNamedAnewWhereTheyAreCopied) {
   };
   (void)run_it();
   Program copy = *model.architecture.as<ProgramSpec>().program;
-  for (ProgramFunction& function : copy.functions) {
-    for (std::string& name : function.parameters) name += ".lost";
+  for (std::int64_t i = 0; i < std::ssize(copy.functions); ++i) {
+    for (std::string& name : copy.functions.at(i).parameters) name += ".lost";
   }
   model.architecture = ProgramSpec{std::make_shared<Program>(std::move(copy))};
   EXPECT_THROW((void)run_it(), Error);
@@ -719,6 +719,22 @@ TEST(Programs, AreConvertedByModuleTo) {
   EXPECT_EQ(report.memory.peak_reserved, 4'863'295'488);
 }
 
+// A function is read when it is asked for: what is wrong in one that no run takes troubles none.
+TEST(Programs, AreReadAsFarAsARunGoes) {
+  const std::string text = R"({"format": "memcalc.program", "version": 1, "name": "x", "inputs": [], "parameters": [],
+    "forwards": [{"mode": "train", "function": 0}, {"mode": "eval", "function": 1}, {"mode": "eval", "function": 2}],
+    "functions": [{"inputs": 0, "body": [["drop", [0]]], "results": []},
+                  {"inputs": 0, "body": [["layer", 3, "", [], {}, [0]]], "results": []},
+                  {"inputs": 0, "body": [["layers"]], "results": []}]})";
+  const Program program = read_program(text, "a file");
+  EXPECT_EQ(program.functions.size(), 3U);
+  EXPECT_NO_THROW(check_forward(program, 0));
+  EXPECT_THAT(error_text([&] { check_forward(program, 1); }), testing::HasSubstr("has no function 3"));
+  EXPECT_THAT(error_text([&] { check_forward(program, 2); }),
+              testing::HasSubstr("a file: /functions/2/body/0: layers takes 7 parts"));
+  EXPECT_THAT(error_text([&] { check_forward(program, 3); }), testing::HasSubstr("has no function 3"));
+}
+
 TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   const SymbolValues sizes = [] {
     SymbolValues values;
@@ -728,7 +744,11 @@ TEST(Programs, AreRefusedInOneLineWhereTheyAreDamaged) {
   EXPECT_EQ(sizes.evaluate("2*batch*(batch+1)//5 - max(batch, 4)"), 0);
   EXPECT_THROW((void)sizes.evaluate("batch*sequence"), Error);
   EXPECT_THROW((void)sizes.evaluate("1//(batch-3)"), Error);
-  const auto read = [](const std::string& text) { return read_program(JsonDocument::parse(text, "a file").root()); };
+  const auto read = [](const std::string& text) {
+    Program program = read_program(text, "a file");
+    check_forward(program, 0);
+    return program;
+  };
   EXPECT_THROW((void)read("{}"), Error);
   EXPECT_THROW((void)read(R"({"format": "memcalc.program", "version": 2})"), Error);
   const std::string start = R"({"format": "memcalc.program", "version": 1, "name": "x", "inputs": [],

@@ -126,7 +126,7 @@ TEST(CompiledPrograms, AreRefusedWherePythonReadsAValue) {
 /// The program as torch.compile traces it: `calls` say where its graphs end and begin.
 Program broken_program_of(const std::string& calls) {
   Program program = program_of(calls);
-  std::vector<ProgramInstruction>& items = program.functions.front().body.items;
+  std::vector<ProgramInstruction>& items = program.functions.at(0).body.items;
   items.insert(items.begin(), ProgramGraph{});
   items.emplace_back(ProgramGraph{false, "returns"});
   program.forwards.front().runs_eagerly = false;

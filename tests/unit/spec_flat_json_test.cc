@@ -77,5 +77,45 @@ TEST(FlatJson, IsRefusedAsATreeIs) {
   }
 }
 
+// Items of the one array that may stay unread are the same once they are read.
+TEST(FlatJson, ReadsItemsLater) {
+  const std::string text = R"({"a": [1], "later": [{"b": ["]", {"c": 1}]}, [2, "}"], 3], "z": {"later": [{}]}})";
+  const FlatJson all = FlatJson::parse(text, kFile), read = FlatJson::parse(text, kFile, "later");
+  const std::uint32_t items = 6;  // behind the object, "a" and its array of one, "later" and its array
+  ASSERT_EQ(all.at(items).kind, JsonNode::Kind::kObject);
+  EXPECT_TRUE(read.at(items).is_unread);
+  EXPECT_EQ(read.at(items).text, R"({"b": ["]", {"c": 1}]})");
+  EXPECT_TRUE(read.at(items + 1).is_unread);
+  EXPECT_FALSE(read.at(items + 2).is_unread);
+  EXPECT_EQ(read.at(items + 2).integer, 3);
+  EXPECT_EQ(read.at(items - 1).end, items + 3);
+  const FlatJson item = read.read_later(items, 0, kFile);
+  ASSERT_EQ(item.at(0).end, all.at(items).end - items);
+  for (std::uint32_t i = 0; i < item.at(0).end; ++i) {
+    EXPECT_EQ(item.at(i).text, all.at(items + i).text);
+    EXPECT_EQ(item.at(i).integer, all.at(items + i).integer);
+    EXPECT_EQ(item.at(i).end + items, all.at(items + i).end);
+  }
+  EXPECT_FALSE(read.at(items + 6).is_unread) << "that of an object inside";
+}
+
+// What is wrong in an item is said when it is read, with the line of the whole text; what is only unusual is read.
+TEST(FlatJson, RefusesItemsAsTheyAreRead) {
+  const std::string wrong = "{\"later\":\n[{}, [1,, 2]]}";
+  const FlatJson read = FlatJson::parse(wrong, kFile, "later");
+  const std::string said = error_text([&] { (void)parse_json_text(wrong, kFile); });
+  EXPECT_FALSE(said.empty());
+  EXPECT_EQ(error_text([&] { (void)read.read_later(4, 1, kFile); }), said);
+  const FlatJson unusual = FlatJson::parse(R"({"later": [[], ["ä"]]})", kFile, "later");
+  ASSERT_TRUE(unusual.at(4).is_unread);
+  EXPECT_EQ(unusual.read_later(4, 1, kFile).at(1).text, "ä");
+  for (const char* text : {R"({"later": [{"a": 1]})", R"({"later": [["a]]})", R"({"later": [}]})",
+                           R"({"later": [[]] 1})", R"({"later": [{}], "later": []})", R"({"later": ["\"]", [)"}) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(error_text([&] { (void)FlatJson::parse(text, kFile, "later"); }),
+              error_text([&] { (void)parse_json_text(text, kFile); }));
+  }
+}
+
 }  // namespace
 }  // namespace memcalc

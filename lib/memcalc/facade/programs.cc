@@ -1,4 +1,6 @@
 // The facade's functions about recorded programs.
+#include <cstdint>
+#include <iterator>
 #include <set>
 #include <string>
 #include <variant>
@@ -15,7 +17,8 @@ std::vector<std::string> opaque_operators(const ModelSpec& model) {
     if (call != nullptr && find_operator(call->function) == nullptr) names.insert(call->function);
   };
   if (const auto* spec = model.architecture.get_if<ProgramSpec>()) {
-    for (const ProgramFunction& function : spec->program->functions) for_each_instruction(function.body, look_at);
+    const ProgramFunctions& functions = spec->program->functions;
+    for (std::int64_t i = 0; i < std::ssize(functions); ++i) for_each_instruction(functions.at(i).body, look_at);
   }
   return {names.begin(), names.end()};
 }

@@ -147,13 +147,15 @@ void ProgramModel::bind_functions() {
   placed_ = &program_->places.of(*program_, forward_->function);
   functions_.resize(program_->functions.size());
   for (const std::int32_t number : placed_->functions) {
-    const auto i = static_cast<std::size_t>(number);
-    functions_[i] = std::make_unique<BoundFunction>();
-    functions_[i]->function = &program_->functions[i];
-    functions_[i]->body = bound_body(program_->functions[i].body, binding_, program_->name);
-    if (!forward_->graphs) continue;
-    relate_graphs(functions_[i]->body, program_->functions[i].results, program_->name);
-    functions_[i]->is_graph = is_one_graph(functions_[i]->body);
+    const ProgramFunction& function = program_->functions.at(number);
+    auto bound = std::make_unique<BoundFunction>();
+    bound->function = &function;
+    bound->body = bound_body(function.body, binding_, program_->name);
+    if (forward_->graphs) {
+      relate_graphs(bound->body, function.results, program_->name);
+      bound->is_graph = is_one_graph(bound->body);
+    }
+    functions_[static_cast<std::size_t>(number)] = std::move(bound);
   }
   if (placed_->has_regions && forward_->checkpointing && run_.checkpointing() == Checkpointing::kFull &&
       run_.training().checkpoint_every == 1) {

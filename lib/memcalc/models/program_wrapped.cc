@@ -40,7 +40,10 @@ bool fills_in_place(const BoundInstruction& instruction) {
 /// Names, as their functions have them, of matrices that are multiplied as they are: [experts, in, out].
 std::vector<std::string> multiplied_as_they_are(const Program& program) {
   std::vector<std::string> names;
-  for (const ProgramFunction& function : program.functions) {
+  const auto holds_experts = [](const ProgramTensor& each) { return each.shape.size() == 3; };
+  if (std::none_of(program.parameters.begin(), program.parameters.end(), holds_experts)) return names;
+  for (std::int64_t i = 0; i < std::ssize(program.functions); ++i) {
+    const ProgramFunction& function = program.functions.at(i);
     for_each_instruction(function.body, [&](const ProgramInstruction& each) {
       const auto* call = std::get_if<ProgramCall>(&each);
       if (call == nullptr || !call->function.ends_with("grouped_mm")) return;

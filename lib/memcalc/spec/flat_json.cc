@@ -24,13 +24,26 @@ constexpr std::array<bool, 256> kPlain = [] {
   return plain;
 }();
 
+/// By byte, what it does to the depth of brackets.
+constexpr std::array<std::int8_t, 256> kDeepens = [] {
+  std::array<std::int8_t, 256> deepens{};
+  deepens['['] = deepens['{'] = 1;
+  deepens[']'] = deepens['}'] = -1;
+  return deepens;
+}();
+
 /// Reads what memcalc.record writes: ASCII without escapes, no key twice. Says no to all else, which parse_json_text()
 /// then reads or refuses in words.
 class PlainText {
  public:
-  PlainText(std::string_view text, std::vector<FlatValue>& values)
+  /// `later`: the key of the outermost object whose items stay unread; empty: there is none.
+  PlainText(std::string_view text, std::string_view later, std::vector<FlatValue>& values)
       : at_(text.data()), end_(text.data() + text.size()), values_(values) {
-    values_.reserve(text.size() / 5);  // programs have a value for 5 to 8 bytes
+    if (later.empty()) {
+      values_.reserve(text.size() / 5);                      // programs have a value for 5 to 8 bytes
+    } else if (text.find('\\') == std::string_view::npos) {  // so that each quote begins or ends a string
+      later_ = later;
+    }
   }
 
   [[nodiscard]] bool read() {
@@ -127,6 +140,48 @@ class PlainText {
     return status == std::errc() && stop == at_ && std::isfinite(made.number);
   }
 
+  /// An array or object as it stands, however deep: its brackets are counted.
+  [[nodiscard]] bool unread() {
+    skip();
+    const char* const start = at_;
+    std::int32_t depth = 0;
+    do {
+      if (at_ == end_) return false;
+      if (*at_ == '"') {
+        do {
+          if (++at_ == end_) return false;
+        } while (*at_ != '"');
+      }
+      depth += kDeepens[static_cast<unsigned char>(*at_++)];
+    } while (depth > 0);
+    if (depth < 0) return false;
+    FlatValue& made = add(Kind::kNull);
+    made.text = {start, static_cast<std::size_t>(at_ - start)};
+    made.is_unread = true;
+    return true;
+  }
+
+  [[nodiscard]] bool items_unread() {
+    skip();
+    if (at_ == end_ || *at_ != '[') return value(1);
+    const std::size_t place = count_;
+    add(Kind::kArray);
+    ++at_;
+    std::int64_t count = 0;
+    if (!take(']')) {
+      do {
+        skip();
+        const bool is_large = at_ != end_ && (*at_ == '{' || *at_ == '[');
+        if (is_large ? !unread() : !value(2)) return false;
+        ++count;
+      } while (take(','));
+      if (!take(']')) return false;
+    }
+    values_[place].integer = count;
+    values_[place].end = count_;
+    return true;
+  }
+
   [[nodiscard]] bool container(Kind kind, std::size_t depth) {
     if (depth == kMostJsonDepth) return false;
     ++at_;
@@ -140,7 +195,8 @@ class PlainText {
           skip();
           if (at_ == end_ || *at_ != '"' || !string() || !take(':')) return false;
         }
-        if (!value(depth + 1)) return false;
+        const bool is_later = kind == Kind::kObject && depth == 0 && !later_.empty() && values_.back().text == later_;
+        if (is_later ? !items_unread() : !value(depth + 1)) return false;
         ++count;
       } while (take(','));
       if (!take(closing)) return false;
@@ -171,16 +227,29 @@ class PlainText {
   const char* const end_;
   std::vector<FlatValue>& values_;
   std::uint32_t count_ = 0;  // of these
+  std::string_view later_;
   std::vector<std::string_view> keys_;
 };
 
 }  // namespace
 
-FlatJson FlatJson::parse(std::string text, const std::string& file_name) {
+FlatJson FlatJson::parse(std::string text, const std::string& file_name, std::string_view later) {
   FlatJson json;
   json.of_ = std::make_shared<const std::string>(std::move(text));
-  if (PlainText(*json.of_, json.values_).read()) return json;
+  json.later_ = later;
+  if (PlainText(*json.of_, later, json.values_).read()) return json;
   return FlatJson(parse_json_text(*json.of_, file_name));
+}
+
+FlatJson FlatJson::read_later(std::uint32_t place, std::size_t i, const std::string& file_name) const {
+  FlatJson json;
+  json.of_ = of_;
+  if (PlainText(at(place).text, {}, json.values_).read()) return json;
+  // Something in it is not as the recorder writes it. All is read, so that a message has the text's own lines.
+  const JsonNode root = parse_json_text(*of_, file_name);
+  const auto array = std::find_if(root.children.begin(), root.children.end(),
+                                  [&](const JsonNode& member) { return member.key == later_; });
+  return FlatJson(array->children.at(i));
 }
 
 FlatJson::FlatJson(const JsonNode& root) { add(root); }

@@ -21,21 +21,26 @@ struct FlatValue {
   double number = 0;         // of kInteger and kNumber
   std::uint32_t end = 0;     // the place behind the value and all that is in it
   JsonNode::Kind kind = JsonNode::Kind::kNull;
+  bool is_unread = false;  // FlatJson::read_later() reads it; `text` is all of it, and nothing is known of it
 };
 
 class FlatJson {
  public:
   /// Throws Error(kInput) as parse_json_text() does. `file_name`: for messages.
-  [[nodiscard]] static FlatJson parse(std::string text, const std::string& file_name);
+  /// `later`: of the whole text's object, the key of an array whose items may stay unread.
+  [[nodiscard]] static FlatJson parse(std::string text, const std::string& file_name, std::string_view later = {});
   explicit FlatJson(const JsonNode& root);
 
   [[nodiscard]] const FlatValue& at(std::uint32_t place) const { return values_[place]; }
+  /// The value at `place`, which is unread and the item `i` of its array. Throws as parse() does.
+  [[nodiscard]] FlatJson read_later(std::uint32_t place, std::size_t i, const std::string& file_name) const;
 
  private:
   FlatJson() = default;
   void add(const JsonNode& node);
 
   std::vector<FlatValue> values_;          // the whole text's value first
+  std::string later_;                      // the key
   std::shared_ptr<const std::string> of_;  // the text that strings are parts of
   std::deque<std::string> own_;            // strings that no text has as they are
 };

@@ -16,7 +16,9 @@ std::string read_gzip_file(const std::string& path, const std::string& what, std
   const OpenFile file = open_user_file(path, what);  // refuses what is no file
   const auto closed = [](gzFile handle) { gzclose(handle); };
   const std::unique_ptr<gzFile_s, decltype(closed)> handle(gzopen(path.c_str(), "rb"), closed);
+  constexpr std::size_t kTypical = 1 << 19;  // of a program: so that it is not moved as it grows
   std::string text;
+  text.reserve(kTypical);
   std::array<char, 1 << 16> part{};
   for (int count = 1; count > 0;) {
     count = handle ? gzread(handle.get(), part.data(), static_cast<unsigned>(part.size())) : -1;

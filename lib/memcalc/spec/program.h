@@ -2,7 +2,9 @@
 // numbered values, deaths of Python variables, modules entered and left. Plain values; models/program.cc executes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -161,6 +163,32 @@ struct ProgramFunction {
   std::int32_t values = 0;  // numbers used
 };
 
+/// The functions of a program, each read when it is first asked for: a program has those of every way in which it was
+/// recorded, and a run takes one of these ways. A copy has its own, which may be changed. Threads may share one that
+/// nobody changes.
+class ProgramFunctions {
+ public:
+  /// Reads function `i`. Throws Error(kInput) where it is damaged.
+  using Read = std::function<ProgramFunction(std::size_t i)>;
+
+  ProgramFunctions() = default;
+  ProgramFunctions(std::size_t count, Read read) : read_(std::move(read)), functions_(count) {}
+  ProgramFunctions(const ProgramFunctions& other) { *this = other; }
+  ProgramFunctions& operator=(const ProgramFunctions& other);
+
+  [[nodiscard]] std::size_t size() const { return functions_.size(); }
+  /// Throws as `Read` does, and where there is no function `i`.
+  [[nodiscard]] const ProgramFunction& at(std::int64_t i) const { return function(i); }
+  [[nodiscard]] ProgramFunction& at(std::int64_t i) { return function(i); }
+
+ private:
+  ProgramFunction& function(std::int64_t i) const;
+
+  Read read_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<ProgramFunction>> functions_;
+};
+
 struct ProgramSymbol {
   std::string name;  // "batch", "sequence", "image", …
   std::int64_t recorded = 0;
@@ -284,7 +312,7 @@ struct Program {
   std::vector<ProgramTensor> constants;                   // tensors that the module holds elsewhere, on the card
   std::vector<std::pair<std::string, std::string>> tied;  // name, the parameter it is
   std::vector<std::pair<std::string, std::string>> modules;  // path, class: of those that hold parameters
-  std::vector<ProgramFunction> functions;
+  ProgramFunctions functions;
   std::vector<ProgramForward> forwards;
   std::vector<std::string> assumptions;
   std::string not_compiled;  // why it was not recorded as torch.compile traces it; empty: nothing is known
@@ -349,8 +377,15 @@ class SymbolValues {
 /// The text of a file, *.json or *.json.gz. Throws Error(kInput) where it cannot be read.
 [[nodiscard]] std::string read_program_text(const std::string& path);
 
-/// Throws Error(kInput) with the place of what is wrong. `file`: for messages.
-[[nodiscard]] Program read_program(const FlatJson& json, const std::string& file);
+/// Throws Error(kInput) with the place of what is wrong; functions are read, and looked through, as they are used.
+/// `file`: for messages.
+[[nodiscard]] Program read_program(std::shared_ptr<const FlatJson> json, const std::string& file);
 [[nodiscard]] Program read_program(const JsonObject& json);
+/// `text`: of the file, as read_program_text() gives it.
+[[nodiscard]] Program read_program(std::string text, const std::string& file);
+
+/// Throws Error(kInput) where a function that the forward pass `function` reaches does not fit those that it calls, or
+/// calls itself: execution would not end.
+void check_forward(const Program& program, std::int32_t function);
 
 }  // namespace memcalc

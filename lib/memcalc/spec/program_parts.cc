@@ -1,5 +1,6 @@
 // What follows from the parts of a program together.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -73,9 +74,16 @@ void relate_parameters(Program& program, Modules& modules) {
     const auto i = static_cast<std::size_t>(module);
     return i < program.modules.size() ? program.modules[i].second : std::string();
   };
+  std::string_view path;  // of `module`, which the parameters after the first of a module have as well
+  std::int32_t module = -1;
   for (ProgramTensor& each : all) {
-    each.module = modules.place_of(module_of(each.name));
-    each.module_type = type_of(each.module);
+    const std::size_t dot = each.name.rfind('.');
+    const std::string_view own =
+        dot == std::string::npos ? std::string_view() : std::string_view(each.name).substr(0, dot);
+    if (module < 0 || own != path) module = modules.place_of(std::string(own));
+    path = own;
+    each.module = module;
+    each.module_type = type_of(module);
     // A head that is made before the embeddings whose weight it shares (XLM-RoBERTa): it is a head all the same.
     if (const auto shared = embeddings.find(each.name); shared != embeddings.end() && each.module_type == "Linear") {
       each.module = shared->second;
@@ -110,8 +118,9 @@ void put_in_order(const std::vector<NamedTensor>& tensors, std::vector<Construct
       continue;
     }
     const std::string_view name = each.name.substr(0, dot);
-    auto found = std::find_if(modules.begin(), modules.end(), [&](const auto& module) { return module.first == name; });
-    if (found == modules.end()) found = modules.insert(modules.end(), {name, {}});
+    // From the end: those of one module follow one another.
+    auto found = std::find_if(modules.rbegin(), modules.rend(), [&](const auto& each) { return each.first == name; });
+    if (found == modules.rend()) found = std::make_reverse_iterator(modules.insert(modules.end(), {name, {}}) + 1);
     found->second.push_back({each.name.substr(dot + 1), each.tensor});
   }
   for (const auto& [name, inside] : modules) put_in_order(inside, order, depth + 1);

@@ -71,7 +71,7 @@ class Placing {
       met_[i] = true;
       found_.functions.push_back(number);
     }
-    const ProgramFunction& function = program_.functions[i];
+    const ProgramFunction& function = program_.functions.at(number);
     PlacedFunction made;
     made.function = number;
     if (const auto found = modules_.find(path); is_module && found != modules_.end()) made.module = found->second;
@@ -184,7 +184,10 @@ ProgramPlaces& ProgramPlaces::operator=(const ProgramPlaces& other) {
 const PlacedForward& ProgramPlaces::of(const Program& program, std::int32_t function) const {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const PlacedForward>& found = found_[function];
-  if (!found) found = std::make_shared<const PlacedForward>(Placing(program).forward(function));
+  if (!found) {
+    check_forward(program, function);
+    found = std::make_shared<const PlacedForward>(Placing(program).forward(function));
+  }
   return *found;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <unordered_map>
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/spec/flat_json.h"
@@ -23,11 +24,20 @@ constexpr std::string_view kFormat = "memcalc.program";
 constexpr std::int64_t kVersion = 3;           // 1 had no graphs of torch.compile, 2 no passes of some sizes alone
 constexpr std::int32_t kMostValues = 1 << 20;  // of one function
 
-/// A value of the file `file`, whose whole is `json`.
+constexpr std::string_view kFunctions = "functions";
+
+/// What is read: a whole file or, with its place in it, a part.
+struct Source {
+  const FlatJson& json;
+  const std::string& file;
+  std::string place{};  // "/functions/3"
+};
+
+/// A value of `source`.
 class Place {
  public:
-  Place(const FlatJson& json, const std::string& file, std::uint32_t place = 0)
-      : json_(&json), file_(&file), place_(place) {}
+  explicit Place(const Source& source, std::uint32_t place = 0)
+      : source_(&source), json_(&source.json), place_(place) {}
 
   [[nodiscard]] const FlatValue& node() const { return json_->at(place_); }
   [[nodiscard]] Kind kind() const { return node().kind; }
@@ -67,7 +77,7 @@ class Place {
     throw error(fmt::format("the key {} is missing", key));
   }
   [[nodiscard]] Error error(std::string_view message) const {
-    return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(*file_), pointer(), message)};
+    return {ErrorCode::kInput, fmt::format("{}: {}: {}", shown_path(file()), pointer(), message)};
   }
   void expect(Kind kind, std::string_view what) const {
     if (node().kind != kind) [[unlikely]]
@@ -83,21 +93,22 @@ class Place {
     if (node().integer < least) throw error(fmt::format("expected a number from {}", least));
     return node().integer;
   }
-  [[nodiscard]] const std::string& file() const { return *file_; }
+  [[nodiscard]] const std::string& file() const { return source_->file; }
+  [[nodiscard]] std::uint32_t number() const { return place_; }  // in the list of values
   [[nodiscard]] const Place& array() const {
     expect(Kind::kArray, "an array");
     return *this;
   }
 
  private:
-  [[nodiscard]] Place there(std::uint32_t place) const { return {*json_, *file_, place}; }
+  [[nodiscard]] Place there(std::uint32_t place) const { return Place(*source_, place); }
   /// By itself, so that expect() is a comparison.
   [[noreturn]] void refuse(std::string_view what) const { throw error(fmt::format("expected {}", what)); }
 
   /// "/functions/3/body/0": sought only for a message, because each value of a program is looked at and hardly one is
   /// wrong.
   [[nodiscard]] std::string pointer() const {
-    std::string text;
+    std::string text = source_->place;
     for (std::uint32_t around = 0; around != place_;) {
       const bool is_object = json_->at(around).kind == Kind::kObject;
       std::uint32_t child = around + (is_object ? 2 : 1);
@@ -109,8 +120,8 @@ class Place {
     return text.empty() ? "/" : text;
   }
 
-  const FlatJson* json_;
-  const std::string* file_;
+  const Source* source_;
+  const FlatJson* json_;  // its, which each look at a value takes
   std::uint32_t place_;
 };
 
@@ -440,10 +451,12 @@ std::string joined(const std::string& prefix, std::string_view name) {
 
 std::vector<ProgramTensor> tensors_in(const Place& place) {
   std::vector<ProgramTensor> tensors;
+  std::unordered_map<std::uint32_t, std::size_t> read;  // by place, which layers share: the tensor of the first
   std::int64_t left = kMostRepeats;
   for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
-    ProgramTensor& tensor = tensors.emplace_back(tensor_of(item));
-    tensor.name = joined(prefix, tensor.name);
+    const auto [first, is_new] = read.emplace(item.number(), tensors.size());
+    tensors.push_back(is_new ? tensor_of(item) : ProgramTensor(tensors[first->second]));
+    tensors.back().name = joined(prefix, item.require("name").text());
   });
   return tensors;
 }
@@ -556,104 +569,20 @@ std::string source_of(const Place& place) {
   return text;
 }
 
-/// A function may call later ones only through layers that exist, never itself: execution ends.
-void check_calls(const Program& program, const Place& place) {
-  const auto count = static_cast<std::int32_t>(program.functions.size());
-  std::vector<int> state(program.functions.size());  // 0: not seen, 1: under way, 2: done
-  const auto visit = [&](auto&& self, std::int32_t at) -> void {
-    if (at >= count) throw place.error(fmt::format("there is no function {}", at));
-    int& seen = state[static_cast<std::size_t>(at)];
-    if (seen == 1) throw place.error(fmt::format("function {} calls itself", at));
-    if (seen == 2) return;
-    seen = 1;
-    for_each_instruction(program.functions[static_cast<std::size_t>(at)].body, [&](const ProgramInstruction& each) {
-      if (const auto* layers = std::get_if<ProgramLayers>(&each)) self(self, layers->function);
-      if (const auto* region = std::get_if<ProgramCheckpoint>(&each)) self(self, region->function);
-      const auto* custom = std::get_if<ProgramCustom>(&each);
-      if (custom != nullptr) self(self, custom->function);
-      if (custom != nullptr && custom->backward >= 0) self(self, custom->backward);
-    });
-    seen = 2;
-  };
-  for (const ProgramForward& forward : program.forwards) {
-    visit(visit, forward.function);
-    const std::int32_t values = program.functions[static_cast<std::size_t>(forward.function)].values;
-    for (const std::vector<std::int32_t>* outputs : {&forward.loss, &forward.outputs}) {
-      for (const std::int32_t output : *outputs) {
-        if (output >= values) throw place.error(fmt::format("there is no value {}", output));
-      }
-    }
-  }
-}
-
-/// A custom function's backward gets the gradients of its results, and then what was saved.
-void check_backward(const ProgramCustom& custom, const ProgramFunction& forward, const ProgramFunction& backward,
-                    const Place& place) {
-  std::int64_t tensors = 0;
-  bool fits = custom.inputs.size() == backward.results.size() &&
-              custom.results.size() == custom.differentiable.size() &&
-              (custom.needs.empty() || custom.needs.size() == custom.inputs.size()) &&
-              backward.inputs == std::ssize(custom.results);
-  for (const std::vector<Argument>* items : {&custom.saved, &custom.attributes}) {
-    for (const Argument& item : *items) {
-      if (item.kind == Argument::Kind::kParameter) continue;
-      ++tensors;
-      fits = fits && item.kind == Argument::Kind::kInteger && item.integer >= 0 &&
-             item.integer < std::ssize(forward.results);
-    }
-  }
-  for (const Argument& input : custom.inputs) {
-    const bool is_argument = std::any_of(custom.arguments.begin(), custom.arguments.end(), [&](const Argument& each) {
-      return each.kind == input.kind && each.integer == input.integer;
-    });
-    fits = fits && (input.kind == Argument::Kind::kParameter || is_argument);
-  }
-  if (!fits || tensors < std::ssize(backward.keywords)) {
-    throw place.error(fmt::format("the backward of custom function {} does not fit it", custom.name));
-  }
-}
-
-/// A layer gets as many tensors as its function takes.
-void check_arguments(const Program& program, const Place& place) {
-  const auto is_tensor = [](const Argument& argument) {
-    return argument.kind == Argument::Kind::kValue || argument.kind == Argument::Kind::kParameter;
-  };
-  const auto called_by = [&](std::int32_t at) -> const ProgramFunction& {
-    if (static_cast<std::size_t>(at) >= program.functions.size())
-      throw place.error(fmt::format("there is no function {}", at));
-    return program.functions[static_cast<std::size_t>(at)];
-  };
-  const auto check = [&](const ProgramInstruction& each) {
-    if (const auto* custom = std::get_if<ProgramCustom>(&each)) {
-      const ProgramFunction& called = called_by(custom->function);
-      const std::int64_t given = std::count_if(custom->arguments.begin(), custom->arguments.end(), is_tensor);
-      if (given != std::ssize(custom->arguments) || given != called.inputs + std::ssize(called.keywords) ||
-          custom->results.size() > called.results.size()) {
-        throw place.error(fmt::format("custom function {} does not fit the function that it calls", custom->name));
-      }
-      if (custom->backward >= 0) check_backward(*custom, called, called_by(custom->backward), place);
-    }
-    if (const auto* region = std::get_if<ProgramCheckpoint>(&each)) {
-      const ProgramFunction& called = called_by(region->function);
-      std::int64_t given = std::count_if(region->positional.begin(), region->positional.end(), is_tensor);
-      for (const auto& [keyword, argument] : region->keywords) given += is_tensor(argument) ? 1 : 0;
-      if (given == 0 || given != called.inputs + std::ssize(called.keywords) || region->results.empty() ||
-          region->results.size() > called.results.size()) {
-        throw place.error("a region of checkpointing does not fit the function that it calls");
-      }
-    }
-    const auto* layers = std::get_if<ProgramLayers>(&each);
-    if (layers == nullptr) return;
-    const ProgramFunction& called = called_by(layers->function);
-    std::int64_t given = std::count_if(layers->positional.begin(), layers->positional.end(), is_tensor);
-    for (const auto& [keyword, argument] : layers->keywords) given += is_tensor(argument) ? 1 : 0;
-    const bool first = !layers->positional.empty() && is_tensor(layers->positional.front());
-    if (given != called.inputs + std::ssize(called.keywords) || layers->results.empty() || called.results.empty() ||
-        (!first && layers->count > 1) || layers->results.size() > called.results.size()) {
-      throw place.error(fmt::format("layer {} does not fit the function that it calls", layers->path));
-    }
-  };
-  for (const ProgramFunction& function : program.functions) for_each_instruction(function.body, check);
+ProgramFunctions functions_in(const Place& place, const std::shared_ptr<const FlatJson>& json) {
+  std::vector<std::uint32_t> places;
+  places.reserve(place.size());
+  place.for_each([&](const Place& each) { places.push_back(each.number()); });
+  const std::size_t count = places.size();
+  return {count, [json, file = place.file(), places = std::move(places)](std::size_t i) {
+            if (!json->at(places[i]).is_unread) {
+              const Source source{*json, file};
+              return FunctionReader(Place(source, places[i])).read();
+            }
+            const FlatJson read = json->read_later(places[i], i, file);
+            const Source source{read, file, fmt::format("/{}/{}", kFunctions, i)};
+            return FunctionReader(Place(source)).read();
+          }};
 }
 
 }  // namespace
@@ -672,10 +601,17 @@ bool is_program_file(const JsonObject& json) {
   return json.has("format") && json.optional_string("format") == std::string(kFormat);
 }
 
-Program read_program(const JsonObject& json) { return read_program(FlatJson(json.node()), json.file()); }
+Program read_program(const JsonObject& json) {
+  return read_program(std::make_shared<const FlatJson>(json.node()), json.file());
+}
 
-Program read_program(const FlatJson& json, const std::string& file) {
-  const Place root(json, file);
+Program read_program(std::string text, const std::string& file) {
+  return read_program(std::make_shared<const FlatJson>(FlatJson::parse(std::move(text), file, kFunctions)), file);
+}
+
+Program read_program(std::shared_ptr<const FlatJson> json, const std::string& file) {
+  const Source source{*json, file};
+  const Place root(source);
   if (root.require("format").text() != kFormat) throw root.error(fmt::format("expected the format {}", kFormat));
   if (const std::int64_t version = root.require("version").integer(); version < 1 || version > kVersion) {
     throw root.error(fmt::format("version {} of the format; this memcalc reads 1 to {}", version, kVersion));
@@ -709,8 +645,7 @@ Program read_program(const FlatJson& json, const std::string& file) {
   }
   if (const auto tied = root.find("tied")) program.tied = names_in(*tied);
   if (const auto modules = root.find("modules")) program.modules = modules_in(*modules);
-  const Place functions = root.require("functions");
-  functions.for_each([&](const Place& each) { program.functions.push_back(FunctionReader(each).read()); });
+  program.functions = functions_in(root.require(kFunctions), json);
   const Place forwards = root.require("forwards");
   forwards.for_each([&](const Place& each) { program.forwards.push_back(forward_of(each)); });
   if (program.forwards.empty()) throw root.error("there is no forward pass");
@@ -724,8 +659,6 @@ Program read_program(const FlatJson& json, const std::string& file) {
   }
   if (const auto reason = root.find("not_compiled")) program.not_compiled = reason->text();
   relate_parts(program);
-  check_calls(program, root);
-  check_arguments(program, root);
   return program;
 }
 

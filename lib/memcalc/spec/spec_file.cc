@@ -108,7 +108,7 @@ ModelSpec model_that_is(Program read) {
 ModelSpec program_model(const JsonObject& json) { return model_that_is(read_program(json)); }
 
 ModelSpec read_program_model(const std::string& path) {
-  return model_that_is(read_program(FlatJson::parse(read_program_text(path), path), path));
+  return model_that_is(read_program(read_program_text(path), path));
 }
 
 namespace {
@@ -126,8 +126,7 @@ std::vector<PipelinePart> parts_of_pipeline(const JsonObject& config, const std:
     const bool in_float32 = file.ends_with(kFloat32);
     if (in_float32) file.resize(file.size() - kFloat32.size());
     const std::string path = (folder / file).string();
-    auto program =
-        std::make_shared<const Program>(read_program(JsonDocument::parse(read_program_text(path), path).root()));
+    auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
     parts.push_back({.in_float32 = in_float32, .is_resident = is_resident, .program = std::move(program)});
   };
   if (const auto vae = config.optional_string("vae")) add(*vae);
