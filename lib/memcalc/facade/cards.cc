@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/device_rates.h"
 
 namespace memcalc {
 namespace {
@@ -19,12 +20,6 @@ bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
                            d.nccl.has_value(), d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
   };
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
-}
-
-/// Whether a run fits is asked of its memory alone.
-DeviceSpec without_rates(DeviceSpec device) {
-  device.rates = nullptr;
-  return device;
 }
 
 FitRow row_of(const Report& report) { return {.needed_bytes = report.needed(), .needed_error = report.needed_error}; }

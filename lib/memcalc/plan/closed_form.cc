@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "memcalc/spec/device_rates.h"
+
 namespace memcalc {
 namespace {
 
@@ -86,6 +88,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
   constexpr std::size_t kEach = 1 + kSavingCount * kBatches.size();
   std::vector<std::optional<Report>> reports(kWayCount * kEach);
   ClosedForms forms;
+  const DeviceSpec device = on_one_host(question.device);
   const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
   (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
     const std::size_t place = i % kEach;
@@ -97,7 +100,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     if (run.checkpointing() != Checkpointing::kNone) run.use_cache = false;
     if (place > 0) run.batch_size *= kBatches[(place - 1) % kBatches.size()];
     try {
-      reports[i] = estimate(question.model, run, question.device);
+      reports[i] = estimate(question.model, run, device);
     } catch (const Error& error) {
       const bool refused = error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported;
       if (i == 0 || !refused) throw;  // the first is the run as asked

@@ -11,6 +11,7 @@
 
 #include "memcalc/plan/smallest.h"
 #include "memcalc/report/stages.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/program.h"
 
@@ -25,6 +26,7 @@ class Search {
         run_(run.run),
         halves_completions_(run.halves_completions),
         device_(device),
+        untimed_(without_rates(device)),
         options_(options),
         control_(control) {
     heed_program();
@@ -109,7 +111,7 @@ class Search {
   // Sizes beyond 63 bits do not fit any card.
   [[nodiscard]] Probe estimated(std::int64_t index) const {
     try {
-      return probe_of(estimate(model_, run_of(index), device_));
+      return probe_of(estimate(model_, run_of(index), untimed_));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kOverflow) throw;
       constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
@@ -195,6 +197,7 @@ class Search {
   RunSpec run_;
   bool halves_completions_;
   DeviceSpec device_;
+  DeviceSpec untimed_;  // of probes, which are asked for their memory
   LargestOptions options_;
   const SearchControl& control_;
   std::int64_t first_ = 1;                                        // that the rules take

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/host_step.h"
 
 namespace memcalc {
@@ -79,7 +80,7 @@ Outcome refused(const std::exception& error) {
 
 Outcome outcome_of(const Candidate& candidate) {
   try {
-    const Report report = estimate(candidate.model, candidate.run, candidate.device);
+    const Report report = estimate(candidate.model, candidate.run, on_one_host(candidate.device));
     return candidate.built_on_meta ? without_construction(report, outcome_of(report)) : outcome_of(report);
   } catch (const std::exception& error) {
     return refused(error);

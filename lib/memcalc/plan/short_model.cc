@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <variant>
 
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
@@ -73,8 +75,9 @@ Outcome extended(const Report& few, const Report& more, const Line& line, Bytes 
 /// Of an optimizer that moves to the host what the card has no room for, it matters that the card is full.
 bool is_paged(const RunSpec& run) { return run.trains() && name_of(run.training().optimizer).starts_with("paged"); }
 
-/// vLLM's share is one of the card's size.
+/// vLLM's share is one of the card's size. An outcome has one time.
 DeviceSpec endless(DeviceSpec device, const RunSpec& run) {
+  device = on_one_host(std::move(device));
   if (!is_paged(run) && !run.shares_card_with_vllm()) device.memory_bytes = kEndless;
   return device;
 }

@@ -12,6 +12,19 @@
 
 namespace memcalc {
 
+DeviceSpec without_rates(DeviceSpec device) {
+  device.rates = nullptr;
+  return device;
+}
+
+DeviceSpec on_one_host(DeviceSpec device) {
+  if (device.rates == nullptr || device.rates->hosts.empty()) return device;
+  auto rates = std::make_shared<DeviceRates>(*device.rates);
+  rates->hosts.clear();
+  device.rates = std::move(rates);
+  return device;
+}
+
 DeviceRates read_device_rates(const JsonObject& json) {
   DeviceRates rates;
   rates.measured_on = json.required_string("measured_on");

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "memcalc/spec/device_spec.h"
+
 namespace memcalc {
 
 /// Kernels bound by memory: launch + max(bytes / (bandwidth * datasheet), elements / (elements * datasheet float32)).
@@ -223,6 +225,12 @@ struct DeviceRates {
   std::string convolution_times;
   BlockRates blocks;
 };
+
+/// The card where its memory alone is asked: no step is timed.
+[[nodiscard]] DeviceSpec without_rates(DeviceSpec device);
+
+/// The card where one time is asked, not the range over the measured hosts.
+[[nodiscard]] DeviceSpec on_one_host(DeviceSpec device);
 
 /// Rates of a card that was not measured, with memory of `bytes_per_second`. Of the time that a byte takes in a
 /// memory-bound kernel only a part is the memory's; the rest is the multiprocessors', which another memory leaves as it
