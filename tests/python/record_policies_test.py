@@ -89,3 +89,16 @@ def test_an_answer_may_be_made_of_the_inputs():
     calls = {call[1]: call for call in content["functions"][0]["body"] if call[0] == "call"}
     assert calls["torch.zeros"][2] == [2, 3], "the size that the host has asked for"
     assert "2*batch" in str(calls["torch.Tensor.nonzero"])
+
+
+def test_a_model_of_images_is_asked_how_many_places_they_take():
+    library = pytest.importorskip("transformers")
+    from memcalc.record._pictures import pictures
+    text = dict(model_type="llama", hidden_size=64, intermediate_size=64, num_attention_heads=4, num_hidden_layers=2, vocab_size=500)
+    vision = dict(hidden_size=32, intermediate_size=32, num_attention_heads=2, num_hidden_layers=2, image_size=48, patch_size=16)
+    config = library.DeepseekVLConfig(text_config=text, vision_config=vision, image_token_id=499)
+    found = pictures(config, library.DeepseekVLForConditionalGeneration, 2, None)
+    assert (found.tokens, found.all_tokens, found.token_id) == (9, 20, 499), "3 x 3 patches"
+    hybrid = library.DeepseekVLHybridConfig(text_config=text, vision_config=vision, image_token_id=499)
+    with pytest.raises(ValueError, match="how many places"):  # it takes the image twice
+        pictures(hybrid, library.DeepseekVLHybridForConditionalGeneration, 1, None)

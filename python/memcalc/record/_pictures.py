@@ -1,6 +1,7 @@
 """Images in a text: what a processor of transformers hands to a vision-language model, without the processor's files."""
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
     if config.model_type == "lfm2_vl": return _padded_patches(config, vision, count, edge, token_id, types)
     if config.model_type == "mllama": return _tiles_aside(config, vision, count, edge, token_id, types)
     if config.model_type == "llama4": return _tiles(config, vision, count, edge, token_id, types)
-    if "image_grid_thw" in forward: return _patches(config, vision, count, edge, token_id, types)
+    if "image_grid_thw" in forward: return _patches(config, vision, forward, count, edge, token_id, types)
     if vision.model_type == "pixtral" and "image_sizes" in forward: return _sized(config, vision, count, edge, token_id, types)
     own = _single(getattr(vision, "image_size", None))
     if own is None: raise ValueError(f"{config.model_type}: how its processor puts images into the text is not known here")
@@ -53,7 +54,7 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
         raise ValueError(f"{config.model_type} takes images of {own} pixels alone, not {edge}")
     edge = edge or own
     side = edge // _single(vision.patch_size)
-    tokens = _tokens(config, side * side)
+    tokens = _tokens(config, kind, side * side, edge)
     channels = getattr(vision, "num_channels", 3)
 
     def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
@@ -75,7 +76,7 @@ def _single(size: Any) -> Any:
     return size[0] if isinstance(size, (tuple, list)) else size
 
 
-def _tokens(config: Any, patches: int) -> int:
+def _tokens(config: Any, model: Any, patches: int, edge: int) -> int:
     """Places of an image in the text, as the model's projector makes them from the patches."""
     kind = config.model_type
     if kind == "gemma3": return int(config.mm_tokens_per_image)
@@ -85,20 +86,42 @@ def _tokens(config: Any, patches: int) -> int:
     if kind in ("idefics3", "smolvlm"): return patches // int(config.scale_factor) ** 2
     if kind == "internvl": return int(patches * float(config.downsample_ratio) ** 2)
     if kind == "aya_vision": return patches // int(config.downsample_factor) ** 2
-    raise ValueError(f"{kind}: how many places its images have in the text is not known here")
+    return _features(config, model, edge)
 
 
-def _patches(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+def _features(config: Any, model: Any, edge: int) -> int:
+    """What get_image_features() of a model of the class `model` gives for an image: it must have as many places."""
+    brief = copy.deepcopy(config)
+    text = brief.get_text_config()
+    for name, value in (("num_hidden_layers", 1), ("layer_types", (getattr(text, "layer_types", None) or [])[:1] or None)):
+        if hasattr(text, name): setattr(text, name, value)
+    try:
+        with torch.device("meta"):
+            made = model(brief)
+            given = getattr(made, "get_image_features", None) or made.model.get_image_features
+            found = given(pixel_values=torch.empty(1, getattr(config.vision_config, "num_channels", 3), edge, edge))
+    except Exception as error:  # of the module's own code, which wants more than pixels, or values of them
+        raise ValueError(f"{config.model_type}: how many places its images have in the text is not known here") from error
+    found = getattr(found, "pooler_output", found)
+    each = found[0] if isinstance(found, (tuple, list)) else found
+    return int(each.numel()) // int(each.shape[-1])
+
+
+def _patches(config: Any, vision: Any, forward: set[str], count: int, edge: int | None, token_id: int,
+             types: str | None) -> Pictures:
     """Qwen2-VL and its like: an image is a grid of patches, all images are one list of patches."""
-    patch, merge = int(vision.patch_size), int(vision.spatial_merge_size)
+    told = "image_merge_sizes" in forward  # VideoLLaMA 3, beside the grid: 1 of images, 2 of videos
+    patch, merge = int(vision.patch_size), 1 if told else int(vision.spatial_merge_size)
     edge = edge or 16 * patch * merge
     if edge % (patch * merge): raise ValueError(f"{config.model_type} takes images whose edge is a multiple of {patch * merge}")
     side = edge // patch
-    width = int(getattr(vision, "in_channels", 3)) * int(vision.temporal_patch_size) * patch * patch
+    width = int(getattr(vision, "in_channels", 3)) * int(getattr(vision, "temporal_patch_size", 1)) * patch * patch
 
     def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
-        return {"pixel_values": torch.empty(batch * count * side * side, width),
+        made = {"pixel_values": torch.empty(batch * count * side * side, width),
                 "image_grid_thw": torch.tensor([[1, side, side]] * (batch * count))}
+        if told: made["image_merge_sizes"] = torch.tensor([1] * (batch * count))
+        return made
 
     return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types)
 
