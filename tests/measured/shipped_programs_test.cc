@@ -147,9 +147,9 @@ TEST(ShippedPrograms, MakeOtherCallsAtTheirOwnSizeAlone) {
       return event.op != nullptr && std::string_view(event.op->name) == "aten::reciprocal";
     });
   };
-  EXPECT_FALSE(makes_positions(32));
-  EXPECT_TRUE(makes_positions(16));
-  EXPECT_TRUE(makes_positions(64));
+  EXPECT_FALSE(makes_positions(256));
+  EXPECT_TRUE(makes_positions(128));
+  EXPECT_TRUE(makes_positions(512));
 }
 
 /// Matched image by image on the host: no other batch, but as many objects as one likes.

@@ -63,7 +63,7 @@ void ProgramModel::bind_sizes() {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{}: {} must be at least {}", program_->name, symbol.name, symbol.minimum));
     }
-    binding_.sizes.set(symbol.name, size);
+    binding_.sizes.set(symbol.name, size / symbol.unit);
   }
 }
 

@@ -194,6 +194,7 @@ struct ProgramSymbol {
   std::int64_t recorded = 0;
   std::int64_t multiple = 1;
   std::int64_t minimum = 0;
+  std::int64_t unit = 1;  // of the run's size, in which these three are: the pixels of a latent
   std::string fixed;  // why only the recorded size works; empty: others do
 };
 

@@ -113,8 +113,19 @@ ModelSpec read_program_model(const std::string& path) {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kProgramConfigKeys = {"model_type",   "program", "torch_dtype",   "task",
-                                                                "lora_targets", "vae",     "text_encoders", "resident"};
+constexpr std::array<std::string_view, 9> kProgramConfigKeys = {
+    "model_type", "program", "torch_dtype", "task", "lora_targets", "vae", "text_encoders", "resident", "latent_pixels"};
+
+constexpr std::int64_t kMostLatentPixels = 1024;  // of one edge
+
+/// Of a network that was recorded on latents: images are asked in pixels, `pixels` for each latent.
+void ask_in_pixels(Program& program, std::int64_t pixels) {
+  for (ProgramSymbol& symbol : program.symbols) {
+    if (symbol.name != "image") continue;
+    for (std::int64_t* size : {&symbol.recorded, &symbol.multiple, &symbol.minimum}) *size *= pixels;
+    symbol.unit = pixels;
+  }
+}
 
 /// {"vae": "part-vae.json.gz", "text_encoders": ["part-clip.json.gz", …], "resident": true}; "FILE in float32":
 /// whatever the network's type is.
@@ -143,10 +154,12 @@ ModelSpec model_of_program(const JsonObject& config, const std::string& name, Pr
   if (programs == Programs::kRead) {
     const std::filesystem::path folder = std::filesystem::path(config.file()).parent_path().parent_path() / "programs";
     model = read_program_model((folder / file).string());
-    if (config.has("lora_targets") || config.has("vae") || config.has("text_encoders")) {
+    const std::int64_t pixels = config.optional_int("latent_pixels", {1, kMostLatentPixels}).value_or(1);
+    if (pixels > 1 || config.has("lora_targets") || config.has("vae") || config.has("text_encoders")) {
       auto with_parts = std::make_shared<Program>(*model.architecture.as<ProgramSpec>().program);
       with_parts->lora_targets = config.optional_strings("lora_targets");
       with_parts->parts = parts_of_pipeline(config, folder);
+      ask_in_pixels(*with_parts, pixels);
       model.architecture = ProgramSpec{std::move(with_parts)};
     }
   } else {
