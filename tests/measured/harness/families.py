@@ -32,7 +32,8 @@ def draw(a):
     drawn = []
     for i in range(a.n):
         case = cases[i % len(cases)]
-        run = dict(task=case["run"]["task"], loop="bare", use_cache=True, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
+        has_cache = {"use_cache": True} if case["run"].get("use_cache", True) else {}
+        run = dict(task=case["run"]["task"], loop="bare", **has_cache, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
                    batch_size=r.choice([1, 2, 3, 5, 8]), sequence_length=r.choice([100, 197, 333, 512, 777]),
                    optimizer=r.choice(["adamw", "adamw", "adamw-fused", "sgdm", "adafactor-torch"]))
         for key in ("images", "image_size"):
@@ -66,11 +67,59 @@ def predict(a):
     write_lines(a.out, said)
 
 
+def register_texts(model_type):
+    """Text models whose configuration no Auto class takes: with the head of LLaMA's class or DeepSeek-V2's, as their models
+    of images and text have one; Mllama has a class of its own."""
+    import torch
+    import transformers
+    known = transformers.AutoModelForCausalLM._model_mapping._extra_content  # register() leaves transformers' own configurations out
+    if model_type == "mllama_text_model":
+        from transformers.models.mllama.configuration_mllama import MllamaTextConfig
+        known[MllamaTextConfig] = transformers.MllamaForCausalLM
+        return
+    if model_type == "deepseek_ocr2_text":
+        from transformers.models.deepseek_ocr2 import modeling_deepseek_ocr2 as of
+        base, inner, forward = of.DeepseekOcr2TextPreTrainedModel, of.DeepseekOcr2TextModel, transformers.DeepseekV2ForCausalLM.forward
+    elif model_type == "muse_glimmer_text":
+        from transformers.models.muse_glimmer import modeling_muse_glimmer as of
+        base, inner, forward = of.MuseGlimmerPreTrainedModel, of.MuseGlimmerTextModel, transformers.LlamaForCausalLM.forward
+    else: return
+
+    class WithHead(base):
+        config_class = inner.config_class
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.model, self.vocab_size = inner(config), config.vocab_size
+            self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.post_init()
+
+    WithHead.forward = forward
+    known[inner.config_class] = WithHead
+
+
+def one_case(case):
+    import measure as one
+    import models
+    config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
+    if config["model_type"] in ("gemma3", "mistral3") and "images" not in case["run"]:
+        text = dict(config.get("text_config", config))
+        text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
+        config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
+    config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
+    register_texts(config["model_type"])
+    models.MODELS[case["id"]] = (case["run"]["task"], config)
+    asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
+    if config["model_type"] in EAGER: asked["attention"] = "eager"
+    row = one.run_case(asked, None)
+    row["id"], row["run"] = case["id"], case["run"]
+    for key in ("flops_by_op",): row.pop(key, None)
+    return row
+
+
 def measure(a):
     import os
 
-    import measure as one
-    import models
     import torch
     import transformers  # noqa: F401  before the children are made
     del torch
@@ -79,23 +128,10 @@ def measure(a):
         if time.time() > end: break
         child = os.fork()
         if child == 0:
-            row = dict(id=case["id"])
-            try:
-                config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
-                if config["model_type"] in ("gemma3", "mistral3") and "images" not in case["run"]:
-                    text = dict(config.get("text_config", config))
-                    text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
-                    config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
-                config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
-                models.MODELS[case["id"]] = (case["run"]["task"], config)
-                asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
-                if config["model_type"] in EAGER: asked["attention"] = "eager"
-                row.update(one.run_case(asked, None))
+            try: row = one_case(case)
             except Exception as error:
                 import traceback
-                row["error"] = repr(error)[:400] + traceback.format_exc()[-600:]
-            row["id"], row["run"] = case["id"], case["run"]
-            for key in ("flops_by_op",): row.pop(key, None)
+                row = dict(id=case["id"], run=case["run"], error=repr(error)[:400] + traceback.format_exc()[-600:])
             with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
             print(case["id"], row.get("peak_allocated"), row.get("step_ms_median"), row.get("error", "")[:200], flush=True)
             os._exit(0)
