@@ -253,7 +253,7 @@ def one(case, device, histories, lock, keep):
     began = time.time()
     full()
     torch.cuda.synchronize()
-    count = max(4, min(20, int(0.5 / (time.time() - began))))
+    count = max(3, min(20, int(0.5 / (time.time() - began))))
     events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
     events[0].record()
     for i in range(count):

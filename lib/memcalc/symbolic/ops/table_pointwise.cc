@@ -254,16 +254,17 @@ void power_row(RecordedCall& call) {
     return call.returns(power(x));
   }
   Tape& tape = call.tape;
-  const Tensor& exponent = call.tensor(1);
   if (!call.is_tensor(0)) {  // number ** tensor
-    if (is_followed(exponent)) return power_of_number(call);
+    if (is_followed(call.tensor(1))) return power_of_number(call);
+    const Tensor exponent = autocast(aten::kPow, call.tensor(1));
     const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
     const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
     Tensor result = pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt);
     tape.memory.scratch(8, aten::kPow);  // native/Pow.cpp, pow(Scalar, Tensor): the number becomes a scalar on the card
     return call.returns(std::move(result));
   }
-  const Tensor& self = call.tensor(0);
+  const Tensor self = autocast(aten::kPowTensor, call.tensor(0));
+  const Tensor exponent = autocast(aten::kPowTensor, call.tensor(1));
   const Tensor* inputs[] = {&self, &exponent};
   Node* node = tape.autograd.record(aten::kPowTensor, power_tensor_backward, inputs, 2);
   if (node != nullptr) {
