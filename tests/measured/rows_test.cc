@@ -48,9 +48,9 @@ constexpr double kMaxAllocatedError = 0.001;
 constexpr double kMaxReservedError = 0.01;
 // Where the driver put the segments decides which of two free blocks of one size is taken, and there one more of 90 MiB
 // is asked for; with 39 of 60 other placements the bytes are those measured (tests/measured/inexact.json).
-// Gemma 3n and Gemma 4, with embeddings of each layer, under checkpointing are 3 MiB off in allocated by how blocks were
-// cut, MiniMax with LoRA has 16 MiB more reserved: the bytes asked for at the peak are those measured
-// (histories of 2026-11-28), why blocks were cut otherwise is not known.
+// Gemma 3n and Gemma 4, with embeddings of each layer, under checkpointing are 3 MiB off in allocated by how blocks
+// were cut, MiniMax with LoRA has 16 MiB more reserved: the bytes asked for at the peak are those measured (histories
+// of 2026-11-28), why blocks were cut otherwise is not known.
 constexpr std::string_view kPlacedElsewhere[] = {"distilbert-base-b32-s128-amp-bf16", "drawn-2727-0-gemma3n",
                                                  "drawn-2811-19-gemma4_text-ple", "drawn-2127-7-minimax"};
 constexpr double kMaxReservedErrorThere = 0.05;

@@ -103,7 +103,7 @@ def draw(a):
     cases = []
     for i in range(a.n):
         for entry in entries():
-            program = json.loads(gzip.decompress((ROOT / f"specs/programs/{entry['name']}.json.gz").read_bytes()))
+            program = json.loads(gzip.decompress((ROOT / "specs/programs" / f"{entry['name']}.json.gz").read_bytes()))
             trained = [each.get("precisions") for each in program["forwards"] if each.get("mode", "train") == "train"]
             precisions = [prec for prec, recorded in RECORDED_AS.items() if any(each is None or recorded in each for each in trained)]
             before = [each["prec"] for each in cases if each["name"] == entry["name"]]

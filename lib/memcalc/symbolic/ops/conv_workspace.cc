@@ -162,7 +162,8 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
     const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
     return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype) : 0;
   }
-  if (shape.groups == shape.in_channels && shape.out_channels == shape.in_channels && dtype == DType::kFloat16) return 0;
+  if (shape.groups == shape.in_channels && shape.out_channels == shape.in_channels && dtype == DType::kFloat16)
+    return 0;
   constexpr Bytes kOfEachGroup = 16;
   if (pass == ConvolutionPass::kWeightGradient || (fp32 && pass == ConvolutionPass::kForward)) return 0;
   const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype);

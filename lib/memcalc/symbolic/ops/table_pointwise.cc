@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/in_place.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -116,6 +117,12 @@ Tensor undifferentiated(RecordedCall& call, const Operator& op, std::optional<DT
 }
 
 void compare(RecordedCall& call) { call.returns(undifferentiated(call, aten::kLogical, DType::kBool)); }
+/// Of floating-point numbers at::isinf and at::isfinite are made of others (native/TensorCompare.cpp).
+template <Tensor (*of_numbers)(Arg)>
+void extent_row(RecordedCall& call) {
+  if (!is_floating(call.tensor(0).dtype())) return compare(call);
+  call.returns(of_numbers(call.tensor(0)));
+}
 void round(RecordedCall& call) { call.returns(undifferentiated(call, aten::kRound, std::nullopt)); }
 
 // --- operators of two ----------------------------------------------------------------------------------------------
@@ -546,8 +553,8 @@ constexpr OperatorRow kRows[] = {
     {"logical_xor", "input other", compare},
     {"logical_not", "input", compare},
     {"isnan", "input", compare},
-    {"isinf", "input", compare},
-    {"isfinite", "input", compare},
+    {"isinf", "input", extent_row<no_grad::isinf>},
+    {"isfinite", "input", extent_row<no_grad::isfinite>},
     {"bitwise_and", "input other", round},
     {"bitwise_or", "input other", round},
     {"bitwise_xor", "input other", round},
