@@ -41,7 +41,7 @@ inline constexpr Expectation kHistories[] = {
     {"allocator/t5-base-2l-fp32"},
     {"histories/bare-drawn-2127-1-minimax", kShare, 0.983},
     {"histories/bare-drawn-2127-7-minimax", kShare, 0.982},
-    {"histories/bare-drawn-2811-16-jamba", kShare, 0.997},
+    {"histories/bare-drawn-2811-16-jamba", kShare, 0.999},
     {"histories/bare-drawn-2811-17-hunyuan_v1_moe", kShare, 0.997},
     {"histories/bare-drawn-2811-19-gemma4_text-ple", kShare, 0.982},
     {"histories/bare-drawn-2811-3-gemma4_unified_text", kShare, 0.988},
