@@ -1,4 +1,4 @@
-// memcalc's event stream against recorded ones, event by event: 12 allocator histories and 187 more with operators
+// memcalc's event stream against recorded ones, event by event: 12 allocator histories and 194 more with operators
 // (requested bytes from the model's construction through three steps) and 17 traces (block bytes of a steady step).
 // A failure prints the first event that differs, with both operators and what is around it.
 #include <gmock/gmock.h>

@@ -94,6 +94,35 @@ TEST(Images, AnImageOfAnotherSizeTakesItsLikelyEngine) {
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 23'121'936);
 }
 
+// wav2vec 2.0's first convolution and a causal one of Bamba: measured on an H100, 2026-11-28.
+TEST(Images, CopiesOfSequencesHoldWholeVectors) {
+  ConvolutionShape shape{.batch = 2,
+                         .in_channels = 1,
+                         .height = 1,
+                         .width = 80'000,
+                         .out_channels = 512,
+                         .out_height = 1,
+                         .out_width = 15'999,
+                         .kernel_width = 10,
+                         .stride = 5,
+                         .spatial_rank = 1};
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 35'407'888);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 35'407'888);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kFloat, false), 0);
+  shape = {.in_channels = 2'304,
+           .height = 1,
+           .width = 777,
+           .out_channels = 2'304,
+           .out_height = 1,
+           .out_width = 780,
+           .groups = 2'304,
+           .kernel_width = 4,
+           .padding = 3,
+           .spatial_rank = 1};
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, DType::kFloat16, true), 0);
+  EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, DType::kFloat16, true), 0);
+}
+
 TEST(Images, DepthwiseSequencesTakeNoWorkspace) {
   TapeBench bench;
   bench.warm_up();

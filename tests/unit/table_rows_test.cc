@@ -78,6 +78,7 @@ const std::vector<Row>& rows() {
       {"trunc", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
       {"floor", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512}},
       {"nan_to_num", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 128, 128, 128, -128, -128, -512, 512, -128}},
+      {"div", {{{8, 16}, DType::kBFloat16}, {{8, 1}, kFloat, false}}, {v(0), v(1)}, {512}, {512, 256, -512}},
       {"frac", {{{8, 16}, kFloat}}, {v(0)}, {512}, {}},
       {"cos", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, 512, -512, -512}},
       {"logit", {{{8, 16}, kFloat}}, {v(0), real(0.1)}, {512}, {512}},
@@ -283,6 +284,41 @@ TEST(OperatorRows, RequestWhatTorchRequests) {
     bench.backward(result);
     expect_same(bench.requests(), row.backward, std::string(row.name) + ", backward");
   }
+}
+
+/// On autocast's list float32 whether the exponent is followed or not; the number becomes a scalar on the card
+/// (native/Pow.cpp). SAM 2's positions ask for these.
+TEST(OperatorRows, RaiseANumberInFloat32UnderAutocast) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({128}, DType::kBFloat16, false), bench.input({128}, DType::kBFloat16, false)};
+  const Autocasting region(bench.tape.modes.autocast, DType::kBFloat16);
+  for (const bool number : {true, false}) {
+    std::vector<BoundArgument> slots{number ? n(10'000) : v(0), v(1)};
+    bench.start();
+    RecordedCall call(bench.tape, "pow", slots, values, {});
+    find_operator("pow")->run(call);
+    EXPECT_EQ(call.results.front().dtype(), kFloat);
+    const Requests both = bench.requests();
+    EXPECT_EQ(Sum(both).asked, number ? (Requests{8, 512, 512}) : (Requests{512, 512, 512}));
+    EXPECT_EQ(Sum(both).left, 512);
+  }
+}
+
+/// As DETR's layers ask before they clamp what float16 cannot hold (native/TensorCompare.cpp).
+TEST(OperatorRows, AskForNumbersByTheirMagnitude) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({8, 16}, kFloat, false), bench.input({8, 16}, kPlace, false)};
+  const auto expect_requests = [&](const char* name, int place, const Requests& requests) {
+    std::vector<BoundArgument> slots{v(place)};
+    bench.start();
+    RecordedCall call(bench.tape, name, slots, values, {});
+    find_operator(name)->run(call);
+    EXPECT_EQ(call.results.front().dtype(), DType::kBool);
+    expect_same(bench.requests(), requests, name);
+  };
+  expect_requests("isfinite", 0, {512, 128, 128, 128, -128, -128, -512});
+  expect_requests("isinf", 0, {512, 128, -512});
+  expect_requests("isfinite", 1, {128});
 }
 
 TEST(OperatorRows, MakeTensorsOfOthers) {

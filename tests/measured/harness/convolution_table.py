@@ -4,7 +4,7 @@ usage: convolution_table.py, in the repository's root
 """
 import collections, gzip, json
 
-BATCHES = [1, 2, 3, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256]
+BATCHES = [1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 MODES = ["fp32", "tf32", "fp16", "bf16"]
 LAYOUTS = ["nchw", "nhwc", "sequence"]
 UNKNOWN = -9

@@ -4,6 +4,7 @@ config.json and memcalc's record of a run.
 usage: families.py draw SEED N CASES OUT              N more cases of the configurations in CASES
        families.py predict MEMCALC CASES OUT
        families.py measure CASES OUT [--budget SECONDS]        on a card
+       families.py history CASES OUT [--budget SECONDS]        on a card
        families.py compare CASES PREDICTED MEASURED [--rows OUT]
 """
 import argparse
@@ -32,7 +33,8 @@ def draw(a):
     drawn = []
     for i in range(a.n):
         case = cases[i % len(cases)]
-        run = dict(task=case["run"]["task"], loop="bare", use_cache=True, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
+        has_cache = {"use_cache": True} if case["run"].get("use_cache", True) else {}
+        run = dict(task=case["run"]["task"], loop="bare", **has_cache, precision=r.choice(["bf16", "bf16", "amp-bf16", "fp32", "amp-fp16"]),
                    batch_size=r.choice([1, 2, 3, 5, 8]), sequence_length=r.choice([100, 197, 333, 512, 777]),
                    optimizer=r.choice(["adamw", "adamw", "adamw-fused", "sgdm", "adafactor-torch"]))
         for key in ("images", "image_size"):
@@ -66,11 +68,90 @@ def predict(a):
     write_lines(a.out, said)
 
 
+def register_texts(model_type):
+    """Text models whose configuration no Auto class takes, with the head that their models of images and text have; Mllama
+    has a class of its own. That experts may be grouped transformers finds by the word @use_experts_implementation in the
+    file of the class, which is this one."""
+    import torch
+    import transformers
+    known = transformers.AutoModelForCausalLM._model_mapping._extra_content  # register() leaves transformers' own configurations out
+    if model_type == "mllama_text_model":
+        from transformers.models.mllama.configuration_mllama import MllamaTextConfig
+        known[MllamaTextConfig] = transformers.MllamaForCausalLM
+        return
+    if model_type == "deepseek_ocr2_text":
+        from transformers.models.deepseek_ocr2 import modeling_deepseek_ocr2 as of
+        base, inner, forward = of.DeepseekOcr2TextPreTrainedModel, of.DeepseekOcr2TextModel, transformers.DeepseekV2ForCausalLM.forward
+    elif model_type == "muse_glimmer_text":
+        from transformers.models.muse_glimmer import modeling_muse_glimmer as of
+        base, inner = of.MuseGlimmerPreTrainedModel, of.MuseGlimmerTextModel
+
+        def forward(self, input_ids, labels):
+            """MuseGlimmerForConditionalGeneration.forward from its text model on."""
+            outputs = self.model(input_ids=input_ids)
+            hidden_states = outputs.last_hidden_state
+            logits = self.lm_head(hidden_states[:, slice(0, None), :])
+            logits = logits * self.config.output_multiplier
+            logits = logits / self.config.final_logit_softcapping
+            logits = torch.tanh(logits)
+            logits = logits * self.config.final_logit_softcapping
+            loss = self.loss_function(logits, labels, self.config.vocab_size)
+            return of.MuseGlimmerCausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=outputs.past_key_values)
+    else: return
+
+    class WithHead(base):
+        config_class = inner.config_class
+        _can_set_experts_implementation_cached_value = model_type != "muse_glimmer_text"  # which has no experts
+
+        def __init__(self, config):
+            super().__init__(config)
+            self.model, self.vocab_size = inner(config), config.vocab_size
+            self.lm_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+            self.post_init()
+
+    WithHead.forward = forward
+    known[inner.config_class] = WithHead
+
+
+def asked_of(case):
+    """A case as measure.py and history.py take it; its model is registered."""
+    import models
+    config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
+    if config["model_type"] in ("gemma3", "mistral3") and "images" not in case["run"]:
+        text = dict(config.get("text_config", config))
+        text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
+        config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
+    config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
+    register_texts(config["model_type"])
+    models.MODELS[case["id"]] = (case["run"]["task"], config)
+    asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
+    if config["model_type"] in EAGER: asked["attention"] = "eager"
+    return asked
+
+
+def one_case(case):
+    import measure as one
+    row = one.run_case(asked_of(case), None)
+    row["id"], row["run"] = case["id"], case["run"]
+    for key in ("flops_by_op",): row.pop(key, None)
+    return row
+
+
+def history(a):
+    """The allocator's requests with their operators (history.py), in the folder OUT."""
+    import os
+    os.environ.setdefault("TORCH_SYMBOLIZE_MODE", "dladdr")
+    import history as recorded
+    import transformers  # noqa: F401  before the children are made
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    from op_requests import pool
+    os.makedirs(a.out, exist_ok=True)
+    pool([(case["id"], (lambda case=case: recorded.run(asked_of(case), a.out, False))) for case in lines_of(a.cases)], 6, print, time.time() + a.budget)
+
+
 def measure(a):
     import os
 
-    import measure as one
-    import models
     import torch
     import transformers  # noqa: F401  before the children are made
     del torch
@@ -79,23 +160,10 @@ def measure(a):
         if time.time() > end: break
         child = os.fork()
         if child == 0:
-            row = dict(id=case["id"])
-            try:
-                config = {k: v for k, v in case["config"].items() if k not in ("torch_dtype", "architectures", "dtype")}
-                if config["model_type"] in ("gemma3", "mistral3") and "images" not in case["run"]:
-                    text = dict(config.get("text_config", config))
-                    text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
-                    config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
-                config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
-                models.MODELS[case["id"]] = (case["run"]["task"], config)
-                asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
-                if config["model_type"] in EAGER: asked["attention"] = "eager"
-                row.update(one.run_case(asked, None))
+            try: row = one_case(case)
             except Exception as error:
                 import traceback
-                row["error"] = repr(error)[:400] + traceback.format_exc()[-600:]
-            row["id"], row["run"] = case["id"], case["run"]
-            for key in ("flops_by_op",): row.pop(key, None)
+                row = dict(id=case["id"], run=case["run"], error=repr(error)[:400] + traceback.format_exc()[-600:])
             with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
             print(case["id"], row.get("peak_allocated"), row.get("step_ms_median"), row.get("error", "")[:200], flush=True)
             os._exit(0)
@@ -133,7 +201,7 @@ def main(usage, functions, budget):
     for function, names in functions:
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
-        if function.__name__ == "measure": command.add_argument("--budget", type=float, default=budget)
+        if function.__name__ in ("measure", "history"): command.add_argument("--budget", type=float, default=budget)
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()
@@ -142,4 +210,4 @@ def main(usage, functions, budget):
 
 if __name__ == "__main__":
     main(__doc__, ((draw, ("seed", "n", "cases", "out")), (predict, ("memcalc", "cases", "out")), (measure, ("cases", "out")),
-                   (compare, ("cases", "predicted", "measured"))), 500)
+                   (history, ("cases", "out")), (compare, ("cases", "predicted", "measured"))), 500)

@@ -7,6 +7,7 @@ import gc, json, os, sys, time, traceback, argparse
 import cases
 
 TIMING = True  # rows.py turns timing and FLOP counting off
+BEFORE_TIMING = None  # programs.py waits there until the card is its own
 
 def build(case):
     import torch
@@ -199,6 +200,7 @@ def run_case(case, trace_dir):
     r["nvml_after_train"] = nvml_used()
     ms = torch.cuda.memory_stats(); r["alloc_retries"] = ms["num_alloc_retries"]; r["segments"] = ms["segment.all.peak"]; r["inactive_split_peak"] = ms["inactive_split_bytes.all.peak"]
     if not TIMING: r["wall_s"] = time.time() - t_start; return r
+    if BEFORE_TIMING is not None: BEFORE_TIMING()
     # time
     def full():
         zero()

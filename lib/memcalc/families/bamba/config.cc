@@ -31,6 +31,8 @@ Architecture bamba(HfReader& config) {
   return spec;
 }
 
+constexpr Task kBambaMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kBamba = {
@@ -39,6 +41,7 @@ const Family kBamba = {
     .read = bamba,
     .build = build_bamba,
     .size_keys = with(kDecoderKeys, 4, {}),
+    .measured = kBambaMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -145,7 +145,7 @@ const Family kGlm4MoeLite = {
     .read = glm4_moe_lite,
     .build = build_glm4_moe_lite,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = {},
+    .measured = kDeepseekMeasuredCausal,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kLitePlan,
     .dropout_is_module = false,

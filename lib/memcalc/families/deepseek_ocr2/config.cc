@@ -26,6 +26,8 @@ Architecture deepseek_ocr2(HfReader& config) {
 constexpr std::string_view kOcr2Plan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
                                           "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
+constexpr Task kDeepseekOcr2TextMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kDeepseekOcr2Text = {
@@ -34,7 +36,7 @@ const Family kDeepseekOcr2Text = {
     .read = deepseek_ocr2,
     .build = build_deepseek_ocr2,
     .size_keys = kDecoderKeys,
-    .measured = {},
+    .measured = kDeepseekOcr2TextMeasured,
     .tp_plan = kOcr2Plan,
     .dropout_is_module = false,
     .preset = R"("num_experts_per_tok": 6)",  // transformers has no default, and no option says it

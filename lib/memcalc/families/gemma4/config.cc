@@ -1,6 +1,7 @@
 // config.json of Gemma 4, as transformers 5.17 reads it: models/gemma4, models/gemma4_unified. Those of the hub have
 // the text model's in text_config.
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "memcalc/families/gemma4/spec.h"
@@ -84,11 +85,15 @@ Architecture of_text_config(HfReader& config, const char* type, bool is_unified)
 Architecture gemma4(HfReader& config) { return of_text_config(config, "gemma4_text", false); }
 Architecture gemma4_unified(HfReader& config) { return of_text_config(config, "gemma4_unified_text", true); }
 
-constexpr Family family_of_gemma4(std::string_view model_type, Architecture (*read)(HfReader&)) {
+constexpr Task kGemma4TextMeasured[] = {Task::kCausalLm};
+
+constexpr Family family_of_gemma4(std::string_view model_type, Architecture (*read)(HfReader&),
+                                  std::span<const Task> measured = {}) {
   return {.model_type = model_type,
           .kind = FamilyKind::kDecoder,
           .read = read,
           .build = build_gemma4,
+          .measured = measured,
           .dropout_is_module = false,
           .compiled_whole_alone = true};
 }
@@ -96,8 +101,8 @@ constexpr Family family_of_gemma4(std::string_view model_type, Architecture (*re
 }  // namespace
 
 const Family kGemma4 = family_of_gemma4("gemma4", gemma4);
-const Family kGemma4Text = family_of_gemma4("gemma4_text", gemma4_text);
+const Family kGemma4Text = family_of_gemma4("gemma4_text", gemma4_text, kGemma4TextMeasured);
 const Family kGemma4Unified = family_of_gemma4("gemma4_unified", gemma4_unified);
-const Family kGemma4UnifiedText = family_of_gemma4("gemma4_unified_text", gemma4_unified_text);
+const Family kGemma4UnifiedText = family_of_gemma4("gemma4_unified_text", gemma4_unified_text, kGemma4TextMeasured);
 
 }  // namespace memcalc::family

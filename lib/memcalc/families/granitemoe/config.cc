@@ -15,6 +15,8 @@ Architecture granitemoe(HfReader& config) {
   return spec;
 }
 
+constexpr Task kGraniteMoeMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kGraniteMoe = {
@@ -23,6 +25,7 @@ const Family kGraniteMoe = {
     .read = granitemoe,
     .build = build_granitemoe,
     .size_keys = kDecoderKeys,
+    .measured = kGraniteMoeMeasured,
     .dropout_is_module = false,
 };
 

@@ -47,6 +47,8 @@ Architecture jamba(HfReader& config) {
   return spec;
 }
 
+constexpr Task kJambaMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kJamba = {
@@ -55,6 +57,7 @@ const Family kJamba = {
     .read = jamba,
     .build = build_jamba,
     .size_keys = with(kDecoderKeys, 4, {}),
+    .measured = kJambaMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

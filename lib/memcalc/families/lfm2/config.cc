@@ -121,7 +121,7 @@ const Family kLfm2Moe = {
     .kind = FamilyKind::kDecoder,
     .read = lfm2_moe,
     .build = build_lfm2,
-    .measured = {},
+    .measured = kLfm2Measured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -68,6 +68,8 @@ Architecture mimo_v2_flash(HfReader& config) {
 constexpr std::string_view kMiMoPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
                                           "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
+constexpr Task kMiMoV2FlashMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMiMoV2Flash = {
@@ -76,6 +78,7 @@ const Family kMiMoV2Flash = {
     .read = mimo_v2_flash,
     .build = build_mimo_v2_flash,
     .size_keys = kDecoderKeys,
+    .measured = kMiMoV2FlashMeasured,
     .special_tokens = {.ends = false},
     .tp_plan = kMiMoPlan,
     .is_eager = [](const Behaviors&) { return true; },  // _supports_sdpa is False: sinks

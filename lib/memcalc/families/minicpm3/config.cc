@@ -33,6 +33,8 @@ Architecture minicpm3(HfReader& config) {
 constexpr std::string_view kMiniCpm3Plan[] = {"q_proj",    "q_b_proj", "kv_b_proj", "o_proj",
                                               "gate_proj", "up_proj",  "down_proj", "lm_head"};
 
+constexpr Task kMiniCpm3Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMiniCpm3 = {
@@ -41,6 +43,7 @@ const Family kMiniCpm3 = {
     .read = minicpm3,
     .build = build_minicpm3,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = kMiniCpm3Measured,
     .tp_plan = kMiniCpm3Plan,
     .dropout_is_module = false,
     .has_latent_attention = true,

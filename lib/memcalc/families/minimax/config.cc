@@ -27,6 +27,8 @@ Architecture minimax(HfReader& config) {
 constexpr std::string_view kMiniMaxPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
                                              "gate_up_proj", "down_proj", "lm_head"};
 
+constexpr Task kMiniMaxMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMiniMax = {
@@ -35,6 +37,7 @@ const Family kMiniMax = {
     .read = minimax,
     .build = build_minimax,
     .size_keys = kDecoderKeys,
+    .measured = kMiniMaxMeasured,
     .tp_plan = kMiniMaxPlan,
     .dropout_is_module = false,
 };

@@ -43,6 +43,8 @@ Architecture mllama(HfReader& config) {
   return architecture;
 }
 
+constexpr Task kMllamaTextModelMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMllama = {
@@ -61,7 +63,7 @@ const Family kMllamaTextModel = {
     .read = mllama_text,
     .build = build_mllama_text,
     .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = {},
+    .measured = kMllamaTextModelMeasured,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

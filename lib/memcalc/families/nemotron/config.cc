@@ -22,6 +22,8 @@ Architecture nemotron(HfReader& config) {
   return spec;
 }
 
+constexpr Task kNemotronMeasured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kNemotron = {
@@ -30,6 +32,7 @@ const Family kNemotron = {
     .read = nemotron,
     .build = build_nemotron,
     .size_keys = kDecoderKeys,
+    .measured = kNemotronMeasured,
     .dropout_is_module = false,
 };
 

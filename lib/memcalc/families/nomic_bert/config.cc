@@ -45,6 +45,8 @@ Architecture nomic_bert(HfReader& config) {
   return spec;
 }
 
+constexpr Task kNomicBertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+
 }  // namespace
 
 const Family kNomicBert = {
@@ -53,6 +55,7 @@ const Family kNomicBert = {
     .read = nomic_bert,
     .build = build_nomic_bert,
     .size_keys = with(kEncoderKeys, 4, {"head_dim", ""}),
+    .measured = kNomicBertMeasured,
 };
 
 }  // namespace memcalc::family

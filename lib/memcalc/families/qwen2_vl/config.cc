@@ -209,6 +209,7 @@ const Family kQwen3VlMoe = {
     .kind = FamilyKind::kDecoder,
     .read = qwen3_vl_moe,
     .build = build_qwen2_vl,
+    .measured = kQwen2VlMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
     .has_router_loss = true,

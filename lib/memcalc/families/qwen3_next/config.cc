@@ -132,7 +132,7 @@ constexpr Family family_of(std::string_view model_type, ReadFamily* read, std::s
 const Family kQwen3Next = family_of("qwen3_next", qwen3_next, kQwen3NextMeasured);
 const Family kQwen35 = family_of("qwen3_5", qwen3_5, {}, {});
 const Family kQwen35Moe = family_of("qwen3_5_moe", qwen3_5_moe, {}, {});
-const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text, {});
+const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text, kQwen3NextMeasured);
 const Family kQwen35Text = family_of("qwen3_5_text", qwen3_5_text, kQwen3NextMeasured);
 
 }  // namespace memcalc::family

@@ -48,6 +48,14 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
   }
 }
 
+/// The copies hold whole vectors of 16 bytes: of wave forms, which have one channel, eight in 16 bits.
+ConvolutionShape with_whole_vectors(ConvolutionShape s, DType dtype) {
+  const std::int64_t vector = 16 / size_of(dtype);
+  s.in_channels = (s.in_channels + vector - 1) / vector * vector;
+  s.out_channels = (s.out_channels + vector - 1) / vector * vector;
+  return s;
+}
+
 auto identity_of(const Row& r) {
   return std::tie(r.mode, r.layout, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
@@ -152,8 +160,10 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
   const bool fp32 = mode == kFp32;
   if (shape.groups == 1) {
     const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
-    return copies ? formula_bytes(kCopiesAndWeight, shape, dtype) : 0;
+    return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype) : 0;
   }
+  if (shape.groups == shape.in_channels && shape.out_channels == shape.in_channels && dtype == DType::kFloat16)
+    return 0;
   constexpr Bytes kOfEachGroup = 16;
   if (pass == ConvolutionPass::kWeightGradient || (fp32 && pass == ConvolutionPass::kForward)) return 0;
   const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype);

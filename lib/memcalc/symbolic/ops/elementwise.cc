@@ -231,7 +231,7 @@ Tensor divide(Arg a, Arg b) {
   const Tensor* inputs[] = {&*a};
   Node* node = tape.autograd.record(aten::kDiv, divide_backward, inputs, 1);
   if (node != nullptr) tape.autograd.save(*node, *b);
-  Tensor result = pointwise(aten::kDiv, {&*a, &*b}, 1, a->dtype());
+  Tensor result = pointwise(aten::kDiv, {&*a, &*b}, 1);
   tape.autograd.set_history(node, result);
   return result;
 }

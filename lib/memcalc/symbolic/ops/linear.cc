@@ -268,6 +268,13 @@ Tensor matmul(Arg a, Arg b) {
     const Tensor flat = reshape(first, {first.elements() / first.size(-1), first.size(-1)});
     return unsafe_view(mm(flat, second), with_last(first.shape(), second.size(-1)));
   }
+  // Folded, too, the other way round, and the result copied back; without autograd first.t() requires no gradient.
+  if (first.rank() == 2 && first.requires_grad() && first.tape().modes.grad_enabled) {
+    const Tensor stack = transpose(second, -2, -1);
+    const Tensor flat = reshape(stack, {stack.elements() / stack.size(-1), stack.size(-1)});
+    const Tensor product = unsafe_view(mm(flat, t(first)), with_last(stack.shape(), first.size(0)));
+    return contiguous(transpose(product, -2, -1));
+  }
   if (first.rank() != second.rank() || !(without_last(first.shape(), 2) == without_last(second.shape(), 2)) ||
       first.rank() > 4) {
     return broadcast_product(first, second);

@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/in_place.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -116,6 +117,12 @@ Tensor undifferentiated(RecordedCall& call, const Operator& op, std::optional<DT
 }
 
 void compare(RecordedCall& call) { call.returns(undifferentiated(call, aten::kLogical, DType::kBool)); }
+/// Of floating-point numbers at::isinf and at::isfinite are made of others (native/TensorCompare.cpp).
+template <Tensor (*of_numbers)(Arg)>
+void extent_row(RecordedCall& call) {
+  if (!is_floating(call.tensor(0).dtype())) return compare(call);
+  call.returns(of_numbers(call.tensor(0)));
+}
 void round(RecordedCall& call) { call.returns(undifferentiated(call, aten::kRound, std::nullopt)); }
 
 // --- operators of two ----------------------------------------------------------------------------------------------
@@ -254,16 +261,17 @@ void power_row(RecordedCall& call) {
     return call.returns(power(x));
   }
   Tape& tape = call.tape;
-  const Tensor& exponent = call.tensor(1);
   if (!call.is_tensor(0)) {  // number ** tensor
-    if (is_followed(exponent)) return power_of_number(call);
+    if (is_followed(call.tensor(1))) return power_of_number(call);
+    const Tensor exponent = autocast(aten::kPow, call.tensor(1));
     const auto dtype = is_floating(exponent.dtype()) ? std::nullopt : std::optional(DType::kFloat32);
     const bool fractional = call.slot(0).kind == BoundArgument::Kind::kNumber;
     Tensor result = pointwise(aten::kPow, {&exponent}, 1, fractional ? dtype : std::nullopt);
     tape.memory.scratch(8, aten::kPow);  // native/Pow.cpp, pow(Scalar, Tensor): the number becomes a scalar on the card
     return call.returns(std::move(result));
   }
-  const Tensor& self = call.tensor(0);
+  const Tensor self = autocast(aten::kPowTensor, call.tensor(0));
+  const Tensor exponent = autocast(aten::kPowTensor, call.tensor(1));
   const Tensor* inputs[] = {&self, &exponent};
   Node* node = tape.autograd.record(aten::kPowTensor, power_tensor_backward, inputs, 2);
   if (node != nullptr) {
@@ -545,8 +553,8 @@ constexpr OperatorRow kRows[] = {
     {"logical_xor", "input other", compare},
     {"logical_not", "input", compare},
     {"isnan", "input", compare},
-    {"isinf", "input", compare},
-    {"isfinite", "input", compare},
+    {"isinf", "input", extent_row<no_grad::isinf>},
+    {"isfinite", "input", extent_row<no_grad::isfinite>},
     {"bitwise_and", "input other", round},
     {"bitwise_or", "input other", round},
     {"bitwise_xor", "input other", round},
