@@ -84,7 +84,9 @@ def drawn_case(entry, program, precisions, draw, memcalc, i, seed):
         batch = symbols["batch"]
         while True:
             case.update(prec=prec, batch=batch, symbols={**symbols, "batch": batch}, optimizer=optimizer, checkpointing=checkpointing)
-            case["options"] = [word for key, value in symbols.items() if key in OPTION for word in (OPTION[key], str(value))]
+            unit = {"image": entry.get("latent_pixels", 1)}  # memcalc is asked in pixels
+            case["options"] = [word for key, value in symbols.items() if key in OPTION
+                               for word in (OPTION[key], str(value * unit.get(key, 1)))]
             if optimizer != "adamw": case["options"] += ["--optimizer", optimizer]
             if checkpointing != "none": case["options"] += ["--checkpointing", checkpointing]
             case["blind"] = said(memcalc, case)
