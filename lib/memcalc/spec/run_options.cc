@@ -261,6 +261,20 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
   return options.skipped_steps.value_or(0);
 }
 
+/// trl 1.16, trainer/…_trainer.py (_is_quantized_model); its experimental trainers prepare a packed base otherwise.
+bool prepares_adapters_itself(const RunSpec& run) {
+  if (!run.trains()) return false;
+  switch (run.training().loop) {
+    case Loop::kTrlSft:
+    case Loop::kTrlDpo:
+    case Loop::kTrlKto:
+    case Loop::kTrlGrpo:
+    case Loop::kTrlRloo:
+    case Loop::kTrlReward: return true;
+    default: return false;
+  }
+}
+
 FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
                                std::vector<std::string>& assumptions) {
   const bool is_litgpt = model.model_type == kLitGptType;
@@ -280,8 +294,15 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
   }
+  const bool packs_in_trl = quantized && prepares_adapters_itself(run);
+  if (tuning.lora && packs_in_trl) {
+    tuning.lora->in_bf16 = true;
+    assumptions.emplace_back(
+        "TRL casts the adapters of a packed base to bfloat16 and leaves what is not packed as it was loaded: it does "
+        "not call prepare_model_for_kbit_training");
+  }
   tuning.prepares_for_kbit =
-      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth);
+      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth && !packs_in_trl);
   if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
