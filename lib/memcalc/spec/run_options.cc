@@ -294,7 +294,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
   }
-  const bool packs_in_trl = quantized && prepares_adapters_itself(run);
+  const bool packs_in_trl = quantized && !tuning.unsloth && prepares_adapters_itself(run);
   if (tuning.lora && packs_in_trl) {
     tuning.lora->in_bf16 = true;
     assumptions.emplace_back(
