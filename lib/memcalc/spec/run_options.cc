@@ -27,6 +27,7 @@
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/spec/trl_adapters.h"
 #include "memcalc/spec/validate.h"
 
 namespace memcalc {
@@ -259,20 +260,6 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
         "yet (--skipped-steps)");
   }
   return options.skipped_steps.value_or(0);
-}
-
-/// trl 1.16, trainer/…_trainer.py (_is_quantized_model); its experimental trainers prepare a packed base otherwise.
-bool prepares_adapters_itself(const RunSpec& run) {
-  if (!run.trains()) return false;
-  switch (run.training().loop) {
-    case Loop::kTrlSft:
-    case Loop::kTrlDpo:
-    case Loop::kTrlKto:
-    case Loop::kTrlGrpo:
-    case Loop::kTrlRloo:
-    case Loop::kTrlReward: return true;
-    default: return false;
-  }
 }
 
 FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
@@ -609,21 +596,6 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
   const bool has_cache = is_decoder(model) || is_encoder_decoder(model);
   if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
-}
-
-/// trl 1.16: SFTTrainer and the others (…_trainer.py, "ZeRO-3 + PEFT for non-quantized models"). ORPO's checkpoints
-/// stay as they are, online DPO does neither.
-void resolve_trl_adapters(RunSpec& run, std::vector<std::string>& assumptions) {
-  if (!run.trains() || !run.uses_trl() || !run.fine_tuning.lora || run.training().loop == Loop::kTrlOnlineDpo) return;
-  if (run.parallel.data_parallel != DataParallel::kDsZero3) return;
-  if (run.fine_tuning.quantization == Quantization::kNone && !run.fine_tuning.lora->in_base_dtype) {
-    run.fine_tuning.lora->in_base_dtype = true;
-    assumptions.emplace_back("under ZeRO-3 TRL leaves adapters in the base's type (autocast_adapter_dtype=False)");
-  }
-  if (run.checkpointing() != Checkpointing::kFull || run.training().loop == Loop::kTrlOrpo) return;
-  run.training().reentrant = true;
-  assumptions.emplace_back(
-      "under ZeRO-3 TRL checkpoints layers with adapters with use_reentrant=True, whatever is asked");
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
