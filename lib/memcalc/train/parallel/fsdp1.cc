@@ -202,7 +202,7 @@ void Fsdp1::wrap_units(Model& model) {
   if (!units.leaves.empty()) {
     assumptions.emplace_back(
         "FSDP1 wraps a model with adapters by peft's fsdp_auto_wrap_policy, as the Trainer does: each lora_A and each "
-        "lora_B is a unit of its own, and frozen layers stay in the type in which they were loaded (not validated)");
+        "lora_B is a unit of its own, and frozen layers stay in the type in which they were loaded");
   }
   handles_.resize(layers_ + units.leaves.size() + 1);
   handles_.back().is_root = true;
