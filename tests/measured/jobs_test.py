@@ -162,7 +162,6 @@ OFF = {
     "r19-17-kto-lora-fsdp1-llama-untied": (0.001, 0.74),
     "r19-18-trainer-lora-pre-fsdp1-qwen2": (0.001, 0),
     "r19-19-online-dpo-lora-zero3-llama-untied": (0.006, 20.974),
-    "r19-20-st-mnrl-ddp-bert": (0.262, 0.239),
     "r19-21-st-cached-ddp-distilbert": (0.107, 0.197),
     "r19-24-grpo-head32-ddp-llama-untied": (0.045, 0),
     "r19-25-trainer-qlora-fsdp1-qwen2": (0.02, 0.028),
@@ -174,8 +173,6 @@ OFF = {
     "r20-05-kto-lora-fsdp1-llama-untied": (0.001, 0.74),
     "r20-06-sft-qlora-fsdp1-mistral": (0.001, 0),
     "r20-07-trainer-qlora-fsdp1-llama-untied": (0.001, 0),
-    "r20-12-st-mnrl-ddp-roberta": (0.048, 0.445),
-    "r20-13-st-mnrl-ddp-distilbert": (0.312, 0.226),
     "r20-14-reward-qlora-llama": (0.002, 0),
 }
 
