@@ -185,6 +185,40 @@ TEST(Fsdp1, TheBaseStaysAsItWasLoadedAndTheAdaptersAreFloat32) {
   EXPECT_LE(frozen, (2 * 101 * 48 + 48 + kLayers * (6912 + 14400 + 96)));
 }
 
+// bnb_4bit_quant_storage=bfloat16: half a byte a number, flattened with the norms.
+TEST(Fsdp1, APackedLayerIsGatheredAsItIsStored) {
+  RunOptions options = lora(Checkpointing::kNone);
+  options.quantization = Quantization::kNf4;
+  options.prepares_for_kbit = false;
+  EXPECT_THROW((void)simulated(options), Error) << "bytes are no parameters of FSDP1";
+  options.quant_storage = DType::kBFloat16;
+  std::int64_t layers = 0;
+  for (const Kernel& kernel : simulated(options).kernels) {
+    if (std::string_view(kernel.op->name) != "c10d::_allgather_base_") continue;
+    if (kernel.as<work::Communication>()->bytes == (6912 + 14400) / 2 + 96 * 2) ++layers;
+  }
+  EXPECT_EQ(layers, 2 * kLayers) << "forward, backward";
+}
+
+// accelerate casts the shards of what was loaded in 16 bits; those live beside them until a unit's first reshard.
+TEST(Fsdp1, ShardsOfWhatWasLoadedInSixteenBitsAreCast) {
+  RunOptions options{.loop = Loop::kTrainer};
+  options.weights_dtype = DType::kBFloat16;
+  const RunSpec run = run_of(options);
+  EXPECT_EQ(run.training().sharded_from, DType::kBFloat16);
+  EXPECT_EQ(run.weights_dtype, DType::kFloat32);
+  const Trace trace = simulated(options).trace;
+  constexpr Bytes kShard = (6912 + 14400 + 96) / 2;
+  std::int64_t loaded = 0, cast = 0;
+  for (const Block& block : trace.blocks) {
+    if (block.category != Category::kWeights) continue;
+    if (block.requested == kShard * 2) ++loaded;
+    if (block.requested == kShard * 4) ++cast;
+  }
+  EXPECT_EQ(loaded, kLayers);
+  EXPECT_EQ(cast, 2 * kLayers) << "a flat parameter in 16 bits has as many bytes as a shard of two ranks in float32";
+}
+
 TEST(Fsdp1, LayersMayBeFrozenPartsOfThemNot) {
   RunOptions options{.loop = Loop::kTrainer};
   options.frozen = {"layers.0."};
@@ -204,6 +238,16 @@ TEST(Fsdp1, TrlsTrainersKeepTheRootFromAPassWithoutGradients) {
   const Order reward = gathered_in_step(simulated(
       {.task = Task::kSequenceClassification, .loop = Loop::kTrlReward, .checkpointing = Checkpointing::kNone}));
   EXPECT_EQ(std::count(reward.begin(), reward.end(), "layer"), 2 * kLayers);
+}
+
+// The reference is the model without its adapters, whose modules are not called; trainers on preferences.
+TEST(Fsdp1, AReferenceWithoutAdaptersGathersNone) {
+  RunOptions options = lora(Checkpointing::kNone);
+  options.loop = Loop::kTrlDpo;
+  options.completion_length = 4;
+  const Order order = gathered_in_step(simulated(options));
+  EXPECT_EQ(std::count(order.begin(), order.end(), "layer"), 3 * kLayers) << "reference, forward, backward";
+  EXPECT_EQ(std::count(order.begin(), order.end(), "100"), 2 * 3 * kLayers) << "gate, up and down: forward, backward";
 }
 
 // summon_full_params(model, recurse=False): the root in float32, each token gathers the layers.

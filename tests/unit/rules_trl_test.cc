@@ -168,6 +168,12 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.training().loop = Loop::kCrossEncoder; },
      {.task = Task::kSequenceClassification, .loop = Loop::kTrainer}},
     {"sentences-alone", "bert-base", [](RunSpec& run) { run.padding = true; }, kBiEncoder},
+    {"cross-encoder-ddp", "bert-base",
+     [](RunSpec& run) {
+       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.gpus = 2;
+     },
+     {.task = Task::kSequenceClassification, .loop = Loop::kCrossEncoder}},
     {"features-have-no-loss", "bert-base", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kBiEncoder},
     {"lengths-of-tokens",
      "bert-base",

@@ -39,6 +39,7 @@ struct Lora {
   std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: every linear layer but the head
   double dropout = 0;                // --lora-dropout
   bool in_base_dtype = false;  // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
+  bool in_bf16 = false;        // TRL casts the adapters of a packed base
   bool trains_head = true;     // task_type SEQ_CLS or TOKEN_CLS: a classifier is trained, not adapted
 };
 

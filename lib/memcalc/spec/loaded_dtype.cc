@@ -47,6 +47,8 @@ const char* sharded_in_float32(const RunOptions& options, std::optional<Precisio
   return sharded && !is_frozen && mixes ? "FSDP with mixed precision shards float32 weights" : nullptr;
 }
 
+bool is_fsdp1(const RunOptions& options) { return options.parallel.data_parallel == DataParallel::kFsdp1; }
+
 /// Why weights are float32 all the same, though they are stored in 16 bits; null where nothing keeps them so.
 const char* kept_in_float32(const RunOptions& options, std::optional<Precision> precision, bool in_trainer) {
   if (const char* reason = sharded_in_float32(options, precision, in_trainer)) return reason;
@@ -74,6 +76,8 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
     const std::string_view stored = name_of(*model.checkpoint_dtype);
     if (const char* reason = kept_in_float32(options, asked, in_trainer)) {
       assumptions.push_back(fmt::format("weights are float32: {} (the checkpoint is stored in {})", reason, stored));
+      const bool is_cast = in_trainer && sharded_in_float32(options, asked, in_trainer) != nullptr;
+      if (is_cast && is_fsdp1(options)) run.training().sharded_from = model.checkpoint_dtype;
     } else {
       run.weights_dtype = model.checkpoint_dtype;
       run.precision = asked.value_or(precision_of(*model.checkpoint_dtype));
@@ -88,6 +92,7 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
     if (const char* reason = sharded_in_float32(options, asked, in_trainer)) {
       assumptions.push_back(
           fmt::format("weights are float32: {} (they are loaded in {})", reason, name_of(*options.weights_dtype)));
+      if (is_fsdp1(options)) run.training().sharded_from = run.weights_dtype;
       run.weights_dtype = DType::kFloat32;
       // trl 1.16, models/utils.py, prepare_fsdp: nobody casts a second model.
       if (run.trains()) run.training().reference_in_half = run.training().reference == Reference::kModel;

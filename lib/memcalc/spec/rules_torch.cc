@@ -104,16 +104,19 @@ constexpr Rule kModes[] = {
          }},
     {.id = "quantized-base-on-one-gpu",
      .options = "--quantize --parallel --loop",
-     .message = "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 under FSDP2 and "
-                "DeepSpeed's ZeRO, not {--quantize} under {--parallel} with --loop {--loop}",
-     .accepted = "--loop trainer with --parallel ddp, or --quantize nf4 with --parallel fsdp2 or ds-zero1 to "
-                 "ds-zero3; no --quantize; --gpus 1",
+     .message = "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 under FSDP2, "
+                "DeepSpeed's ZeRO and, with --quant-storage bf16, FSDP1, not {--quantize} under {--parallel} with "
+                "--loop {--loop}",
+     .accepted = "--loop trainer with --parallel ddp, or --quantize nf4 with --parallel fsdp2, ds-zero1 to ds-zero3 or "
+                 "fsdp1 --quant-storage bf16; no --quantize; --gpus 1",
      .broken =
          [](const RuleQuestion& q) {
            if (!quantizes(q)) return false;
            const Quantization kind = q.run.fine_tuning.quantization;
            const bool is_nf4 = kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
-           const bool shares = is_fsdp2(q) || is_deepspeed(q);
+           // FSDP1 flattens what has one type alone, of which bytes are another.
+           const bool flattens = is_fsdp1(q) && q.run.fine_tuning.quant_storage;
+           const bool shares = is_fsdp2(q) || is_deepspeed(q) || flattens;
            return !q.run.uses_trainer() || !(is_ddp(q) || (is_nf4 && shares));
          }},
     {.id = "quantized-base-offload",

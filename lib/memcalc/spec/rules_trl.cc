@@ -22,7 +22,6 @@ bool trains_on_given_answers(const RuleQuestion& q) {
          loop == Loop::kTrlReward;
 }
 bool generates_itself(const RuleQuestion& q) { return q.run.generates() && !q.run.uses_vllm(); }
-bool is_online_dpo(const RuleQuestion& q) { return training_of(q).loop == Loop::kTrlOnlineDpo; }
 /// Of what changes Trainer.model.
 bool is_modelled_in_parallel(const RuleQuestion& q) {
   if (is_megatron(q)) return false;
@@ -31,8 +30,8 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
     case DataParallel::kDsZero1:
     case DataParallel::kDsZero2: return true;
     case DataParallel::kFsdp1:
-    case DataParallel::kFsdp2: return trains_on_given_answers(q) || generates_itself(q);
-    case DataParallel::kDsZero3: return trains_on_given_answers(q) || (generates_itself(q) && !is_online_dpo(q));
+    case DataParallel::kFsdp2:
+    case DataParallel::kDsZero3: return trains_on_given_answers(q) || generates_itself(q);
     default: return false;
   }
 }
@@ -67,8 +66,7 @@ constexpr Rule kTrl[] = {
     {.id = "trl-parallel",
      .options = "--loop --gpus --parallel",
      .message = "{--loop}: under {} it is not modelled",
-     .accepted =
-         "--parallel ddp, ds-zero1, ds-zero2; without vLLM fsdp1, fsdp2, too, and but for trl-online-dpo ds-zero3",
+     .accepted = "--parallel ddp, ds-zero1, ds-zero2; without vLLM fsdp1, fsdp2 and ds-zero3, too",
      .broken = [](const RuleQuestion& q) { return (is_parallel(q) || is_megatron(q)) && !is_modelled_in_parallel(q); },
      .detail =
          [](const RuleQuestion& q) {
@@ -394,14 +392,21 @@ constexpr Rule kSentences[] = {
      .broken = [](const RuleQuestion& q) { return !is_encoder(q.model); }},
     {.id = "sentences-alone",
      .options = "--loop --gpus --parallel --compile --padding --lora --quantize",
-     .message = "{--loop}: several GPUs, compilation, texts of several lengths, adapters and packed weights are not "
-                "modelled",
+     .message = "{--loop}: several GPUs but by DDP, compilation, texts of several lengths, adapters and packed weights "
+                "are not modelled",
      .accepted = "--loop {--loop} without them",
      .broken =
          [](const RuleQuestion& q) {
-           return is_parallel(q) || is_megatron(q) || q.run.compiles() || q.run.padding || has_adapters(q) ||
-                  quantizes(q);
+           const bool is_ddp = q.parallel.data_parallel == DataParallel::kDdp;
+           return (is_parallel(q) && !is_ddp) || is_megatron(q) || q.run.compiles() || q.run.padding ||
+                  has_adapters(q) || quantizes(q);
          }},
+    {.id = "cross-encoder-ddp",
+     .options = "--loop --gpus --parallel",
+     .message = "cross-encoder: under DDP it fails in sentence-transformers 6.0.1 (Expected to mark a variable ready "
+                "only once)",
+     .accepted = "--gpus 1, or --loop sentence-transformer",
+     .broken = [](const RuleQuestion& q) { return training_of(q).loop == Loop::kCrossEncoder && is_parallel(q); }},
 };
 
 constexpr Rule kFeatures[] = {

@@ -87,7 +87,8 @@ bool packs_nf4(const RunRecord& r) {
   return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
 }
 bool shards_nf4(const RunRecord& r) {
-  return packs_nf4(r) && r.run.parallel.data_parallel == DataParallel::kFsdp2 && r.run.parallel.gpus > 1;
+  const DataParallel mode = r.run.parallel.data_parallel;
+  return packs_nf4(r) && (mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2) && r.run.parallel.gpus > 1;
 }
 bool has_workers(const RunRecord& r) { return r.run.dataloader_workers > 0; }
 bool splits_tensors(const RunRecord& r) {
@@ -127,8 +128,10 @@ bool put_optimizer(RunRequest& request, const FieldValue& value) {
 }
 
 std::optional<FieldValue> take_weights_dtype(const RunRecord& r) {
-  const bool is_cast = r.run.trains() && r.run.training().reference_in_half;
-  return fields::named(is_cast ? DType::kBFloat16 : weights_dtype_of(r.run));
+  if (!r.run.trains()) return fields::named(weights_dtype_of(r.run));
+  const Training& training = r.run.training();
+  const DType loaded = training.sharded_from.value_or(weights_dtype_of(r.run));
+  return fields::named(training.reference_in_half ? DType::kBFloat16 : loaded);
 }
 
 // none, full, selective, or every-N: of the layers 0, N, 2N, ….
@@ -430,7 +433,7 @@ const Field kFields[] = {
          .set = put<&R::quant_storage>,
          .get = take<&T::quant_storage>,
          .exists = shards_nf4,
-         .belongs_to = "4-bit bases under FSDP2 (--quantize nf4 or nf4-double with --parallel fsdp2)"}),
+         .belongs_to = "4-bit bases under FSDP (--quantize nf4 or nf4-double with --parallel fsdp1 or fsdp2)"}),
     row("--group-size", "group_size", G::kFineTuning, K::kWhole, "N",
         "of gptq4, gptq8, awq4: numbers that share a scale [128]",
         {.unit = "numbers",

@@ -27,6 +27,7 @@
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/spec/trl_adapters.h"
 #include "memcalc/spec/validate.h"
 
 namespace memcalc {
@@ -280,8 +281,15 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
       assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
     }
   }
+  const bool packs_in_trl = quantized && !tuning.unsloth && prepares_adapters_itself(run);
+  if (tuning.lora && packs_in_trl) {
+    tuning.lora->in_bf16 = true;
+    assumptions.emplace_back(
+        "TRL casts the adapters of a packed base to bfloat16 and leaves what is not packed as it was loaded: it does "
+        "not call prepare_model_for_kbit_training");
+  }
   tuning.prepares_for_kbit =
-      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth);
+      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth && !packs_in_trl);
   if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
@@ -588,21 +596,6 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
   const bool has_cache = is_decoder(model) || is_encoder_decoder(model);
   if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
-}
-
-/// trl 1.16: SFTTrainer and the others (…_trainer.py, "ZeRO-3 + PEFT for non-quantized models"). ORPO's checkpoints
-/// stay as they are, online DPO does neither.
-void resolve_trl_adapters(RunSpec& run, std::vector<std::string>& assumptions) {
-  if (!run.trains() || !run.uses_trl() || !run.fine_tuning.lora || run.training().loop == Loop::kTrlOnlineDpo) return;
-  if (run.parallel.data_parallel != DataParallel::kDsZero3) return;
-  if (run.fine_tuning.quantization == Quantization::kNone && !run.fine_tuning.lora->in_base_dtype) {
-    run.fine_tuning.lora->in_base_dtype = true;
-    assumptions.emplace_back("under ZeRO-3 TRL leaves adapters in the base's type (autocast_adapter_dtype=False)");
-  }
-  if (run.checkpointing() != Checkpointing::kFull || run.training().loop == Loop::kTrlOrpo) return;
-  run.training().reentrant = true;
-  assumptions.emplace_back(
-      "under ZeRO-3 TRL checkpoints layers with adapters with use_reentrant=True, whatever is asked");
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {

@@ -220,6 +220,7 @@ struct Training {
   SftLoss sft_loss = SftLoss::kNll;        // of TRL's SFTTrainer; --sft-loss
   KtoLoss kto_loss = KtoLoss::kKto;        // of TRL's KTOTrainer; --kto-loss
   bool balances_experts = false;           // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
+  std::optional<DType> sharded_from;       // FSDP1 turns shards of what was loaded in this type into float32
   bool reference_in_half = false;          // a model that FSDP shards in float32 was loaded in 16 bits, as it stays
   Reference reference = Reference::kNone;  // of TRL's trainers on preferences and rewards; --ref-model
   bool smooths_labels = false;             // TrainingArguments.label_smoothing_factor; --label-smoothing

@@ -240,6 +240,11 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     tape.convert(*adapter.lora_a, DType::kFloat32, aten::kToCopy);
     tape.convert(*adapter.lora_b, DType::kFloat32, aten::kToCopy);
   }
+  for (const Adapter& adapter : adapters) {
+    if (!lora.in_bf16) break;
+    tape.convert(*adapter.lora_a, DType::kBFloat16, aten::kToCopy);
+    tape.convert(*adapter.lora_b, DType::kBFloat16, aten::kToCopy);
+  }
   // parameters() walks the modules: an adapter follows its module's own parameters.
   std::vector<Parameter> parameters;
   auto next = adapters.begin();

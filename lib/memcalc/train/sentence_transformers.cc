@@ -122,13 +122,17 @@ Tensor ranking_losses(Tape& tape, const Tensor& places, const Tensor& queries, c
   return negate(subtract(turn.positive_scores, turn.log_z));
 }
 
-/// losses/multiple_negatives_ranking.py
-Tensor ranking_loss(Tape& tape, const std::vector<Batch>& columns, const SentenceLoss::CallModel& call_model) {
+/// losses/multiple_negatives_ranking.py. `is_wrapped`: by DistributedDataParallel, whose forward passes a copy of the
+/// features on (_to_kwargs): what the model adds to them dies with its answer.
+Tensor ranking_loss(Tape& tape, const std::vector<Batch>& columns, const SentenceLoss::CallModel& call_model,
+                    bool is_wrapped) {
   std::vector<ModelOutput> outputs;  // what the features keep
   std::vector<Tensor> embeddings;
   const auto embed = [&](const Batch& features) {
     outputs.push_back(call_model(features));
-    return outputs.back().others[1];
+    Tensor embedding = outputs.back().others[1];
+    if (is_wrapped) outputs.clear();
+    return embedding;
   };
   embeddings.push_back(embed(columns[0]));
   if (columns.size() == 2) {
@@ -238,7 +242,7 @@ Tensor SentenceLoss::compute(Tape& tape, const RunSpec& run, const Batch& inputs
   }
   const SentencePairs& pairs = training.sentences;
   if (pairs.loss == ContrastiveLoss::kMnrl) {
-    return ranking_loss(tape, columns_of(inputs, pairs.columns()), call_model);
+    return ranking_loss(tape, columns_of(inputs, pairs.columns()), call_model, run.parallel.is_parallel());
   }
   columns_ = columns_of(inputs, pairs.columns());
   call_model_ = std::move(call_model);

@@ -7,7 +7,9 @@ usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
        jobs.py predict MEMCALC JOBS OUT
        jobs.py measure JOBS OUT [--at-once 5] [--budget SECONDS] [--limit SECONDS] [--only NAME,...]
        jobs.py compare JOBS PREDICTED MEASURED [--rows OUT]
-EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card."""
+EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card.
+JOBS_RANKS=all: of several GPUs each is a process (NCCL, on a CPU gloo), not rank 0 alone in a fake process group; a
+job's "ranks" says so for itself, "events" that its requests are written (EVENTS), "stacks" that Python's frames are."""
 import argparse
 import json
 import os
@@ -249,23 +251,39 @@ def predict(a):
             print(job["name"], said.get("error") or f"{said['allocated']} {said['reserved']}", flush=True)
 
 
-def measure_job(job, out):
-    """In a forked process: its result is one line."""
+def measure_job(job, out, rank, port):
+    """In a forked process: its result is one line. bitsandbytes starts CUDA as it is imported: a process anew has it ($BNB: a
+    folder that holds it)."""
     import jobs_run
 
-    noise = os.open(os.environ.get("JOBS_NOISE", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     said = os.dup(1)
+    if "--quantize" in job["arguments"] and "BNB" in os.environ:
+        path = os.pathsep.join([os.environ.pop("BNB"), os.environ.get("PYTHONPATH", "")])
+        keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port)
+        command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        os.execve(sys.executable, [sys.executable, "-c", command], {**os.environ, "PYTHONPATH": path})
+    noise = os.open(os.environ.get("JOBS_NOISE", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(noise, 1)
     os.dup2(noise, 2)
     try:
-        result = dict(name=job["name"], **jobs_run.run(job))
+        if rank is not None: jobs_run.begin_rank(job, rank, port)
+        result = dict(name=job["name"], **jobs_run.run(job, rank))
         line = f"{result['allocated']} {result['reserved']} step {result['step_s']}"
     except BaseException as error:  # a process of its own: whatever ends it is the job's result
         result = dict(name=job["name"], error=repr(error)[:600], traceback=traceback.format_exc()[-3000:])
         line = result["error"]
+    if rank: out += f".rank{rank}"
     with open(out, "a") as lines: lines.write(json.dumps(result) + "\n")
     os.write(said, f"{job['name']} {line[:300]}\n".encode())
     os._exit(0)
+
+
+def ranks_of(job):
+    """The processes of a job: of one alone, in a fake group where it has several GPUs, None."""
+    gpus = int((job["arguments"] + ["1"])[job["arguments"].index("--gpus") + 1]) if "--gpus" in job["arguments"] else 1
+    if gpus == 1 or (os.environ.get("JOBS_RANKS") != "all" and job.get("ranks") != "all"): return [None]
+    return range(gpus)
 
 
 def measure(a):
@@ -278,17 +296,19 @@ def measure(a):
     measured = {row["name"] for row in read(a.out) if "error" not in row} if os.path.exists(a.out) else set()
     waiting = [job for job in read(a.jobs) if job["name"] not in measured]
     if a.only: waiting = [job for job in waiting if job["name"] in a.only.split(",")]
-    running = {}
+    running, port = {}, 29700
     while waiting or running:
         if time.time() - started > a.budget and waiting:
             print("budget spent before", *(job["name"] for job in waiting), flush=True)
             waiting = []
-        while waiting and len(running) < a.at_once:
+        while waiting and len({name for name, _ in running.values()}) < a.at_once:
             job = waiting.pop(0)
             sys.stdout.flush()
-            process = os.fork()
-            if process == 0: measure_job(job, a.out)
-            running[process] = (job["name"], time.time() + a.limit)
+            port += 1
+            for rank in ranks_of(job):
+                process = os.fork()
+                if process == 0: measure_job(job, a.out, rank, port)
+                running[process] = (job["name"], time.time() + a.limit)
         for process, (name, deadline) in list(running.items()):
             if os.waitpid(process, os.WNOHANG)[0]:
                 del running[process]

@@ -7,7 +7,9 @@ answers of DPO, KTO, ORPO and of a reward model end with the end's token, so --c
 from a function. A reference model is a second one beside the first: made on the card for DPO and KTO, read by from_pretrained
 of a saved checkpoint for GRPO and RLOO, a copy (TRL's own default) for online DPO. Adapters: lora_alpha 16 (no bytes).
 --vllm colocate|server: vllm_stand_in/ in the place of vLLM, which takes no memory: the trainer's own requests.
---gpus N --parallel ddp|fsdp1|fsdp2|ds-zeroN: rank 0 alone in torch's fake process group, the model made in host memory."""
+--gpus N --parallel ddp|fsdp1|fsdp2|ds-zeroN: the model made in host memory; each rank a process (begin_rank), or rank 0
+alone in torch's fake process group."""
+import contextlib
 import os
 import sys
 import tempfile
@@ -22,7 +24,7 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
-         "--label-smoothing")
+         "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -62,6 +64,16 @@ def import_all():
         print(f"without TRL's trainers: {error}", flush=True)
 
 
+def begin_rank(job, rank, port):
+    """As torchrun starts a process."""
+    world = job["arguments"][job["arguments"].index("--gpus") + 1]
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, LOCAL_SIZE=world,
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    if not ON_CPU:
+        import torch
+        torch.cuda.set_device(rank)
+
+
 class Job:
     def __init__(self, job):
         self.name, self.options, arguments = job["name"], {}, list(job["arguments"])
@@ -72,7 +84,7 @@ class Job:
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
-                 "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load").split()
+                 "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -90,6 +102,7 @@ class Job:
         every = self.per_generation * self.number("--iterations", 1)
         self.steps = max(self.steps, -(-every // self.accum) + 2) if every > self.accum else self.steps
         self.precision = self.options.get("--precision", "amp-bf16" if self.loop.startswith("trl-") else "fp32")
+        self.zero_init = job.get("zero_init", False)  # else DeepSpeed gets a model that lies in host memory
         self.gpus, self.parallel = self.number("--gpus", 1), self.options.get("--parallel", "ddp")
         if ON_CPU:
             import transformers as tf
@@ -139,8 +152,24 @@ def make_model(job, task, labels=2):
     if keys.get("d_kv"): config.decoder_start_token_id = config.pad_token_id = 0
     auto = getattr(tf, "AutoModel" + ("For" + AUTO[task] if AUTO[task] else ""))
     dtype = torch.bfloat16 if job.options.get("--weights-dtype") == "bf16" else torch.float32
-    with torch.device("cpu" if job.gpus > 1 else DEVICE):
+    if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
+    with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
         return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
+
+
+def make_quantized(job, auto, config, dtype):
+    """Packed as from_pretrained packs it, from a checkpoint that this process writes first."""
+    import torch
+    import transformers as tf
+    folder = tempfile.mkdtemp()
+    with torch.device("cpu" if ON_CPU else DEVICE): auto.from_config(config, dtype=dtype).save_pretrained(folder)
+    if not ON_CPU: torch.cuda.empty_cache()
+    storage = torch.bfloat16 if job.options.get("--quant-storage") == "bf16" else torch.uint8
+    packed = tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=storage,
+                                   bnb_4bit_use_double_quant=job.options["--quantize"] == "nf4-double",
+                                   bnb_4bit_compute_dtype=torch.bfloat16)
+    return auto.from_pretrained(folder, quantization_config=packed, dtype=dtype,
+                                attn_implementation=job.options.get("--attn", "sdpa"))
 
 
 def lora(job):
@@ -168,7 +197,9 @@ def arguments_of(job):
         kw.update(per_device_eval_batch_size=job.number("--eval-bs", 8), eval_strategy="steps", eval_steps=2)
         if "--eval-accum" in o: kw["eval_accumulation_steps"] = job.number("--eval-accum", 1)
     if job.gpus > 1:
-        if job.parallel.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(job.parallel[-1])))
+        if job.parallel.startswith("fsdp"):
+            prefetch = dict(backward_prefetch="BACKWARD_PRE") if "--fsdp-backward-prefetch" in o else {}
+            kw.update(fsdp=True, fsdp_config=dict(version=int(job.parallel[-1]), **prefetch))
         if job.parallel.startswith("ds-"):
             kw["deepspeed"] = dict(
                 train_micro_batch_size_per_gpu="auto", train_batch_size="auto", gradient_accumulation_steps="auto",
@@ -233,6 +264,8 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     import datasets
     r = random.Random(1)
     data = [sample(r, i) for i in range(job.train_samples if job.lengths is None else len(job.lengths))]
+    args = None
+    if job.zero_init: args = Config(**{**arguments_of(job), **(keywords or {})})  # from then on zero.Init builds models
     model = make_model(job, task, labels=1)
     if getattr(model, "generation_config", None) is not None:
         model.generation_config.eos_token_id = 1  # the tokenizer's
@@ -242,7 +275,7 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
         count = job.eval_samples // (keywords or {}).get("num_generations_eval", 1)
         more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(count)])
     if "--no-router-loss" in job.options: keywords = {**(keywords or {}), "router_aux_loss_coef": 0.0}
-    args = Config(**{**arguments_of(job), **(keywords or {})})
+    if args is None: args = Config(**{**arguments_of(job), **(keywords or {})})
     return Trainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data),
                    processing_class=tokenizer(), **more)
 
@@ -356,13 +389,17 @@ def generated(job, Config, Trainer):
                     steps_per_generation=job.per_generation, num_iterations=job.number("--iterations", 1),
                     **of_vllm(job))
     if "--grpo-loss" in job.options: keywords["loss_type"] = job.options["--grpo-loss"]
+    if "--float32-head" in job.options: keywords["cast_lm_head_to_fp32"] = True
     if "--importance-level" in job.options: keywords["importance_sampling_level"] = job.options["--importance-level"]
 
     class WithReference(Trainer):  # TRL reads it from a checkpoint of the model
         def __init__(self, model, **more):
             if reference == "own":
-                folder = tempfile.mkdtemp()
+                import torch
+                # Of several processes the first alone writes.
+                folder = os.path.join(tempfile.gettempdir(), job.name + "-reference")
                 model.save_pretrained(folder)
+                if torch.distributed.is_initialized(): torch.distributed.barrier()
                 model.config._name_or_path = folder
             super().__init__(model=model, reward_funcs=constant_reward, **more)
 
@@ -391,19 +428,20 @@ TRL = {"trl-sft": sft, "trl-dpo": dpo, "trl-kto": kto, "trl-orpo": orpo, "trl-re
        "trl-rloo": rloo, "trl-online-dpo": online_dpo}
 
 
-def run(job):
-    """The job's peaks: a process of its own runs it."""
+def run(job, rank=None):
+    """The job's peaks: a process of its own runs it. `rank`: of those that begin_rank() began, else it is alone."""
     import gc
     import accelerate
     import torch
     import transformers as tf
     import jobs_card
+    wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
     job = Job(job)
-    torch.set_num_threads(2)
+    torch.set_num_threads(2 if rank is None or ON_CPU else 8)
     torch.manual_seed(0)
     cuda = torch.cuda
     if not ON_CPU: torch.zeros(1, device="cuda")  # starts CUDA
-    if job.gpus > 1: jobs_card.begin_fake_group(job.gpus)
+    if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
     base = 0 if ON_CPU else cuda.memory_allocated()
     trainer = make_trainer(job)
     stamps, marks = [], []
@@ -431,7 +469,7 @@ def run(job):
 
     trainer.add_callback(Clock())
     gc.collect()
-    events = None if ON_CPU else os.environ.get("EVENTS")
+    events = os.environ.get("EVENTS") if wants_events and not ON_CPU and not rank else None
     result = dict(versions={m.__name__: m.__version__ for m in (torch, tf, accelerate)})
     if not ON_CPU:
         cuda.empty_cache()
@@ -439,7 +477,8 @@ def run(job):
         result.update(gpu=cuda.get_device_name(0), before_training=cuda.memory_allocated() - base)
     if events:
         os.makedirs(events, exist_ok=True)
-        cuda.memory._record_memory_history(enabled="all", context="alloc", stacks="python", max_entries=4000000)
+        cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
+                                          max_entries=4000000)
     trainer.train()
     Clock().mark("end")
     seconds = sorted(b - a for a, b in zip(stamps[2::2], stamps[3::2]))  # without the first step

@@ -6,6 +6,7 @@
 #include "memcalc/train/parallel/fsdp1.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,14 +39,27 @@ struct FlatLayout {
   std::int64_t elements = 0;  // a multiple of the ranks
 };
 
+/// 4-bit weights are flattened as what they are stored as: [bytes / 2, 1] bfloat16.
+bool is_packed(const Tensor& tensor) { return tensor.dtype() == DType::kUInt8; }
+
+std::int64_t stored_elements(const Tensor& tensor, const RunSpec& run) {
+  if (!is_packed(tensor)) return tensor.elements();
+  return ceil_div(ceil_div(tensor.elements(), 2), size_of(*run.fine_tuning.quant_storage));
+}
+
+DType stored_dtype(const Tensor& tensor, const RunSpec& run) {
+  return is_packed(tensor) ? *run.fine_tuning.quant_storage : tensor.dtype();
+}
+
 FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& run, std::int64_t ranks) {
-  const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(parameters.front()->tensor.dtype());
+  const DType stored = stored_dtype(parameters.front()->tensor, run);
+  const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(stored);
   const std::int64_t aligned = kAlignment / size_of(param_dtype);
   FlatLayout layout;
   for (const Parameter* parameter : parameters) {
     layout.elements = checked_multiply(ceil_div(layout.elements, aligned), aligned);
     layout.offsets.push_back(layout.elements);
-    layout.elements = checked_add(layout.elements, parameter->tensor.elements());
+    layout.elements = checked_add(layout.elements, stored_elements(parameter->tensor, run));
   }
   layout.elements = ceil_div(layout.elements, ranks) * ranks;
   return layout;
@@ -97,12 +111,13 @@ WrappedUnits wrapped_units_of(Model& model, bool has_adapters) {
 
 /// _flat_param.py, _validate_tensors_to_flatten. With use_orig_params a unit may hold both what trains and what does
 /// not.
-void check_unit(const std::vector<Parameter*>& parameters) {
+void check_unit(const std::vector<Parameter*>& parameters, const RunSpec& run) {
   const Tensor& first = parameters.front()->tensor;
+  const DType dtype = stored_dtype(first, run);
   for (const Parameter* each : parameters) {
     if (each->tensor.requires_grad() != first.requires_grad()) throw refusal(rules::kFsdp1Frozen, {each->name});
-    if (each->tensor.dtype() != first.dtype()) {
-      throw refusal(rules::kFsdp1OneType, {each->name, name_of(each->tensor.dtype()), name_of(first.dtype())});
+    if (const DType other = stored_dtype(each->tensor, run); other != dtype) {
+      throw refusal(rules::kFsdp1OneType, {each->name, name_of(other), name_of(dtype)});
     }
   }
 }
@@ -138,7 +153,8 @@ std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64
     for (std::size_t unit = 0; unit < flat.size(); ++unit) {
       const FlatLayout& layout = layouts[unit];
       for (std::size_t i = 0; i < flat[unit].size(); ++i) {
-        held.push_back(in_shard(layout.offsets[i], flat[unit][i]->tensor.elements(), layout.elements / ranks, rank));
+        const std::int64_t elements = stored_elements(flat[unit][i]->tensor, run);
+        held.push_back(in_shard(layout.offsets[i], elements, layout.elements / ranks, rank));
       }
     }
     add_rank(holdings, held);
@@ -160,10 +176,13 @@ void Fsdp1::wrap(Model& model) {
     assumptions.emplace_back(
         "each card holds the whole model before it is wrapped; the peaks are those of the steps (where it does not "
         "fit, build it on the meta device)");
-  } else if (mixed_precision_of(run).param_dtype && !run.fine_tuning.lora) {
+  }
+  const bool reads_reference = run.uses_trl() && run.generates() && run.training().reference == Reference::kModel &&
+                               run.training().loop != Loop::kTrlOnlineDpo;
+  if (reads_reference) {
     assumptions.emplace_back(
-        "FSDP1 is taken to get float32 weights: of a model that was loaded in 16 bits accelerate turns the shards into "
-        "float32 once they are on the card, so that load and prepare take half of what is said");
+        "each process sees its own card alone: TRL 1.16 reads the reference under FSDP with device_map=\"auto\", which "
+        "spreads it over all that are seen, and FSDP1 refuses that (seen on two cards)");
   }
   wrap_units(model);
 }
@@ -183,7 +202,7 @@ void Fsdp1::wrap_units(Model& model) {
   if (!units.leaves.empty()) {
     assumptions.emplace_back(
         "FSDP1 wraps a model with adapters by peft's fsdp_auto_wrap_policy, as the Trainer does: each lora_A and each "
-        "lora_B is a unit of its own, and frozen layers stay in the type in which they were loaded (not validated)");
+        "lora_B is a unit of its own, and frozen layers stay in the type in which they were loaded");
   }
   handles_.resize(layers_ + units.leaves.size() + 1);
   handles_.back().is_root = true;
@@ -206,25 +225,47 @@ void Fsdp1::wrap_units(Model& model) {
     Tensor storage = tape.empty(buffer.shape(), buffer.dtype(), aten::kToCopy, Category::kWeights);
     tape.take_storage(buffer, storage);
   }
+  upcast();
 }
 
 bool Fsdp1::comes_from_host() const {
   // TRL reads the models by from_pretrained without a device map (create_model_from_path).
+  if (run.fine_tuning.quantization != Quantization::kNone) return false;  // packed on the card
   return is_reference_ || run.uses_trl() || (run.uses_trainer() && reads_on_host(run.training().loading));
 }
 
 // _init_utils.py, _move_states_to_device, with accelerate's device_id: each tensor by itself;
 // _init_param_handle_from_params.
-Tensor Fsdp1::moved_shard(const std::vector<Parameter*>& parameters) const {
-  const DType dtype = parameters.front()->tensor.dtype();
+Tensor Fsdp1::shard_of(const std::vector<Parameter*>& parameters, DType dtype) const {
   std::vector<Tensor> moved;
-  for (const Parameter* each : parameters) {
-    moved.push_back(tape.empty(each->tensor.shape(), dtype, aten::kToCopy, Category::kWeights));
+  {
+    const OnMetaDevice is_there(tape.memory, !comes_from_host());
+    for (const Parameter* each : parameters) {
+      moved.push_back(tape.empty({stored_elements(each->tensor, run)}, dtype, aten::kToCopy, Category::kWeights));
+    }
   }
-  broadcast_coalesced(moved, ranks_);  // sync_module_states, which the Trainer sets (training_args.py, 5.17)
+  // sync_module_states, which the Trainer sets (training_args.py, 5.17)
+  if (run.uses_trainer()) broadcast_coalesced(moved, ranks_);
   const std::int64_t elements = layout_of(parameters, run, ranks_).elements;
   const Tensor flat = tape.empty({elements}, dtype, aten::kCat, Category::kWeights);
   return tape.empty({elements / ranks_}, dtype, aten::kClone, Category::kWeights);
+}
+
+std::optional<DType> Fsdp1::cast_from(const Handle& handle, DType stored) const {
+  const bool casts = !is_reference_ && handle.trains && run.uses_trainer() && mixed_precision_of(run).param_dtype;
+  if (!casts) return std::nullopt;
+  const std::optional<DType> loaded = run.training().sharded_from;
+  return loaded || !is_half(stored) ? loaded : stored;
+}
+
+// accelerator.py (accelerate 1.15), prepare_model, once all is wrapped. The module's parameters stay views of what was
+// loaded until they are sharded views once more.
+void Fsdp1::upcast() {
+  for (Handle* each : by_module_) {
+    if (!each->loaded_shard.defined()) continue;
+    tape.memory.fill_storage(each->local_shard.block(), each->local_shard.bytes(), aten::kToCopy, Category::kWeights);
+    cast_kernel(tape, each->elements / ranks_, each->loaded_shard.dtype(), each->local_shard.dtype());
+  }
 }
 
 bool Fsdp1::gather_state() {
@@ -288,33 +329,32 @@ void Fsdp1::gather_full_state() {
 
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
 void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
-  if (!is_reference_) check_unit(parameters);
+  if (!is_reference_) check_unit(parameters, run);
   handle.trains = parameters.front()->tensor.requires_grad();
-  const DType dtype = parameters.front()->tensor.dtype();
+  const DType stored = stored_dtype(parameters.front()->tensor, run);
+  const std::optional<DType> loaded = cast_from(handle, stored);
+  const DType dtype = loaded ? DType::kFloat32 : stored;
   const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(dtype);
   const FlatLayout layout = layout_of(parameters, run, ranks_);
   handle.elements = layout.elements;
   const std::int64_t shard = handle.elements / ranks_;
-  if (comes_from_host()) {
-    handle.local_shard = moved_shard(parameters);
-  } else {
-    const Tensor flat = tape.empty({handle.elements}, dtype, aten::kCat, Category::kWeights);
-    handle.local_shard = tape.empty({shard}, dtype, aten::kClone, Category::kWeights);
-  }
+  (loaded ? handle.loaded_shard : handle.local_shard) = shard_of(parameters, loaded.value_or(stored));
+  if (loaded) handle.local_shard = tape.empty_resizable({shard}, dtype);
   handle.full_param_padded = tape.empty_resizable({handle.elements}, param_dtype);
   handle.mp_shard = tape.empty_resizable({shard}, param_dtype);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& whole = parameters[i]->tensor;
-    const std::int64_t count = in_shard(layout.offsets[i], whole.elements(), shard, rank);
+    const std::int64_t count = in_shard(layout.offsets[i], stored_elements(whole, run), shard, rank);
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
                              : tape.empty({0}, dtype, aten::kEmpty, Category::kWeights);
     piece.impl()->requires_grad = handle.trains;
-    {
+    if (!is_packed(whole)) {
       const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
       tape.convert(whole, param_dtype, aten::kEmpty);
     }
     Tensor view = tape.alias(handle.full_param_padded, whole.shape(), whole.strides(), false);
-    tape.take_storage(whole, view);
+    std::swap(whole.impl()->block, view.impl()->block);  // what is packed dies with the view
+    view.reset();
     if (handle.trains) {
       tape.autograd.after_gradient_of(whole, [this, &handle, whole] { gradient_arrived(handle, whole); });
     }
@@ -345,11 +385,13 @@ void Fsdp1::init_flat_param_attributes() {
 }
 
 // _reset_flat_param_grad_info_if_needed: the flat gradient outlives zero_grad().
+void Fsdp1::reset_gradient(Handle& handle) {
+  const auto has_gradient = [](const Tensor& piece) { return piece.impl()->grad.defined(); };
+  if (std::none_of(handle.pieces.begin(), handle.pieces.end(), has_gradient)) handle.saved_grad_shard.reset();
+}
+
 void Fsdp1::reset_gradients() {
-  for (Handle& handle : handles_) {
-    const auto has_gradient = [](const Tensor& piece) { return piece.impl()->grad.defined(); };
-    if (std::none_of(handle.pieces.begin(), handle.pieces.end(), has_gradient)) handle.saved_grad_shard.reset();
-  }
+  for (Handle& handle : handles_) reset_gradient(handle);
 }
 
 // --- forward
@@ -486,6 +528,7 @@ void Fsdp1::reshard(Handle& handle, bool frees) {
     use_sharded_views(handle);
     free_event_queue_.push_back({freed_, static_cast<std::int64_t>(tape.kernels.size())});
   }
+  handle.loaded_shard.reset();
   handle.is_prefetched = false;
 }
 
@@ -603,12 +646,13 @@ void Fsdp1::forget_order() {
 
 // --- generation: with summon_full_params(model, recurse=False) around generate() of the bare module
 
-// _unshard_fsdp_state_params: the root's own parameters in the type in which they are stored, on the current stream.
-// The layers are gathered as they run.
+// _unshard_fsdp_state_params: the root's own parameters in the type in which they are stored, on the current stream;
+// its gradient of the step before goes, those of the layers stay. The layers are gathered as they run.
 bool Fsdp1::gather_for_generation() {
   init_flat_param_attributes();
   synchronize();
   Handle& root = handles_.back();
+  reset_gradient(root);
   const DType dtype = root.local_shard.dtype();
   // What a forward pass without gradients has left (_get_padded_unsharded_flat_param).
   if (std::exchange(root.is_unsharded, false)) tape.memory.empty_storage(root.full_param_padded.block());
@@ -626,6 +670,7 @@ void Fsdp1::part_after_generation() {
   Handle& root = handles_.back();
   cast_kernel(tape, root.elements / ranks_, summoned_.dtype(), summoned_.dtype());  // _writeback_to_local_shard
   set_views(root, root.full_param_padded, root.full_param_padded.dtype());
+  root.loaded_shard.reset();
   summoned_.reset();
 }
 

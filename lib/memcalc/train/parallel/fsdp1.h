@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -51,6 +52,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
     std::vector<Tensor> params;  // the module's: views of `full_param_padded`
     std::vector<Tensor> pieces;  // the optimizer's: what of each lies in this rank's shard; views of `local_shard`
     Tensor local_shard;          // flat, in the parameters' own type
+    Tensor loaded_shard;         // the same in the type that accelerate casts it from; until the first reshard
     Tensor mp_shard;             // the same in param_dtype; resizable
     Tensor full_param_padded;    // resizable
     Tensor unsharded_grad;       // of micro-batches in no_sync()
@@ -72,14 +74,18 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
 
   /// from_pretrained has left the model on the host.
   [[nodiscard]] bool comes_from_host() const;
-  /// Of a unit that comes from there: this rank's shard.
-  [[nodiscard]] Tensor moved_shard(const std::vector<Parameter*>& parameters) const;
+  /// This rank's shard of a unit, which is moved where it comes from the host.
+  [[nodiscard]] Tensor shard_of(const std::vector<Parameter*>& parameters, DType dtype) const;
+  /// The type of what is loaded, where accelerate casts the shard of it.
+  [[nodiscard]] std::optional<DType> cast_from(const Handle& handle, DType stored) const;
+  void upcast();
   void gather_full_state();
   void cut_states();
   [[nodiscard]] Handle& handle_of(std::int64_t layer);
   void wrap_units(Model& model);
   void flatten(Handle& handle, std::vector<Parameter*>& parameters);
   void init_flat_param_attributes();
+  static void reset_gradient(Handle& handle);
   void reset_gradients();
   void unshard(Handle& handle);
   void reshard(Handle& handle, bool frees);
