@@ -10,6 +10,7 @@
 #include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
+#include "memcalc/train/compile/rules.h"
 #include "memcalc/train/compile/schedule.h"
 #include "support/error_text.h"
 #include "support/paths.h"
@@ -28,6 +29,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr Operator kOp{"op"};
+
+TEST(CompileProducts, OfSixteenBitsArePaddedWhereRowsAreNotAligned) {
+  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 2560, 1024, 50257));
+  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 2560, 1024, 50264));
+  EXPECT_FALSE(compile::is_padded(DType::kFloat32, 2560, 1024, 50257));
+  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 8, 64, 63));  // its bytes are the limit
+}
 
 TEST(MinCut, TakesTheSmallestEdgesAndOfEqualOnesThoseNearestToTheSink) {
   Network network(4);  // source, a, b, sink

@@ -401,9 +401,33 @@ TEST(Cost, TheCardStartsWithTheFirstPassOverAList) {
   wait.kind = KernelKind::kSynchronize;
   wait.work = work::Wait{};
   list.push_back(wait);
-  const double issuing = 10e-6 + 400e-6;
+  const double issuing = 10e-6 + 400e-6, of_tensors = 4 * 100 * 0.06e-6;
   EXPECT_NEAR(host_seconds(step, slow.host), issuing, 1e-12);
-  EXPECT_NEAR(cost(list, device(), slow).step_seconds, 200e-6 + issuing / 4 + 1e-3, 1e-9);
+  EXPECT_NEAR(cost(list, device(), slow).step_seconds, 200e-6 + issuing / 4 + 1e-3 + of_tensors, 1e-9);
+}
+
+TEST(Cost, RowsOfOnePlaceAreAddedOneAfterTheOther) {
+  Kernel put = kernel(0, Phase::kBackward);
+  put.kind = KernelKind::kStrided;
+  put.op = &aten::kIndexPutImpl;
+  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 4800};
+  const double spread = kernel_seconds(put, device(), rates());
+  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 10};
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()) - spread, 479 * 1.5e-6, 1e-12);
+}
+
+// The products alone would be as long for one group of all rows; what a buffer is read and written for is not hidden.
+TEST(Cost, ExpertsProductsOfAnEngineTakeTimeForEachGroup) {
+  static constexpr Operator kGrouped{"transformer_engine::te_general_grouped_gemm"};
+  Kernel grouped = kernel(0);
+  grouped.kind = KernelKind::kGroupedProduct;
+  grouped.op = &kGrouped;
+  grouped.dtype = DType::kBFloat16;
+  grouped.work = work::Product{.batch = 20, .m = 1024, .n = 1024, .k = 1024};
+  Kernel alone = grouped;
+  alone.op = &aten::kBmm;
+  const double product = kernel_seconds(alone, device(), rates());
+  EXPECT_NEAR(kernel_seconds(grouped, device(), rates()) - product, 20 * 4.7e-6, 1e-9);
 }
 
 // A rate limiter: the host may not issue the third kernel before the first has finished.

@@ -65,6 +65,19 @@ TEST_F(KernelLogTest, AnElementwiseKernelReadsAndWritesEachElementUnlessItSaysHo
   EXPECT_EQ(log_.list()[1].elements, 7);
 }
 
+TEST_F(KernelLogTest, GradientsOfGroupsReadAndWriteTheBufferThatTheyAreAddedTo) {
+  log_.grouped_weight_gradient(kMm, DType::kBFloat16, 2, 6, 4, 5, DType::kFloat32);
+  const Kernel& gradient = *log_.last();
+  EXPECT_EQ(gradient.flops, 2.0 * 6 * 4 * 5);
+  EXPECT_EQ(gradient.bytes, 6.0 * (4 + 5) * 2 + 2.0 * 2 * 4 * 5 * 4);
+  EXPECT_EQ(*gradient.as<work::Product>(), (work::Product{.batch = 2,
+                                                          .m = 4,
+                                                          .n = 5,
+                                                          .k = 3,
+                                                          .transposed = Transposed::kFirst,
+                                                          .accumulated_bytes = 2 * 2 * 4 * 5 * 4}));
+}
+
 TEST_F(KernelLogTest, AProductHasTwoFlopsForEachMultiplicationAndReadsAndWritesItsThreeMatrices) {
   log_.product(kMm, DType::kBFloat16, 5, 2, 3, 4, KernelKind::kMatrixProduct, Transposed::kSecond);
   const Kernel& product = *log_.last();

@@ -34,7 +34,8 @@ double collective_seconds(const work::Communication& communication, const Device
   }
   const bool is_message = communication.kind == Collective::kBroadcast || communication.kind == Collective::kSend;
   double hops = is_message ? 1 : passes * (ranks - 1);
-  double rate = rates.bandwidth * link;
+  const bool is_exchange = communication.kind == Collective::kAllToAll;
+  double rate = (is_exchange ? rates.exchange_bandwidth : rates.bandwidth) * link;
   double seconds = rates.start_us * kMicrosecond;
   const std::int64_t in_host = members_in_host(communication, rates);
   if (in_host < members) {

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "memcalc/cost/convolution_times.h"
+#include "memcalc/cost/host_time.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -198,6 +199,20 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   return kernel.kind == KernelKind::kRowwise ? std::hypot(by_memory, count * blocks.row_ns * kNanosecond) : by_memory;
 }
 
+namespace {
+
+/// cuda/UpSampleBilinear2d.cu, backward: each pixel of the result adds to four of the input's, and those of one wait
+/// for each other, longer in 16 bits (pairs are compared and swapped). Of an H100:
+/// tests/measured/operator_times_h100.jsonl.gz, scales of 2, 4 and 8.
+double scattered_pixels_seconds(const Kernel& kernel) {
+  constexpr double kPicosecond = 1e-12;
+  const double input = kernel.bytes / static_cast<double>(size_of(kernel.dtype)) - kernel.elements;
+  const double to_each = kernel.elements / std::max(input, 1.0);  // pixels of the result to one of the input
+  return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
+}
+
+}  // namespace
+
 // cuda/DilatedMaxPool2d.cu, AveragePool2d.cu, AdaptiveAveragePooling.cu: index calculations decide, not memory.
 double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   const std::string_view name = kernel.op->name;
@@ -207,7 +222,9 @@ double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const Dev
                       : !has("backward") ? blocks.pooled_per_second
                       : has("max")       ? blocks.max_pooled_per_second
                                          : blocks.mean_pooled_per_second;
-  return std::max(memory_seconds(kernel, device, rates.pooling), kernel.elements / rate);
+  const double computed =
+      kernel.op == &aten::kUpsampleBilinear2dBackward ? scattered_pixels_seconds(kernel) : kernel.elements / rate;
+  return std::max(memory_seconds(kernel, device, rates.pooling), computed);
 }
 
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
@@ -265,6 +282,67 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
          elements * picoseconds * 1e-12 * kBytesPerSecond / device.memory_bandwidth_bytes_per_second;
 }
 
+/// cuda/Indexing.cu, indexing_backward_kernel and _small_stride: places are sorted, and a warp adds all rows of a
+/// place, one after the other. Of an H100: 480 rows of 1,024 and of 2,048 to each of eight biases of experts took 644
+/// and 821 us (2026-11-28, tests/measured/step_operators_h100.jsonl.gz), 53 of twelve to each of 729 relative positions
+/// 42 (network_profiles_h100.jsonl.gz); routed tokens have as many rows as experts each.
+double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device,
+                          const DeviceRates& rates) {
+  constexpr double kRowUs = 1.5, kNarrowRowUs = 0.8;
+  constexpr std::int64_t kNarrow = 32;
+  const work::Rows rows{.count = gradient.indices, .width = gradient.width, .backward = true};
+  const double each =
+      static_cast<double>(gradient.indices) / static_cast<double>(std::max<std::int64_t>(gradient.table_rows, 1));
+  const double row_us = gradient.width <= kNarrow ? kNarrowRowUs : kRowUs;
+  const double chain = gradient.width == 1 ? 0 : std::max(each - 1, 0.0) * row_us;  // one element: warps sum together
+  return (kSortedPlacesUs + chain) * kMicrosecond + rows_seconds(kernel, rows, device, rates);
+}
+
+/// cuda/MultiTensorApply.cuh: a launch takes as many tensors as its arguments hold, and blocks of 65,536 elements, so
+/// that lists of many small tensors leave multiprocessors idle. Of AdamW's lists in 32 profiled steps of an H100,
+/// 2026-11-28 (11 to 649 tensors, 0.2 to 1,154 million parameters; tests/measured/step_operators_h100.jsonl.gz): what
+/// each tensor adds to a pass; 16 bits reach a smaller share of the memory's rate than float32.
+double list_seconds(const Kernel& kernel, const work::TensorList& list, const DeviceSpec& device,
+                    const DeviceRates& rates) {
+  constexpr double kTensorUs = 0.06, kHalfShare = 0.945;
+  Kernel moved = kernel;
+  if (is_half(kernel.dtype)) moved.bytes /= kHalfShare;
+  return memory_seconds(moved, device, rates.multi_tensor) +
+         static_cast<double>(list.tensors) * list_passes(kernel) * kTensorUs * kMicrosecond;
+}
+
+// Of TransformerEngine 2.11 on a B200, as SimuMax published them (configs/system/b200_bf16_ceperm.json, 2026-05):
+// shares of the memory's datasheet rate (8 TB/s there, 7.7 in our file); other cards are assumed to reach the same.
+constexpr double kPermuteShare = 0.52;
+constexpr double kEngineLossShare = 0.436, kEngineLossBackwardShare = 0.29;  // triton/cross_entropy.py
+
+/// gemm/cublaslt_gemm.cu, multi_stream_cublas_gemm: a product for each group, on four streams. Least squares over
+/// SimuMax's 108 (16 shapes of 128 to 9,832 rows a group, forward and both gradients): half are within 9 %, without the
+/// two terms 19 % too short. What is read and written of the buffer of gradients is hidden but for a share.
+double engine_groups_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                             const ProductRates& rates) {
+  constexpr double kGroupUs = 4.7, kExposed = 0.14;
+  Kernel unread = kernel;
+  unread.bytes = 0;
+  const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
+  const double computed = product_seconds(unread, product, device, rates) +
+                          static_cast<double>(product.batch) * kGroupUs * kMicrosecond +
+                          kExposed * product.accumulated_bytes / bytes_per_second;
+  return std::max(computed, kernel.bytes / bytes_per_second);
+}
+
+/// What its bytes take at a share of the memory's rate; 0: an operator that has none.
+double published_share_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  if (kernel.op == nullptr) return 0;
+  const std::string_view name = kernel.op->name;
+  const double share = name == "transformer_engine::permute_with_mask_map" ? kPermuteShare
+                       : name != "transformer_engine::cross_entropy"       ? 0
+                       : kernel.phase == Phase::kBackward                  ? kEngineLossBackwardShare
+                                                                           : kEngineLossShare;
+  if (share == 0) return 0;
+  return rates.vectorized.launch_us * kMicrosecond + kernel.bytes / (share * device.memory_bandwidth_bytes_per_second);
+}
+
 /// Its seconds by the model of what it works on; where that has none, by what it reads and writes.
 struct SecondsOf {
   const Kernel& kernel;
@@ -285,6 +363,9 @@ struct SecondsOf {
       one.bytes /= groups;
       return groups * product_seconds(one, of_group, device, of_type);
     }
+    if (kernel.op != nullptr && std::string_view(kernel.op->name) == "transformer_engine::te_general_grouped_gemm") {
+      return engine_groups_seconds(kernel, product, device, of_type);
+    }
     const double seconds = product_seconds(kernel, product, device, of_type);
     return kernel.op == &aten::kGroupedMm ? seconds / kGroupedShare : seconds;
   }
@@ -302,13 +383,15 @@ struct SecondsOf {
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
+    if (kernel.op == &aten::kIndexPutImpl) return sorted_put_seconds(kernel, gradient, device, rates);
     return embedding_seconds(kernel, gradient, device, rates);
+  }
+  double operator()(const work::TensorList& list) const {
+    return is_list(kernel) ? list_seconds(kernel, list, device, rates) : by_memory();
   }
   double operator()(const work::Rows& of) const {
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
-    const double chained = kernel.op == &aten::kIndexPutImpl && of.backward ? kSortedPlacesUs * kMicrosecond : 0;
-    if (!rates.blocks.source.empty()) return chained + rows_seconds(kernel, of, device, rates);
-    return chained + by_memory();
+    return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
   }
   template <typename Other>
   double operator()(const Other& /*other*/) const {
@@ -326,6 +409,7 @@ struct SecondsOf {
     if (kernel.kind == KernelKind::kImage && is_of_windows(kernel) && !rates.blocks.source.empty()) {
       return pooling_seconds(kernel, device, rates);
     }
+    if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
     const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
     if (kernel.op == &aten::kSort || kernel.op == &aten::kTopk) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel

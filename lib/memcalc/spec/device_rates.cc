@@ -68,10 +68,12 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const JsonObject object = json.required_object(group);
     const std::string_view key(name);
     const bool of_calls = key == "model_call_us" || key.starts_with("generate");
-    const bool is_younger = key.starts_with("bias") || key == "vmapped_index_us" || of_calls;  // than 2026-11-27
+    const bool is_younger =  // than 2026-11-27
+        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
+  if (!json.required_object("link").has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {
     rates.host.compiled_us = rates.host.pointwise_us;

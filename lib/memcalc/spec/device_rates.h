@@ -161,11 +161,12 @@ struct TransferRates {
 
 /// Collectives of NCCL: start + steps * hop + what crosses the slowest link / (share * its rate). cost/collective.cc
 struct LinkRates {
-  double start_us = 1;           // of a collective, with its kernel
-  double hop_us = 1;             // each step of a ring
-  double bandwidth = 1;          // of the link's rate in one direction
-  double network_us = 1;         // each step that leaves the host
-  double network_bandwidth = 1;  // of the network adapters' rate in one direction
+  double start_us = 1;            // of a collective, with its kernel
+  double hop_us = 1;              // each step of a ring
+  double bandwidth = 1;           // of the link's rate in one direction
+  double exchange_bandwidth = 1;  // of an all-to-all
+  double network_us = 1;          // each step that leaves the host
+  double network_bandwidth = 1;   // of the network adapters' rate in one direction
   // What a kernel takes longer while a collective runs beside it, as a share of its time: collectives hold some
   // multiprocessors and move data through the same memory.
   double product_contention = 1e-12;
@@ -401,6 +402,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
+  visit("link", "exchange_bandwidth", rates.link.exchange_bandwidth);
   visit("link", "network_us", rates.link.network_us);
   visit("link", "network_bandwidth", rates.link.network_bandwidth);
   visit("link", "product_contention", rates.link.product_contention);

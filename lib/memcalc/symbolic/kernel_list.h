@@ -74,7 +74,8 @@ struct TensorList {
 struct Product {
   std::int64_t batch = 0, m = 0, n = 0, k = 0;
   Transposed transposed = Transposed::kNone;
-  bool tf32 = false;  // of float32 operands
+  bool tf32 = false;             // of float32 operands
+  double accumulated_bytes = 0;  // of a buffer that the result is added to: read and written
 
   [[nodiscard]] bool operator==(const Product&) const = default;
 };

@@ -76,6 +76,21 @@ void KernelLog::grouped_product(const Operator& op, DType dtype, std::int64_t gr
   describe(work::Product{.batch = groups, .m = ceil_div(rows, groups), .n = n, .k = k});
 }
 
+void KernelLog::grouped_weight_gradient(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows,
+                                        std::int64_t k, std::int64_t n, DType buffer) {
+  if (!recording) return;
+  const double read = real(rows) * (real(k) + real(n)) * real(size_of(dtype));
+  const double accumulated = 2 * real(groups) * real(k) * real(n) * real(size_of(buffer));
+  add(op, OperatorClass::kContraction, dtype, 2.0 * real(rows) * real(k) * real(n), read + accumulated,
+      KernelKind::kGroupedProduct);
+  describe(work::Product{.batch = groups,
+                         .m = k,
+                         .n = n,
+                         .k = ceil_div(rows, groups),
+                         .transposed = Transposed::kFirst,
+                         .accumulated_bytes = accumulated});
+}
+
 void KernelLog::pinned_copy(const Operator& op, DType dtype, Bytes bytes, KernelKind kind) {
   add(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), kind);
   describe(work::HostCopy{.pinned = true});

@@ -26,6 +26,9 @@ class KernelLog {
   /// `rows` in as many groups, however long each, multiplied or summed over by matrices [k, n] of their own.
   void grouped_product(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
                        std::int64_t n);
+  /// The gradients of `groups` matrices [k, n] from `rows` in as many groups, added to a buffer of such a type.
+  void grouped_weight_gradient(const Operator& op, DType dtype, std::int64_t groups, std::int64_t rows, std::int64_t k,
+                               std::int64_t n, DType buffer);
   /// A fused kernel, of whose products this is the first: queries by keys.
   void attention(const Operator& op, DType dtype, KernelKind kind, const work::Attention& attention);
   /// `kind`: kConvolution or kDepthwiseConvolution.

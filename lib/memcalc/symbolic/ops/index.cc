@@ -76,7 +76,7 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   tape.memory.scratch(radix_sort_bytes(n, bits), aten::kIndexPutImpl);
   range.reset();
   move_kernel(aten::kIndexPutImpl, values);
-  tape.kernels.describe(work::Rows{.count = n, .width = payload.width, .backward = true});
+  tape.kernels.describe(work::EmbeddingGradient{.indices = n, .width = payload.width, .table_rows = rows});
   // remainder, mul and div_ of the indices, arange, the sort, the sums
   if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 * count + 3 + radix_sort_launches(n, bits);
   drop(order, sorted, values, linear);

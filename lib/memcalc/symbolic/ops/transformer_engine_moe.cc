@@ -36,7 +36,10 @@ void grouped_linear_backward(BackwardCall& call) {  // saved: the rows of all ex
   layer.memory->use_grouped_workspaces();
   Tensor dgrad = tape.empty({rows, layer.in}, gradient.dtype(), kGroupedGemm);
   tape.kernels.grouped_product(kGroupedGemm, gradient.dtype(), experts, rows, layer.out, layer.in);
-  tape.kernels.grouped_product(kGroupedGemm, gradient.dtype(), experts, rows, layer.in, layer.out);
+  // main_grad is in float32 beside bfloat16 (megatron_buffers.cc).
+  const bool in_float32 = layer.memory->fuses_weight_gradients && gradient.dtype() == DType::kBFloat16;
+  tape.kernels.grouped_weight_gradient(kGroupedGemm, gradient.dtype(), experts, rows, layer.out, layer.in,
+                                       in_float32 ? DType::kFloat32 : gradient.dtype());
   Tensor wgrads;
   if (!layer.memory->fuses_weight_gradients) {
     wgrads = tape.empty({experts, layer.out, layer.in}, gradient.dtype(), kGroupedGemm);
@@ -75,14 +78,23 @@ struct PermutedTokensPayload {
   std::int64_t experts = 0;
 };
 
+/// What moves rows moves their gradients, too.
+void moved(Tape& tape, const Tensor& from, const Tensor& to) {
+  tape.kernels.add(kPermute, OperatorClass::kMovement, from.dtype(), 0, real(from.bytes() + to.bytes()));
+}
+
 void permute_backward(BackwardCall& call) {  // saved: map
   const auto& [tokens, experts] = call.payload<PermutedTokensPayload>();
-  call.set(0, call.tape.empty(tokens, call.gradient(0).dtype(), kPermute));
+  Tensor gradient = call.tape.empty(tokens, call.gradient(0).dtype(), kPermute);
+  moved(call.tape, call.gradient(0), gradient);
+  call.set(0, std::move(gradient));
   call.set(1, call.tape.empty({tokens[0], experts}, DType::kFloat32, kPermute));
 }
 
 void unpermute_backward(BackwardCall& call) {  // saved: map
-  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), kPermute));
+  Tensor gradient = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), kPermute);
+  moved(call.tape, call.gradient(), gradient);
+  call.set(0, std::move(gradient));
 }
 
 }  // namespace
@@ -156,7 +168,7 @@ Tensor te_unpermute(const Tensor& rows, const Tensor& map, std::int64_t tokens) 
     tape.autograd.save(*node, map);
   }
   Tensor result = tape.empty({tokens, rows.size(1)}, rows.dtype(), kPermute);
-  tape.kernels.add(kPermute, OperatorClass::kMovement, rows.dtype(), 0, real(rows.bytes() + result.bytes()));
+  moved(tape, rows, result);
   tape.autograd.set_history(node, result);
   return result;
 }

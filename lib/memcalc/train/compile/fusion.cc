@@ -6,9 +6,11 @@
 #include <limits>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/train/compile/rules.h"
 
 namespace memcalc::compile {
 
@@ -214,6 +216,14 @@ bool stays(const Kernel& kernel) {
   }
 }
 
+/// A product as generated code calls it: its sides are padded where inductor does so.
+void pad_sides(Kernel& kernel) {
+  auto* product = std::get_if<work::Product>(&kernel.work);
+  if (product == nullptr || product->batch != 1) return;
+  if (!is_padded(kernel.dtype, product->m, product->k, product->n)) return;
+  for (std::int64_t* side : {&product->m, &product->k, &product->n}) *side = round_up(*side, kPaddedTo);
+}
+
 }  // namespace
 
 KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std::span<const NodeIndex> given,
@@ -229,6 +239,7 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
     Kernel& kept = kernels.emplace_back(kernel);
     kept.node = &kCompiledCode;
     kept.views = kept.nodes = 0;
+    pad_sides(kept);
   }
   for (Kernel& kernel : fused) {
     double& of_class = flops[static_cast<std::size_t>(kernel.operator_class)];

@@ -1,12 +1,18 @@
 // What an operator is in the joint graph: its decomposition, and what autograd traces for its derivative.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/train/compile/graph.h"
 
 namespace memcalc::compile {
+
+inline constexpr std::int64_t kPaddedTo = 8;  // elements
+/// fx_passes/pad_mm.py: whether a product [m, k] times [k, n] gets sides that are multiples of kPaddedTo. One of 16
+/// bits whose rows are no multiple of 16 bytes does where its arithmetic is the limit.
+[[nodiscard]] bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n);
 
 /// Builds the joint graph operator by operator. Rules see it through this.
 class GraphBuilder {

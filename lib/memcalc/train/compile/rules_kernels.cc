@@ -9,6 +9,15 @@
 
 namespace memcalc::compile {
 
+// The compiler times both ways; here a product of at least this intensity (half of an H100's FLOPs per byte) is padded.
+bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n) {
+  constexpr double kBoundByArithmetic = 150;
+  if (!is_half(dtype) || (m % kPaddedTo == 0 && k % kPaddedTo == 0 && n % kPaddedTo == 0)) return false;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  return real(m) * real(k) * real(n) >=
+         kBoundByArithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
+}
+
 namespace {
 
 constexpr Operator kConvolutionBackward{"convolution_backward"};
@@ -23,19 +32,6 @@ NodeIndex product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> in
   return node;
 }
 
-/// fx_passes/pad_mm.py: a 16-bit product whose rows are no multiple of 16 bytes is padded where it is bound by its
-/// arithmetic. The compiler times both; here a product of at least this intensity (half of an H100's FLOPs per byte)
-/// is.
-constexpr std::int64_t kAlignment = 8;
-constexpr double kBoundByArithmetic = 150;
-
-bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n) {
-  if (!is_half(dtype) || (m % kAlignment == 0 && k % kAlignment == 0 && n % kAlignment == 0)) return false;
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  return real(m) * real(k) * real(n) >=
-         kBoundByArithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
-}
-
 /// ir.py, Layout._pad_strides (comprehensive_padding): long rows of a buffer that stays inside begin at multiples of
 /// 128 bytes.
 std::int64_t padded_stride(std::int64_t row, DType dtype) {
@@ -45,13 +41,13 @@ std::int64_t padded_stride(std::int64_t row, DType dtype) {
 
 /// An operand [rows, columns] as the padded product reads it: a copy where it is not aligned.
 NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::int64_t columns) {
-  if (rows % kAlignment == 0 && columns % kAlignment == 0) return operand;
+  if (rows % kPaddedTo == 0 && columns % kPaddedTo == 0) return operand;
   const DType dtype = b.graph[operand].dtype;
-  std::int64_t length = round_up(columns, kAlignment);
-  std::int64_t count = round_up(rows, kAlignment);
+  std::int64_t length = round_up(columns, kPaddedTo);
+  std::int64_t count = round_up(rows, kPaddedTo);
   // A gradient [tokens, vocabulary] is read as it is or transposed; the vocabulary is what is not aligned.
   const bool is_gradient = b.graph[operand].after_tangents;
-  if (is_gradient && columns % kAlignment == 0) std::swap(length, count);
+  if (is_gradient && columns % kPaddedTo == 0) std::swap(length, count);
   const std::int64_t stride = is_gradient ? padded_stride(length, dtype) : length;
   const Bytes bytes = checked_multiply(checked_multiply(count - 1, stride) + length, size_of(dtype));
   return b.graph.add(
@@ -68,7 +64,7 @@ NodeIndex matrix_product(GraphBuilder& b, const Operator& op, std::vector<NodeIn
     const std::size_t first = inputs.size() - 2;
     inputs[first] = aligned(b, inputs[first], m, k);
     inputs[first + 1] = aligned(b, inputs[first + 1], k, n);
-    bytes = checked_multiply(checked_multiply(round_up(m, kAlignment), round_up(n, kAlignment)), size_of(dtype));
+    bytes = checked_multiply(checked_multiply(round_up(m, kPaddedTo), round_up(n, kPaddedTo)), size_of(dtype));
   }
   return product(b, op, std::move(inputs), bytes, dtype, fuses_bias);
 }
