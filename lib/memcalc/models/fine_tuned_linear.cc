@@ -47,7 +47,7 @@ Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
 }
 
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
-  if (x.tape().modes.adapters_disabled) return result;  // where a wrapper hooks each module, too
+  if (x.tape().modes.adapters_disabled) return result;
   const DType result_dtype = result.dtype();
   if (quantized.kind == Quantization::kNone) {   // lora.Linear.forward
     Tensor input = to_dtype(x, lora_a.dtype());  // _cast_input_dtype

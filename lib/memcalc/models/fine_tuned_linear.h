@@ -45,7 +45,7 @@ struct FineTunedLinear {
                     : split == LinearSplit::kRows           ? leaving(base(x))
                     : quantized.kind == Quantization::kNone ? base(x)
                                                             : quantized_linear(x, quantized, bias);
-    return lora_a.defined() && !x.tape().modes.adapters_disabled ? adapt(x, std::move(result)) : result;
+    return lora_a.defined() ? adapt(x, std::move(result)) : result;
   }
 
   /// The same where a wrapper hooks each module by itself. `base`: the layer's own product between its hooks.
