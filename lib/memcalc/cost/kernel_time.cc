@@ -150,6 +150,16 @@ double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
          std::max(chain, memory_seconds(kernel, device, rates.vectorized));
 }
 
+/// cuda/UpSampleBilinear2d.cu, backward: each pixel of the result adds to four of the input's, and those of one wait
+/// for each other, longer in 16 bits (pairs are compared and swapped). Of an H100:
+/// tests/measured/operator_times_h100.jsonl.gz, scales of 2, 4 and 8.
+double scattered_pixels_seconds(const Kernel& kernel) {
+  constexpr double kPicosecond = 1e-12;
+  const double input = kernel.bytes / static_cast<double>(size_of(kernel.dtype)) - kernel.elements;
+  const double to_each = kernel.elements / std::max(input, 1.0);  // pixels of the result to one of the input
+  return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
+}
+
 /// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
 double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kShare = 0.75, kHalfShare = 0.45;  // of the rate of rows
@@ -171,7 +181,10 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   const BlockRates& blocks = rates.blocks;
   const bool groups = kernel.op == &aten::kNativeGroupNorm || kernel.op == &aten::kNativeGroupNormBackward;
   if (groups && kernel.kind == KernelKind::kRowwise) return group_norm_seconds(kernel, rows, device, rates);
-  if (kernel.op == &aten::kUpsampleBilinear2d || kernel.op == &aten::kUpsampleBilinear2dBackward) {
+  if (kernel.op == &aten::kUpsampleBilinear2dBackward) {  // row-major
+    return std::max(memory_seconds(kernel, device, rates.pooling), scattered_pixels_seconds(kernel));
+  }
+  if (kernel.op == &aten::kUpsampleBilinear2d) {
     // cuda/UpSampleBilinear2d.cu, upsample_bilinear2d_out_frame: a thread for each pixel goes over all planes.
     return std::max(memory_seconds(kernel, device, rates.pooling), count * kPlaneNs * kNanosecond);
   }
@@ -187,7 +200,11 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
     const bool cudnn = name.find("cudnn") != std::string_view::npos;
     const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
                                    : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
-    const double chain = width * of.chain_ns;
+    // Forward's second kernel has blocks for each image of a channel (cuda/Normalization.cuh,
+    // batch_norm_cuda_template): of one image, as instance norm makes it of a batch, it takes as long as the first. Of
+    // an H100: 64 channels of 96^3 in 1.45 ms, 0.72 each (tests/measured/step_operators_h100.jsonl.gz).
+    const double passes = rows.one_image && !cudnn && !rows.backward ? 2 : 1;
+    const double chain = passes * width * of.chain_ns;
     const double shared =
         count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
     return of.launch_us * kMicrosecond + std::max(chain, shared) * kNanosecond;
@@ -199,20 +216,6 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   return kernel.kind == KernelKind::kRowwise ? std::hypot(by_memory, count * blocks.row_ns * kNanosecond) : by_memory;
 }
 
-namespace {
-
-/// cuda/UpSampleBilinear2d.cu, backward: each pixel of the result adds to four of the input's, and those of one wait
-/// for each other, longer in 16 bits (pairs are compared and swapped). Of an H100:
-/// tests/measured/operator_times_h100.jsonl.gz, scales of 2, 4 and 8.
-double scattered_pixels_seconds(const Kernel& kernel) {
-  constexpr double kPicosecond = 1e-12;
-  const double input = kernel.bytes / static_cast<double>(size_of(kernel.dtype)) - kernel.elements;
-  const double to_each = kernel.elements / std::max(input, 1.0);  // pixels of the result to one of the input
-  return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
-}
-
-}  // namespace
-
 // cuda/DilatedMaxPool2d.cu, AveragePool2d.cu, AdaptiveAveragePooling.cu: index calculations decide, not memory.
 double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   const std::string_view name = kernel.op->name;
@@ -222,9 +225,7 @@ double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const Dev
                       : !has("backward") ? blocks.pooled_per_second
                       : has("max")       ? blocks.max_pooled_per_second
                                          : blocks.mean_pooled_per_second;
-  const double computed =
-      kernel.op == &aten::kUpsampleBilinear2dBackward ? scattered_pixels_seconds(kernel) : kernel.elements / rate;
-  return std::max(memory_seconds(kernel, device, rates.pooling), computed);
+  return std::max(memory_seconds(kernel, device, rates.pooling), kernel.elements / rate);
 }
 
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {

@@ -20,8 +20,11 @@ namespace {
 /// A block goes over a channel.
 work::Rows channels_of(const Tensor& x, bool backward) {
   const std::int64_t channels = x.rank() > 1 ? x.size(1) : 1;
-  return {
-      .count = channels, .width = channels > 0 ? x.elements() / channels : 0, .softmax = false, .backward = backward};
+  return {.count = channels,
+          .width = channels > 0 ? x.elements() / channels : 0,
+          .softmax = false,
+          .backward = backward,
+          .one_image = x.size(0) == 1};
 }
 
 /// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the

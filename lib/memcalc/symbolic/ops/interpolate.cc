@@ -32,6 +32,11 @@ void interpolate_backward(BackwardCall& call) {
   Tensor result = empty_in_layout(call.tape, call.payload<InputShape>().shape, gradient.dtype(), channels_last, op);
   const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, aten::kContiguous);
   image_kernel(op, dy, result, flops);
+  if (&op == &aten::kUpsampleBilinear2dBackward && !channels_last && result.rank() == 4) {
+    const std::int64_t planes = result.size(0) * result.size(1);
+    call.tape.kernels.describe(
+        work::Rows{.count = planes, .width = dy.elements() / std::max<std::int64_t>(planes, 1), .backward = true});
+  }
   call.set(0, std::move(result));
 }
 
