@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import logging
 import sys
 import types
 import warnings
 import weakref
+from pathlib import Path
 from typing import Any, Iterator
 
 import torch
@@ -21,6 +23,9 @@ from ._recorder import Recorder, without_check
 from ._values import refused
 
 
+_HAS_FAKE_GUARD = hasattr(torch._C, "_ensureCUDADeviceGuardSet")  # FakeTensorMode itself does without a driver
+
+
 class _Properties:
     """A card to ask for its properties: an H100's, as far as libraries look."""
 
@@ -29,18 +34,39 @@ class _Properties:
 
 
 def _card() -> list[tuple[Any, str, Any]]:
-    cuda = torch.cuda
+    cuda, fake = torch.cuda, torch._subclasses.fake_tensor
+    starts = "init_gpu_context" if hasattr(fake, "init_gpu_context") else "init_cuda_context"  # its name in torch 2.4
     changes: list[tuple[Any, str, Any]] = [
         (cuda, "is_available", lambda: True), (cuda, "device_count", lambda: 1), (cuda, "current_device", lambda: 0),
         (cuda, "get_device_capability", lambda *_: (9, 0)), (cuda, "get_device_properties", lambda *_: _Properties),
         (cuda, "get_device_name", lambda *_: _Properties.name), (cuda, "is_bf16_supported", lambda *_, **__: True),
         (cuda, "is_current_stream_capturing", lambda: False), (cuda, "synchronize", lambda *_: None),
         (cuda, "empty_cache", lambda: None), (cuda, "_lazy_init", lambda: None),
-        (torch._subclasses.fake_tensor, "init_gpu_context", lambda *_: None),
+        (fake, starts, lambda *_: None),
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
         (torch.amp.autocast_mode, "is_autocast_available", lambda _: True),
     ]
+    if not _HAS_FAKE_GUARD:  # which backend convolves is asked of the driver, too
+        backends = torch._C._ConvBackend
+        changes.append((torch._C, "_select_conv_backend", lambda *_, **given: (
+            backends.CudnnTranspose if given["transposed"] else backends.Cudnn)))
     return changes
+
+
+@contextlib.contextmanager
+def _without_driver() -> Iterator[None]:
+    """Torch without `_ensureCUDADeviceGuardSet` (2.4 and 2.6 were tried) makes the device of each fake tensor the current one, for
+    which it asks the driver. The guard of meta tensors, which does nothing, stands for CUDA's meanwhile (c10/core/DeviceType.h,
+    c10/core/impl/DeviceGuardImplInterface.h; the names are those of Linux and macOS)."""
+    library = Path(torch.__file__).parent / "lib" / ("libc10.dylib" if sys.platform == "darwin" else "libc10.so")
+    if _HAS_FAKE_GUARD or not library.exists():
+        yield
+        return
+    of_cuda, of_meta = 1, 14
+    guards = (ctypes.c_void_p * (of_meta + 1)).in_dll(ctypes.CDLL(str(library)), "_ZN3c104impl26device_guard_impl_registryE")
+    before, guards[of_cuda] = guards[of_cuda], guards[of_meta]
+    try: yield
+    finally: guards[of_cuda] = before
 
 
 def _compiling(recorder: Recorder) -> list[tuple[Any, str, Any]]:
@@ -259,7 +285,7 @@ def patched(recorder: Recorder) -> Iterator[None]:
     before = [(owner, name, vars(owner)[name] if name in vars(owner) else getattr(owner, name)) for owner, name, _ in changes]
     try:
         for owner, name, value in changes: setattr(owner, name, value)
-        yield
+        with _without_driver(): yield
     finally:
         for owner, name, value in reversed(before): setattr(owner, name, value)
         logger.setLevel(level)

@@ -467,8 +467,8 @@ class Recorder(TorchFunctionMode):
         """memcalc takes the kernel of attention that torch takes with all of them enabled."""
         if not self.recording or self.policies.get("all_sdpa_backends", False): return
         cuda = torch.backends.cuda
-        ways = {"flash": cuda.flash_sdp_enabled, "memory-efficient": cuda.mem_efficient_sdp_enabled, "math": cuda.math_sdp_enabled,
-                "cuDNN": cuda.cudnn_sdp_enabled}
+        ways = {"flash": cuda.flash_sdp_enabled, "memory-efficient": cuda.mem_efficient_sdp_enabled, "math": cuda.math_sdp_enabled}
+        if torch.__version__ >= (2, 5): ways["cuDNN"] = cuda.cudnn_sdp_enabled  # before, it is off by itself
         off = [way for way, enabled in ways.items() if not enabled()]
         if off:
             raise refused(f"calls scaled_dot_product_attention with {', '.join(off)} switched off (sdpa_kernel, enable_…_sdp), and "

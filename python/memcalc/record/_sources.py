@@ -98,7 +98,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     extra = {"attn_implementation": attention} if attention else {}
 
     def maker(config: Any) -> Callable[[torch.dtype], torch.nn.Module]:
-        def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, dtype=dtype, **extra)
+        def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, **_of_type(dtype), **extra)
         return make
 
     kind = make_class._model_mapping[type(config)]
@@ -199,6 +199,13 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     return source
 
 
+def _of_type(dtype: torch.dtype) -> dict[str, Any]:
+    """The argument of from_config() that says the weights' type."""
+    import transformers as library
+
+    return {"dtype" if tuple(int(n) for n in library.__version__.split(".")[:2]) >= (4, 56) else "torch_dtype": dtype}
+
+
 def _targeted(config: Any, task: str, *, batch: int, target: int | None, image: int | None, name: str | None) -> Source:
     """A model whose labels are made within the step (_targets.py)."""
     import transformers as library
@@ -207,7 +214,7 @@ def _targeted(config: Any, task: str, *, batch: int, target: int | None, image: 
     make_class, edge = getattr(library, known.auto), image or known.image
     symbols = {"batch": batch, "image": edge} | ({"target": target or known.target} if known.target else {})
 
-    def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, dtype=dtype)
+    def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, **_of_type(dtype))
     def example(batch: int, image: int, target: int = 0) -> dict[str, Any]: return known.inputs(batch, target, image)
 
     variants = [Variant("train", precisions=known.precisions), Variant("eval", inputs=list(known.given))]
@@ -340,7 +347,7 @@ def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, ima
 
     kind = getattr(transformers, name)
     made = kind.config_class(**config)
-    return Source(lambda dtype: kind._from_config(made, dtype=dtype), lambda batch: {"input_ids": torch.zeros(batch, sequence, dtype=torch.long)},
+    return Source(lambda dtype: kind._from_config(made, **_of_type(dtype)), lambda batch: {"input_ids": torch.zeros(batch, sequence, dtype=torch.long)},
                   {"batch": batch}, variants, name, "other", precisions=precisions)
 
 
