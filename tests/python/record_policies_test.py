@@ -102,3 +102,10 @@ def test_a_model_of_images_is_asked_how_many_places_they_take():
     hybrid = library.DeepseekVLHybridConfig(text_config=text, vision_config=vision, image_token_id=499)
     with pytest.raises(ValueError, match="how many places"):  # it takes the image twice
         pictures(hybrid, library.DeepseekVLHybridForConditionalGeneration, 1, None)
+
+
+def test_a_task_that_the_model_has_no_inputs_for_is_an_error():
+    library = pytest.importorskip("transformers")
+    from memcalc.record import _sources
+    with pytest.raises(ValueError, match="gpt2: the task features is of models that take pixel_values"):
+        _sources.transformers(library.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=50), "features")

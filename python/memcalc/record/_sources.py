@@ -213,6 +213,10 @@ def _targeted(config: Any, task: str, *, batch: int, target: int | None, image: 
     known = TARGETS[task]
     make_class, edge = getattr(library, known.auto), image or known.image
     symbols = {"batch": batch, "image": edge} | ({"target": target or known.target} if known.target else {})
+    kind = make_class._model_mapping[type(config)]
+    takes = inspect.signature((kind[0] if isinstance(kind, (tuple, list)) else kind).forward).parameters
+    if any(name not in takes for name in known.given):
+        raise ValueError(f"{config.model_type}: the task {task} is of models that take {', '.join(known.given)}")
 
     def make(dtype: torch.dtype) -> torch.nn.Module: return make_class.from_config(config, **_of_type(dtype))
     def example(batch: int, image: int, target: int = 0) -> dict[str, Any]: return known.inputs(batch, target, image)
