@@ -113,8 +113,9 @@ ModelSpec read_program_model(const std::string& path) {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kProgramConfigKeys = {
-    "model_type", "program", "torch_dtype", "task", "lora_targets", "vae", "text_encoders", "resident", "latent_pixels"};
+constexpr std::array<std::string_view, 9> kProgramConfigKeys = {"model_type",    "program",      "torch_dtype",
+                                                                "task",          "lora_targets", "vae",
+                                                                "text_encoders", "resident",     "latent_pixels"};
 
 constexpr std::int64_t kMostLatentPixels = 1024;  // of one edge
 
