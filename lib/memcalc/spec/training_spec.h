@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "memcalc/base/dtype.h"
 #include "memcalc/spec/float8.h"
 #include "memcalc/spec/lengths.h"
 
