@@ -104,11 +104,11 @@ constexpr Rule kModes[] = {
          }},
     {.id = "quantized-base-on-one-gpu",
      .options = "--quantize --parallel --loop",
-     .message = "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 under FSDP2, "
-                "DeepSpeed's ZeRO and, with --quant-storage bf16, FSDP1, not {--quantize} under {--parallel} with "
-                "--loop {--loop}",
-     .accepted = "--loop trainer with --parallel ddp, or --quantize nf4 with --parallel fsdp2, ds-zero1 to ds-zero3 or "
-                 "fsdp1 --quant-storage bf16; no --quantize; --gpus 1",
+     .message =
+         "a quantised base on several GPUs is modelled in the Trainer under DDP, and nf4 where it is sharded, not "
+         "{--quantize} under {--parallel} with --loop {--loop}",
+     .accepted = "--loop trainer with --parallel ddp, or --quantize nf4 with fsdp2, ds-zero1 to ds-zero3, or fsdp1 and "
+                 "--quant-storage bf16; --gpus 1",
      .broken =
          [](const RuleQuestion& q) {
            if (!quantizes(q)) return false;
