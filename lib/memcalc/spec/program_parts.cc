@@ -10,6 +10,12 @@
 namespace memcalc {
 namespace {
 
+/// The path of the module in the name of its tensor.
+std::string_view path_in(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
 /// Trainer.get_decay_parameter_names: neither in nn.LayerNorm nor of such a name.
 bool has_decay(std::string_view name, std::string_view type) {
   thread_local std::string dotted;  // asked of each parameter as a program is read: one buffer for all of them
@@ -77,9 +83,7 @@ void relate_parameters(Program& program, Modules& modules) {
   std::string_view path;  // of `module`, which the parameters after the first of a module have as well
   std::int32_t module = -1;
   for (ProgramTensor& each : all) {
-    const std::size_t dot = each.name.rfind('.');
-    const std::string_view own =
-        dot == std::string::npos ? std::string_view() : std::string_view(each.name).substr(0, dot);
+    const std::string_view own = path_in(each.name);
     if (module < 0 || own != path) module = modules.place_of(std::string(own));
     path = own;
     each.module = module;
@@ -163,10 +167,7 @@ std::string full_name(const std::string& path, const std::string& name) {
   return name.starts_with('/') ? name.substr(1) : path.empty() ? name : path + "." + name;
 }
 
-std::string module_of(const std::string& name) {
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string::npos ? std::string() : name.substr(0, dot);
-}
+std::string module_of(const std::string& name) { return std::string(path_in(name)); }
 
 void relate_parts(Program& program) {
   Modules modules(program);

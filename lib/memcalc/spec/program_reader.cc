@@ -413,10 +413,9 @@ class FunctionReader {
   int depth_ = 0;
 };
 
+/// Without its name.
 ProgramTensor tensor_of(const Place& place) {
-  ProgramTensor tensor{.name = std::string(place.require("name").text()),
-                       .shape = sizes_in(place.require("shape")),
-                       .dtype = std::string(place.require("dtype").text())};
+  ProgramTensor tensor{.shape = sizes_in(place.require("shape")), .dtype = std::string(place.require("dtype").text())};
   if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->is_true();
   return tensor;
 }
@@ -454,9 +453,10 @@ std::vector<ProgramTensor> tensors_in(const Place& place) {
   std::unordered_map<std::uint32_t, std::size_t> read;  // by place, which layers share: the tensor of the first
   std::int64_t left = kMostRepeats;
   for_each_item(place, "", left, [&](const Place& item, const std::string& prefix) {
+    const std::string_view name = item.require("name").text();
     const auto [first, is_new] = read.emplace(item.number(), tensors.size());
     tensors.push_back(is_new ? tensor_of(item) : ProgramTensor(tensors[first->second]));
-    tensors.back().name = joined(prefix, item.require("name").text());
+    tensors.back().name = joined(prefix, name);
   });
   return tensors;
 }
