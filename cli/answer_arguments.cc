@@ -1,14 +1,12 @@
 #include "answer_arguments.h"
 
 #include <CLI/CLI.hpp>
-#include <array>
 
 #include "arguments.h"
 
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
 constexpr const char* kGroup = "Answer";
 
 }  // namespace
@@ -27,7 +25,7 @@ void add_answer_options(CLI::App& command, AnswerArguments& arguments) {
 }
 
 AnswerOutput::AnswerOutput(const AnswerArguments& arguments)
-    : format_(parse_choice<Format>("--format", arguments.format, kFormatNames)), output_(arguments.output) {
+    : format_(parse_format(arguments.format)), output_(arguments.output) {
   options_ = {.unicode = locale_is_utf8(), .explain = arguments.explain, .columns = output_.columns()};
   options_.color = wants_color(arguments.color, output_);
 }

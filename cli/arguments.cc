@@ -53,4 +53,9 @@ void refuse_choice(std::string_view option, std::string_view text, std::span<con
                    (text.empty() ? "nothing" : "'" + one_line(text) + "'") + did_you_mean(text, names));
 }
 
+Format parse_format(std::string_view text) {
+  constexpr std::array<std::string_view, 4> kNames = {"text", "json", "csv", "md"};
+  return parse_choice<Format>("--format", text, kNames);
+}
+
 }  // namespace memcalc::cli

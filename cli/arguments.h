@@ -41,4 +41,7 @@ template <typename Enum, std::size_t kSize>
   return *value;
 }
 
+/// The value of --format of every command that renders an answer.
+[[nodiscard]] Format parse_format(std::string_view text);
+
 }  // namespace memcalc::cli

@@ -11,7 +11,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCheckExamples =
     "Examples:\n"
     "  memcalc check rows.jsonl --max-step-error 0.1\n"
     "  memcalc check rows.jsonl --max-step-error 0.2 --format csv --output errors.csv\n"
@@ -57,7 +57,7 @@ Command add_check(CommandLine& line) {
   app->add_option("--min-share", arguments->share, "of rows within all of them [0.9]")->type_name("X")->group(group);
   app->add_option("--specs", arguments->specs, "directory of models/, gpus/ [$MEMCALC_SPEC_PATH]")->type_name("DIR");
   add_answer_options(*app, arguments->answer);
-  app->footer(kExamples);
+  app->footer(kCheckExamples);
   return {app, [arguments] { return run_check(*arguments); }};
 }
 

@@ -14,7 +14,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kCompletionExamples =
     "Examples:\n"
     "  memcalc completion bash > ~/.local/share/bash-completion/completions/memcalc\n"
     "  memcalc completion zsh > ~/.zfunc/_memcalc\n"
@@ -221,7 +221,7 @@ Command add_completion(CommandLine& line) {
   auto arguments = std::make_shared<Arguments>();
   app->add_option("kind", arguments->kind, "bash, zsh, fish; man, options, schema, rules: pages")->type_name("PAGE");
   app->add_option("--output", arguments->output, "write the answer to a file [standard output]")->type_name("FILE");
-  app->footer(kExamples);
+  app->footer(kCompletionExamples);
   return {app, [&root = line.parser, arguments] {
             Output output(arguments->output);
             std::array<std::string_view, kPages.size()> names;

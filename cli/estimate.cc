@@ -1,7 +1,6 @@
 // memcalc estimate: will the run fit, and what fills the memory.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <future>
 #include <memory>
 #include <optional>
@@ -18,9 +17,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
-
-constexpr const char* kExamples =
+constexpr const char* kEstimateExamples =
     "Examples:\n"
     "  memcalc --model bert-large --bs 4 --fp16\n"
     "  memcalc --model llama-3-8b --bs 1 --seq 4096 --precision bf16 --gpu h100-sxm\n"
@@ -81,7 +78,7 @@ class CommonCards {
 };
 
 ExitStatus run_estimate(const EstimateArguments& arguments) {
-  const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
+  const Format format = parse_format(arguments.format);
   Output output(arguments.output);
   RenderOptions options{.unicode = locale_is_utf8(),
                         .details = arguments.details,
@@ -135,7 +132,7 @@ Command add_estimate(CommandLine& line) {
   app->add_option("--color", arguments->color, "auto, always or never [auto: if on a terminal]")
       ->type_name("WHEN")
       ->group(group);
-  app->footer(kExamples);
+  app->footer(kEstimateExamples);
   return {app, [arguments] { return run_estimate(*arguments); }, &arguments->run};
 }
 

@@ -1,7 +1,6 @@
 // memcalc models, memcalc gpus: what the registry knows.
 // Covered by tests/cli/questions_test.py.
 #include <CLI/CLI.hpp>
-#include <array>
 #include <memory>
 
 #include "arguments.h"
@@ -12,15 +11,13 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
-
 struct ListArguments {
   std::string format = "text";
   std::string specs;
   std::string output;
 };
 
-struct SearchArguments {
+struct ModelSearchArguments {
   std::string text, task, fewest, most;
 };
 
@@ -40,13 +37,13 @@ std::shared_ptr<ListArguments> add_list(CLI::App& app) {
 /// `list(registry)`: what is rendered.
 template <typename List>
 ExitStatus write_list(const ListArguments& arguments, const List& list) {
-  const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
+  const Format format = parse_format(arguments.format);
   Output output(arguments.output);
   output.write(render(list(SpecRegistry(find_specs(arguments.specs))), format));
   return kAnswered;
 }
 
-ModelSearch search_of(const SearchArguments& arguments) {
+ModelSearch search_of(const ModelSearchArguments& arguments) {
   ModelSearch search{.text = arguments.text};
   if (!arguments.task.empty()) search.task = parse_choice<Task>("--task", arguments.task, kTaskNames);
   if (!arguments.fewest.empty()) search.fewest_parameters = parse_count("--min-parameters", arguments.fewest);
@@ -59,7 +56,7 @@ ModelSearch search_of(const SearchArguments& arguments) {
 Command add_models(CommandLine& line) {
   CLI::App* app = line.parser.add_subcommand("models", "the models that --model knows by name");
   const auto arguments = add_list(*app);
-  auto search = std::make_shared<SearchArguments>();
+  auto search = std::make_shared<ModelSearchArguments>();
   app->add_option("--search", search->text, "words in a name, another name or the family")
       ->type_name("TEXT")
       ->group("Which");

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kFormatNames = {"tsv", "json", "replay"};
 constexpr std::array<std::string_view, 2> kStepNames = {"last", "all"};
 
-constexpr const char* kExamples =
+constexpr const char* kTraceExamples =
     "Examples:\n"
     "  memcalc trace --model bert-large --bs 4 --fp16 --gpu h100-sxm | head\n"
     "  memcalc trace --model gpt2 --bs 8 --loop bare --events all --output gpt2.tsv\n"
@@ -76,7 +76,7 @@ Command add_trace(CommandLine& line) {
   app->add_option("--plot", arguments->plot, "draw the step's memory instead: an SVG file")
       ->type_name("FILE")
       ->group(group);
-  app->footer(kExamples);
+  app->footer(kTraceExamples);
   return {app, [arguments] { return run_trace(*arguments); }, &arguments->run};
 }
 

@@ -14,7 +14,7 @@
 namespace memcalc::cli {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kUtilizationExamples =
     "Examples:\n"
     "  memcalc utilization --achieved 100e12 --peak 312e12\n"
     "  memcalc utilization --samples-per-s 3 --seq 2048 --cards 4 --reference 3300\n"
@@ -85,7 +85,7 @@ Command add_utilization(CommandLine& line) {
   app->add_option("--trace", arguments->trace, "Chrome trace of torch.profiler")->type_name("FILE")->group(group);
   add_run_options(line, *app, arguments->run);
   add_answer_options(*app, arguments->answer);
-  app->footer(kExamples);
+  app->footer(kUtilizationExamples);
   return {app, [arguments] { return run_utilization(*arguments); }, &arguments->run};
 }
 

@@ -1,6 +1,5 @@
 // memcalc weights: what the headers of weights on disk say.
 #include <CLI/CLI.hpp>
-#include <array>
 #include <memory>
 
 #include "arguments.h"
@@ -9,8 +8,6 @@
 
 namespace memcalc::cli {
 namespace {
-
-constexpr std::array<std::string_view, 4> kFormatNames = {"text", "json", "csv", "md"};
 
 struct WeightsArguments {
   std::string path;
@@ -22,7 +19,7 @@ ExitStatus run_weights(const WeightsArguments& arguments) {
   if (arguments.path.empty()) {
     throw UsageError("weights: expected a path, found nothing; accepted: a safetensors file, its index or a directory");
   }
-  const Format format = parse_choice<Format>("--format", arguments.format, kFormatNames);
+  const Format format = parse_format(arguments.format);
   Output output(arguments.output);
   output.write(render(read_weights(arguments.path), format));
   return kAnswered;

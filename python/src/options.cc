@@ -20,7 +20,7 @@ struct List {
   FieldGroup group;
   const char* description;
 };
-constexpr List kLists[] = {
+constexpr List kListOptions[] = {
     {"megatron", FieldGroup::kMegatron, "Megatron's own arguments: name or name=value, …"},
     {"deepspeed", FieldGroup::kDeepSpeed, "its zero_optimization: name=value, …"},
 };
@@ -91,7 +91,7 @@ void read_list(const List& list, py::handle value, RunRequest& request) {
   for (const Field& field : run_fields()) {
     if (is_keyword(field)) names.emplace_back(field.key);
   }
-  for (const List& list : kLists) names.emplace_back(list.keyword);
+  for (const List& list : kListOptions) names.emplace_back(list.keyword);
   throw OptionError(name, "unknown option '" + one_line(name) + "'" + did_you_mean(name, names));
 }
 
@@ -120,8 +120,8 @@ RunRequest read_options(const py::dict& given) {
   for (const auto& [name_object, value] : given) {
     const std::string name = py::str(name_object).cast<std::string>();
     const auto* list =
-        std::find_if(std::begin(kLists), std::end(kLists), [&](const List& each) { return name == each.keyword; });
-    if (list != std::end(kLists)) {
+        std::find_if(std::begin(kListOptions), std::end(kListOptions), [&](const List& each) { return name == each.keyword; });
+    if (list != std::end(kListOptions)) {
       if (!value.is_none()) read_list(*list, value, request);
       continue;
     }
@@ -146,7 +146,7 @@ py::list option_table() {
     if (!field.negative_help.empty()) help += "; False: " + std::string(field.negative_help);
     table.append(py::make_tuple(std::string(field.key), std::string(field.flag), type_of(field.type), help));
   }
-  for (const List& list : kLists) {
+  for (const List& list : kListOptions) {
     table.append(py::make_tuple(list.keyword, std::string("--") + list.keyword, "Sequence[str] | Mapping[str, object]",
                                 list.description));
   }

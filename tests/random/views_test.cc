@@ -17,7 +17,7 @@
 namespace memcalc {
 namespace {
 
-constexpr int kRuns = 1000;
+constexpr int kRuns = 400;
 
 /// A fifth of the runs keep some memory free or ask about a card's other size.
 std::string drawn_question(std::mt19937& random) {
@@ -92,7 +92,7 @@ TEST(Views, OfOneRunAgreeAboutWhetherItFits) {
     EXPECT_EQ(of_ladder(*question), report->verdict);
   }
   EXPECT_EQ(answered, kRuns);
-  for (const int each : verdicts) EXPECT_GT(each, 5);
+  for (const int each : verdicts) EXPECT_GT(each, 2);
 }
 
 // What a plan says of a candidate is what estimate says of its run.
