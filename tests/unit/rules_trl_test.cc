@@ -151,15 +151,21 @@ const test::RuleCase kCases[] = {
      kSft},
     {"evaluation-of-scores", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kReward},
-    {"eval-generate-seq2seq", "gpt2", [](RunSpec& run) { run.training().evaluation->new_tokens = 8; }, kEvaluates},
+    {"eval-generate-seq2seq", "gpt2",
+     [](RunSpec& run) {
+       run.training().evaluation->new_tokens = 8;
+       run.training().loop = Loop::kTrlSft;
+     },
+     kEvaluates},
     {"eval-generate-logits", "t5-base", [](RunSpec& run) { run.training().evaluation->keeps_logits = true; },
      kPredicts},
     {"eval-generate-one-gpu", "t5-base",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kDdp;
+       run.parallel.data_parallel = DataParallel::kFsdp2;
        run.parallel.gpus = 2;
      },
      kPredicts},
+    {"eval-labels-generate", "gpt2", [](RunSpec& run) { run.training().evaluation->has_labels = false; }, kEvaluates},
     {"eval-beams-generate", "t5-base", [](RunSpec& run) { run.training().evaluation->beams = 4; }, kEvaluates},
     {"sentences-bi-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kBiEncoder},
     {"sentences-cross-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kCrossEncoder},

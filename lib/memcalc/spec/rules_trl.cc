@@ -345,11 +345,14 @@ bool generates_in_evaluation(const RuleQuestion& q) {
 constexpr Rule kGeneratedPredictions[] = {
     {.id = "eval-generate-seq2seq",
      .options = "--eval-generate --task --loop",
-     .message = "evaluation: generation is modelled for encoder-decoders in Seq2SeqTrainer, not for the task {--task} "
-                "in {--loop}",
-     .accepted = "--task seq2seq and --loop trainer, or no --eval-generate",
+     .message = "evaluation: it is Seq2SeqTrainer that generates in one, a model that writes tokens: not {--loop}, not "
+                "the task {--task}",
+     .accepted = "--task seq2seq, causal, speech and --loop trainer, or no --eval-generate",
      .broken =
-         [](const RuleQuestion& q) { return q.run.task != Task::kSeq2Seq || training_of(q).loop != Loop::kTrainer; }},
+         [](const RuleQuestion& q) {
+           const bool writes = is_causal(q) || q.run.task == Task::kSeq2Seq || q.run.task == Task::kSpeech;
+           return !writes || training_of(q).loop != Loop::kTrainer;
+         }},
     {.id = "eval-generate-logits",
      .options = "--eval-generate --eval-logits",
      .message = "evaluation: with predict_with_generate the predictions are tokens, not logits",
@@ -357,9 +360,10 @@ constexpr Rule kGeneratedPredictions[] = {
      .broken = [](const RuleQuestion& q) { return training_of(q).evaluation->keeps_logits; }},
     {.id = "eval-generate-one-gpu",
      .options = "--eval-generate --gpus --parallel",
-     .message = "evaluation: generation on several GPUs is not modelled",
-     .accepted = "--gpus 1, or no --eval-generate",
-     .broken = is_parallel},
+     .message = "evaluation: generation under {--parallel} is not modelled",
+     .accepted = "--gpus 1, --parallel ddp, or no --eval-generate",
+     .broken =
+         [](const RuleQuestion& q) { return is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp; }},
 };
 
 constexpr Rule kEvaluationBeams[] = {
@@ -367,6 +371,14 @@ constexpr Rule kEvaluationBeams[] = {
      .options = "--eval-beams --eval-generate",
      .message = "evaluation: beams are of generation, which it does not do",
      .accepted = "--eval-generate N, or no --eval-beams",
+     .broken = [](const RuleQuestion& q) { return !generates_in_evaluation(q); }},
+};
+
+constexpr Rule kEvaluationLabels[] = {
+    {.id = "eval-labels-generate",
+     .options = "--no-eval-labels --eval-generate",
+     .message = "evaluation: without labels it computes nothing but what it generates, and it generates nothing",
+     .accepted = "--eval-generate N, or no --no-eval-labels",
      .broken = [](const RuleQuestion& q) { return !generates_in_evaluation(q); }},
 };
 
@@ -522,14 +534,6 @@ std::span<const RuleGroup> rules_of_trl() {
              const DataLengths& lengths = *training_of(q).lengths;
              return training_of(q).evaluation.has_value() && (lengths.packing || lengths.padding_free);
            }},
-      {.id = "lengths-evaluation-logits",
-       .options = "--lengths --eval-logits",
-       .message = "lengths: logits of batches that differ in length are padded to the longest, which is not modelled",
-       .accepted = "no --eval-logits, or --task seqcls",
-       .broken =
-           [](const RuleQuestion& q) {
-             return is_causal(q) && training_of(q).evaluation && training_of(q).evaluation->keeps_logits;
-           }},
   };
   static constexpr RuleGroup kGroups[] = {
       {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
@@ -565,6 +569,12 @@ std::span<const RuleGroup> rules_of_trl() {
              return trains(q) && training_of(q).evaluation && training_of(q).evaluation->beams > 1;
            },
        .rules = kEvaluationBeams},
+      {.title = "Evaluation without labels",
+       .concerns =
+           [](const RuleQuestion& q) {
+             return trains(q) && training_of(q).evaluation && !training_of(q).evaluation->has_labels;
+           },
+       .rules = kEvaluationLabels},
       {.title = "Batches of different lengths",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).lengths.has_value(); },
        .rules = kLengths},

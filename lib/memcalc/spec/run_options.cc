@@ -580,7 +580,8 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
                            .keeps_logits = options.eval_logits,
                            .move_to_host = options.eval_accumulation.value_or(0),
                            .new_tokens = options.eval_new_tokens.value_or(0),
-                           .beams = options.eval_beams.value_or(1)};
+                           .beams = options.eval_beams.value_or(1),
+                           .has_labels = !options.no_eval_labels};
     if (training.lengths) {
       assumptions.push_back(fmt::format("the evaluation set is as long as the first {} samples of --lengths",
                                         training.evaluation->samples));
@@ -588,7 +589,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     if (training.evaluation->new_tokens > 0) {
       assumptions.emplace_back(
           "the evaluation generates as Seq2SeqTrainer does with predict_with_generate, to the last token of "
-          "--eval-generate (generation_max_length is one more)");
+          "--eval-generate (generation_max_length counts what a decoder begins with, too: the prompt, or one token)");
     }
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);

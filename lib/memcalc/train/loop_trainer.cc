@@ -4,7 +4,6 @@
 // MIRRORS(accelerate, "utils/deepspeed.py", "1.15.0")
 // MIRRORS(transformers, "trainer.py", "5.17.0")
 // MIRRORS(transformers, "trainer_callback.py", "5.17.0")
-// MIRRORS(transformers, "trainer_seq2seq.py", "5.17.0")
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -24,6 +23,7 @@
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/data/data_steps.h"
+#include "memcalc/train/evaluated_generation.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/label_smoother.h"
@@ -133,10 +133,17 @@ double mean_generations(const RunSpec& run) {
   return static_cast<double>(training.accumulation_steps) / static_cast<double>(training.generate_every());
 }
 
+/// trainer_pt_utils.py, torch_pad_and_concatenate
+Tensor padded_and_concatenated(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 1 || a.size(1) == b.size(1)) return no_grad::cat(a, b, 0);
+  Shape shape = a.shape();
+  shape[0] = a.size(0) + b.size(0);
+  shape[1] = std::max(a.size(1), b.size(1));
+  return no_grad::full(a.tape(), shape, a.dtype());  // new_full(); rows are copied into it
+}
+
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
-/// Of a batch's generation (train/generate.h, executed_tokens): there are several in an evaluation.
-constexpr std::int64_t kMostLayerTokensOfEvaluation = 3072;
 
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
@@ -471,27 +478,12 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   return result;
 }
 
-/// trainer_seq2seq.py, _pad_tensors_to_max_len: up to the default max_length of the model's generation_config, whatever
-/// the evaluation's own is.
-Tensor padded_prediction(const Tensor& tokens) {
-  constexpr std::int64_t kMaxLength = 20;
-  if (tokens.size(tokens.rank() - 1) >= kMaxLength) return tokens;
-  return no_grad::multiply(no_grad::ones(tokens.tape(), {tokens.size(0), kMaxLength}, DType::kInt64));
-}
-
-/// trainer_seq2seq.py, prediction_step with predict_with_generate: the tokens, and then the loss of the labels. The
-/// encoder is called by itself, outside of what accelerate wraps in autocast.
+/// trainer_seq2seq.py, prediction_step with predict_with_generate: the tokens, and then the loss of the labels, where
+/// these are not taken away before (Evaluation::has_labels).
 TrainerLoop::Prediction TrainerLoop::generated_prediction(const Batch& inputs) {
-  const Evaluation& evaluation = *run_.training().evaluation;
-  GenerationCall call{.new_tokens = evaluation.new_tokens, .beams = evaluation.beams, .at_least = false};
-  call.evaluates = true;
-  // Adapters' generate() is the base model's, whose forward nothing wraps.
-  if (!run_.fine_tuning.lora) call.forward = trl_models(true).policy;
   Prediction result;
-  {
-    Generation generation(tape_, model_, std::move(call), tokens_, kMostLayerTokensOfEvaluation);
-    result.logits = padded_prediction(generation.run(inputs));
-  }
+  result.logits = generated_in_evaluation(tape_, model_, run_, inputs, tokens_, trl_models(true).policy);
+  if (!run_.training().evaluation->has_labels) return result;
   const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), inputs, true);
   result.loss = mean(outputs.loss, 0, false);
   result.labels = padded_prediction(inputs.labels);
@@ -545,8 +537,8 @@ void TrainerLoop::evaluate() {
   BatchShape shape;
   Prediction prediction, all;
   Tensor losses;
-  const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer: torch.cat((kept, more), dim=0)
-    if (more.defined()) kept = kept.defined() ? no_grad::cat(kept, more, 0) : more;
+  const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer
+    if (more.defined()) kept = kept.defined() ? padded_and_concatenated(kept, more) : more;
   };
   // On several processes each has every n-th batch, the last filled up from the beginning of the set;
   // gather_for_metrics takes off what was filled up.
@@ -577,17 +569,20 @@ void TrainerLoop::evaluate() {
         if (!run_.generates()) inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
         inputs.padded = run_.padding;
       }
+      if (!evaluation.has_labels) inputs.labels.reset();
       prediction = prediction_step(inputs, shape);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
-      losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
-      losses = for_metrics(losses);
+      if (losses.defined()) {
+        losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
+        losses = for_metrics(losses);
+      }
       for (Tensor* each : {&prediction.labels, &prediction.logits}) {
         if (each->defined()) compare_sizes(*each);
       }
       for (Tensor* each : {&prediction.logits, &prediction.labels}) {
         if (each->defined()) *each = for_metrics(*each);
       }
-    } else {
+    } else if (evaluation.has_labels) {
       losses = no_grad::zeros(tape_, {of_all}, DType::kFloat32);  // what repeat() asks for
     }
     add(all.loss, losses);

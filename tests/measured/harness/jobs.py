@@ -50,6 +50,10 @@ MODELS = {
     "bart": dict(model_type="bart", vocab_size=50265, d_model=768, encoder_layers=6, decoder_layers=6,
                  encoder_ffn_dim=3072, decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12,
                  max_position_embeddings=1024),
+    "whisper": dict(model_type="whisper", vocab_size=51865, d_model=512, encoder_layers=6, decoder_layers=6,
+                    encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048,
+                    num_mel_bins=80, max_source_positions=1500, max_target_positions=448, pad_token_id=0,
+                    bos_token_id=1, eos_token_id=1, decoder_start_token_id=3),
 }
 DECODERS = ("llama", "llama-untied", "gpt_neox", "qwen3", "mistral", "gpt2", "opt", "qwen2")
 ENCODERS = ("bert", "distilbert", "roberta")
@@ -99,10 +103,12 @@ def draw_job(r, kind):
         model = r.choice(ENCODERS)
     elif kind == "generate":
         model = r.choice(["t5", "bart"])
+    elif kind == "generate-speech":
+        model = "whisper"
     else:
         model = r.choice(DECODERS)
     loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
-            "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
+            "generate": "trainer", "generate-speech": "trainer", "generate-causal": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
             "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo", "grpo-options": "trl-grpo", "rloo-options": "trl-rloo",
             "dpo-lengths": "trl-dpo", "kto-lengths": "trl-kto", "orpo-lengths": "trl-orpo", "sft-smooth": "trl-sft",
             **{k: "trl-" + k.split("-")[0] for k in GENERATED}, "reward-fsdp2": "trl-reward", "sft-fsdp1": "trl-sft",
@@ -165,6 +171,16 @@ def draw_job(r, kind):
             if "cached-mnrl" in job: job += ["--mini-batch", r.choice(["16", "32"])]
         common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 0)
         evaluated(r, job)
+    elif kind in ("generate-speech", "generate-causal"):
+        speech = kind == "generate-speech"
+        job += ["--task", "speech" if speech else "causal", "--bs", r.choice("248"),
+                "--seq", r.choice(["32", "64", "100"] if speech else ["64", "128", "256"])]
+        # Whisper's own generate() runs the encoder outside of autocast, on float32 recordings.
+        common(r, job, ("amp-bf16", "fp32"), ("fp32",) if speech else ("fp32", "bf16"), 0 if speech else .3)
+        if job[job.index("--weights-dtype") + 1] == "bf16": job[job.index("--precision") + 1] = "amp-bf16"
+        job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20"]),
+                "--eval-generate", r.choice(["12", "20", "48", "80"])]
+        if r.random() < .3: job += ["--eval-beams", r.choice("24")]
     elif kind == "generate":
         job += ["--task", "seq2seq", "--bs", r.choice("248"), "--seq", r.choice(["64", "128", "256"]),
                 "--target-seq", r.choice(["32", "64", "100"])]
