@@ -1,5 +1,6 @@
 // What Seq2SeqTrainer generates in an evaluation (predict_with_generate): transformers 5.17, trainer_seq2seq.py, of an
-// encoder-decoder, a decoder or Whisper, whose own generate() stands before. Covered by tests/measured/jobs_test.py.
+// encoder-decoder, a decoder or Whisper, whose own generate() stands before. Covered by
+// tests/unit/evaluated_generation_test.cc and tests/measured/jobs_test.py.
 // MIRRORS(transformers, "models/whisper/generation_whisper.py", "5.17.0")
 // MIRRORS(transformers, "trainer_seq2seq.py", "5.17.0")
 #pragma once

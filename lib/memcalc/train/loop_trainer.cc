@@ -23,6 +23,7 @@
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/data/data_steps.h"
+#include "memcalc/train/data/texts.h"
 #include "memcalc/train/evaluated_generation.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
@@ -145,6 +146,11 @@ Tensor padded_and_concatenated(const Tensor& a, const Tensor& b) {
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
 
+/// A micro-batch of --bs samples of --seq tokens.
+BatchShape shape_of(const RunSpec& run) {
+  return run.uses_sentence_transformers() ? texts_shape_of(run) : answers_shape_of(run);
+}
+
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
@@ -211,6 +217,7 @@ class TrainerLoop {
   [[nodiscard]] RunSpec of_columns(const BatchShape& shape) const {
     RunSpec run = run_;
     run.sequence_length = shape.columns;
+    if (run.training().loop == Loop::kTrlOnlineDpo) run.batch_size = shape.rows;
     return run;
   }
   /// A batch of other sizes than the run's.
@@ -270,7 +277,7 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 
 Tensor TrainerLoop::compute_loss(bool sync) {
   if (run_.uses_sentence_transformers()) {
-    return sentence_loss_.compute(tape_, run_, inputs_, trl_models(sync).policy);
+    return sentence_loss_.compute(tape_, run_, inputs_, shapes_[micro_batch_], trl_models(sync).policy);
   }
   if (run_.uses_trl()) return trl_loss(inputs_, shapes_[micro_batch_], sync);
   if (compiled_) {
@@ -314,7 +321,10 @@ TrlModels TrainerLoop::trl_models(bool sync) {
 Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool sync) {
   const TrlModels models = trl_models(sync);
   if (run_.training().loop == Loop::kTrlReward) return reward_loss(tape_, inputs, models.policy);
-  if (run_.training().loop == Loop::kTrlOnlineDpo) return online_dpo_.loss(tape_, model_, run_, models);
+  if (run_.training().loop == Loop::kTrlOnlineDpo) {
+    const RunSpec run = of_columns(shape);
+    return online_dpo_.loss(tape_, model_, run, shape.padded, models);
+  }
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, shape, models);
@@ -339,7 +349,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   batches_ = std::move(next);
   items_ = std::move(next_items);
   shapes_.assign(shapes.begin(), shapes.end());
-  if (shapes.empty()) shapes_.assign(batches_.size(), answers_shape_of(run_));
+  if (shapes.empty()) shapes_.assign(batches_.size(), shape_of(run_));
   if (shapes.empty()) {
     for (const ExecutedMicroBatch& executed : executed_in_step(count)) {
       tape_.kernels.repeats = executed.stands_for;
@@ -452,7 +462,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
     return result;
   }
   if (run_.uses_sentence_transformers()) {
-    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, trl_models(true).policy);
+    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, shape, trl_models(true).policy);
     result.loss = mean(loss, 0, false);  // loss.detach().mean()
     return result;
   }
@@ -505,8 +515,10 @@ Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
 
 Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
   Batch batch;
-  if (run_.trains_on_answers()) {
-    const std::vector<BatchTensor> tensors = answer_tensors(run_, shape);
+  const bool has_texts = run_.uses_sentence_transformers();
+  if (run_.trains_on_answers() || has_texts) {
+    const std::vector<BatchTensor> tensors =
+        has_texts ? sentence_transformers_batch(model_, run_, shape) : answer_tensors(run_, shape);
     make_room_for_others(tensors, batch);
     for (const BatchTensor& each : tensors) {
       each.in(batch) = tape_.empty(each.shape, each.dtype, aten::kToCopy, Category::kInputs);
@@ -565,7 +577,7 @@ void TrainerLoop::evaluate() {
       } else {
         RunSpec of_batch = run_;
         of_batch.batch_size = is_filled ? evaluation.batch_size : rows_of_all;
-        shape = answers_shape_of(of_batch);
+        shape = shape_of(of_batch);
         if (!run_.generates()) inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
         inputs.padded = run_.padding;
       }

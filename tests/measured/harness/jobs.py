@@ -99,8 +99,8 @@ def answers_of_lengths(r, rows, answers):
 
 def draw_job(r, kind):
     """Its model's name, arguments, and lengths or None."""
-    if kind in ("glue", "st", "cross"):
-        model = r.choice(ENCODERS)
+    if kind in ("glue", "st", "cross", "st-lora", "cross-lora", "st-lengths", "cross-lengths"):
+        model = r.choice(ENCODERS) if kind != "cross-lora" else "bert"  # the others' heads are several layers
     elif kind == "generate":
         model = r.choice(["t5", "bart"])
     elif kind == "generate-speech":
@@ -108,6 +108,8 @@ def draw_job(r, kind):
     else:
         model = r.choice(DECODERS)
     loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
+            "st-lora": "sentence-transformer", "cross-lora": "cross-encoder", "st-lengths": "sentence-transformer",
+            "cross-lengths": "cross-encoder", "online-dpo-lengths": "trl-online-dpo",
             "generate": "trainer", "generate-speech": "trainer", "generate-causal": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
             "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo", "grpo-options": "trl-grpo", "rloo-options": "trl-rloo",
             "dpo-lengths": "trl-dpo", "kto-lengths": "trl-kto", "orpo-lengths": "trl-orpo", "sft-smooth": "trl-sft",
@@ -164,12 +166,27 @@ def draw_job(r, kind):
         if kind == "grpo-options":
             job += ["--grpo-loss", r.choice("grpo bnpo dr_grpo dapo cispo sapo luspo vespo".split()),
                     "--importance-level", r.choice(["token", "sequence"])]
-    elif kind in ("st", "cross"):
-        job += ["--bs", r.choice(["16", "32", "64"]), "--seq", r.choice(["32", "64", "128"])]
-        if kind == "st":
+    elif kind == "online-dpo-lengths":
+        job += ["--bs", r.choice("24"), "--completion", str(r.randrange(20, 70)), "--steps", r.choice("46")]
+        lengths = real_lengths(r, r.choice([16, 24, 40]))
+        with_lora = common(r, job)
+        job += ["--ref-model", "adapters" if with_lora else "own"]
+    elif kind.startswith(("st", "cross")):
+        of_lengths = kind.endswith("-lengths")
+        bs = r.choice([16, 32, 64])
+        job += ["--bs", str(bs)]
+        if of_lengths:
+            job += ["--steps", r.choice("468"), "--seq", r.choice(["128", "256", "384"])]
+            texts = 2 if kind.startswith("cross") else 3
+            lengths = answers_of_lengths(r, bs * r.choice([5, 9]), texts - 1)
+        else:
+            job += ["--seq", r.choice(["32", "64", "128"])]
+        if kind.startswith("st"):
             job += ["--contrastive-loss", r.choice(["mnrl", "cached-mnrl"]), "--hard-negatives", r.choice("012")]
             if "cached-mnrl" in job: job += ["--mini-batch", r.choice(["16", "32"])]
-        common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 0)
+            if of_lengths: job[job.index("--hard-negatives") + 1] = "1"
+        if common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 1 if kind.endswith("-lora") else 0):
+            job += ["--lora-head"] if kind == "cross-lora" else []
         evaluated(r, job)
     elif kind in ("generate-speech", "generate-causal"):
         speech = kind == "generate-speech"
@@ -353,8 +370,8 @@ def compare(a):
         seconds = f"{100 * (p['step_s'] / m['step_s'] - 1):+6.0f} % time" if p.get("step_s") and m.get("step_s") else ""
         print(f"{job['name']:40} allocated {m['allocated']:>12} {errors['allocated']:+8.3f} %   "
               f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {evaluated}{seconds}")
-        rows.append(dict(job, allocated=m["allocated"], reserved=m["reserved"],
-                         blind={kind: p[kind] for kind in off}))
+        kinds = list(off) + (["evaluation"] if "evaluation" in errors else [])
+        rows.append(dict(job, **{kind: m[kind] for kind in kinds}, blind={kind: p[kind] for kind in kinds}))
     for kind, errors in off.items():
         if not errors: continue
         errors.sort()

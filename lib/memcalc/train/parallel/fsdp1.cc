@@ -291,7 +291,8 @@ void Fsdp1::cut_states() {
       const std::int64_t own = std::clamp<std::int64_t>(param.size(0) - rank * rows, 0, rows);
       if (own == 0) continue;
       const std::int64_t elements = stored_elements(param, run);
-      const Bytes bytes = checked_multiply(ceil_div(elements * own, param.size(0)), size_of(handle.local_shard.dtype()));
+      const Bytes bytes =
+          checked_multiply(ceil_div(elements * own, param.size(0)), size_of(handle.local_shard.dtype()));
       tape.memory.scratch(bytes, aten::kClone, Category::kGatheredWeights);
     }
   };
