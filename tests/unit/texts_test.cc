@@ -59,5 +59,24 @@ TEST(Texts, OfACrossEncoderAPairIsCutAsOne) {
   EXPECT_EQ(shape.columns, 60);
 }
 
+TEST(Texts, OfAnEncoderDecoderSourcesAndLabelsArePaddedByThemselves) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "texts_test_sources.txt";
+  std::ofstream(path) << "12/57\n30/9\n";
+  RunOptions options{.task = Task::kSeq2Seq, .batch_size = 2, .loop = Loop::kTrainer};
+  options.sequence_length = 20;
+  options.target_sequence_length = 50;
+  options.pad_to_multiple_of = 8;
+  options.lengths = path.string();
+  const RunSpec run = resolve(test::model_of("t5-small"), options).run;
+  EXPECT_EQ(run.sequence_length, 20);
+  EXPECT_EQ(run.target_sequence_length, 50);
+  const std::vector<std::uint32_t> order = {0, 1};
+  const BatchShape shape = collated_sources(loaded_batches(order, {.batch_size = 2}), run).front();
+  EXPECT_EQ(shape.columns, 24);
+  EXPECT_EQ(shape.answers.other_columns, 56);
+  EXPECT_EQ(shape.valid_labels, 50 + 9);
+  EXPECT_TRUE(shape.padded);
+}
+
 }  // namespace
 }  // namespace memcalc

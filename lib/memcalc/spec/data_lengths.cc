@@ -125,6 +125,36 @@ void cut_texts(SampleLengths& lengths, RunSpec& run, std::int64_t most) {
   }
 }
 
+/// Of an encoder-decoder: "200/57" are a source and its labels, which stand where other trainers have a second answer;
+/// a number alone is the source's, and labels have --target-seq tokens.
+void cut_sources(SampleLengths& lengths, const RunOptions& options, RunSpec& run, std::int64_t most,
+                 std::vector<std::string>& assumptions) {
+  if (!lengths.rejected.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "lengths: an encoder-decoder has a source and its labels, not three texts; accepted: "
+                "lines like 200, 200/57",
+                "--lengths");
+  }
+  const std::int64_t most_labels = options.target_sequence_length.value_or(kMostSampleTokens);
+  std::int64_t longest_source = 1, longest_labels = 1;
+  for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
+    const bool tells = !lengths.prompts.empty();
+    const std::int64_t source = std::min<std::int64_t>(tells ? lengths.prompts[i] : lengths.tokens[i], most);
+    const std::int64_t labels = tells ? std::min<std::int64_t>(lengths.tokens[i] - lengths.prompts[i], most_labels)
+                                      : run.target_sequence_length;
+    lengths.tokens[i] = static_cast<std::int32_t>(source);
+    lengths.rejected.push_back(static_cast<std::int32_t>(labels));
+    longest_source = std::max(longest_source, source);
+    longest_labels = std::max(longest_labels, labels);
+  }
+  if (!lengths.prompts.empty()) {  // --target-seq has no default then
+    std::erase_if(assumptions, [](const std::string& each) { return each.starts_with("target sequence length"); });
+  }
+  lengths.prompts.clear();
+  run.sequence_length = longest_source;
+  run.target_sequence_length = longest_labels;
+}
+
 }  // namespace
 
 /// trainer_utils and data collators: samples longer than --seq are cut, as a tokenizer with truncation does.
@@ -150,6 +180,8 @@ void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::s
     run.sequence_length = std::min(*std::max_element(lengths.tokens.begin(), lengths.tokens.end()) + completion, most);
   } else if (run.uses_sentence_transformers()) {
     cut_texts(lengths, run, most);
+  } else if (run.task == Task::kSeq2Seq) {
+    cut_sources(lengths, options, run, most, assumptions);
   } else if (run.trains_on_answers() || run.trains_on_pairs()) {
     cut_answers(lengths, run, most, assumptions);
   } else {

@@ -448,13 +448,16 @@ std::span<const RuleGroup> rules_of_trl() {
       {.id = "lengths-of-tokens",
        .options = "--lengths --task --loop",
        .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
-                  "the Trainer and in TRL's trainers, and for sentence-transformers",
-       .accepted = "--task seqcls, causal and --loop trainer or one of TRL's; --loop sentence-transformer, "
-                   "cross-encoder",
+                  "the Trainer and in TRL's trainers, for encoder-decoders in the Trainer, and for "
+                  "sentence-transformers",
+       .accepted =
+           "--task seqcls, causal and --loop trainer or one of TRL's; --task seq2seq and --loop trainer; --loop "
+           "sentence-transformer, cross-encoder",
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             return (!task && !q.run.uses_sentence_transformers()) || !q.run.uses_trainer();
+             const bool pairs = q.run.task == Task::kSeq2Seq && training_of(q).loop == Loop::kTrainer;
+             return (!task && !pairs && !q.run.uses_sentence_transformers()) || !q.run.uses_trainer();
            }},
       {.id = "lengths-of-answers",
        .options = "--lengths --loop",
@@ -465,6 +468,7 @@ std::span<const RuleGroup> rules_of_trl() {
            [](const RuleQuestion& q) {
              if (training_of(q).lengths->samples == nullptr) return false;
              const SampleLengths& samples = *training_of(q).lengths->samples;
+             if (q.run.task == Task::kSeq2Seq) return false;  // spec/data_lengths.cc has looked
              const bool texts = q.run.uses_sentence_transformers();
              const bool answers = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q) || texts;
              const bool tells = answers && !q.run.generates();  // whose completions are as long as --completion

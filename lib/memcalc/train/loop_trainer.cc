@@ -221,7 +221,6 @@ class TrainerLoop {
     return run;
   }
   /// A batch of other sizes than the run's.
-  [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
   void micro_batch(std::int64_t index, bool sync);
   /// Where a step generates in its middle, none stands for another.
@@ -506,13 +505,6 @@ void TrainerLoop::end() {
   drop(items_, loss_of_step_, grad_norm_);
 }
 
-Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
-  RunSpec of_batch = run_;
-  of_batch.batch_size = rows;
-  of_batch.sequence_length = columns;
-  return make_batch(tape_, model_, of_batch, aten::kToCopy);
-}
-
 Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
   Batch batch;
   const bool has_texts = run_.uses_sentence_transformers();
@@ -524,7 +516,11 @@ Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
       each.in(batch) = tape_.empty(each.shape, each.dtype, aten::kToCopy, Category::kInputs);
     }
   } else {
-    batch = make_batch_of(shape.rows, shape.columns);
+    RunSpec of_batch = run_;
+    of_batch.batch_size = shape.rows;
+    of_batch.sequence_length = shape.columns;
+    if (run_.task == Task::kSeq2Seq) of_batch.target_sequence_length = shape.answers.other_columns;
+    batch = make_batch(tape_, model_, of_batch, aten::kToCopy);
   }
   batch.padded = shape.padded;
   batch.valid_labels = shape.valid_labels;
@@ -578,7 +574,7 @@ void TrainerLoop::evaluate() {
         RunSpec of_batch = run_;
         of_batch.batch_size = is_filled ? evaluation.batch_size : rows_of_all;
         shape = shape_of(of_batch);
-        if (!run_.generates()) inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
+        if (!run_.generates()) inputs = make_batch(tape_, model_, of_batch, aten::kToCopy);
         inputs.padded = run_.padding;
       }
       if (!evaluation.has_labels) inputs.labels.reset();

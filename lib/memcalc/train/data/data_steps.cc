@@ -58,6 +58,7 @@ class Epochs {
     if (generations_) return generations_->next();
     const Batches batches = loaded_batches(sampler_->next_epoch(), loader_);
     if (run_.uses_sentence_transformers()) return collated_texts(batches, run_);
+    if (run_.task == Task::kSeq2Seq) return collated_sources(batches, run_);
     if (prompts_) return prompted(batches, run_);
     if (answers_) return collated_answers(batches, run_, static_cast<std::int64_t>(lengths_.size()));
     return lengths_of_run_.packing ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
@@ -182,6 +183,7 @@ std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t proces
   const bool shuffles = run.uses_sentence_transformers();
   const Batches batches = loaded_batches(shuffles ? evaluated_texts(run) : evaluation_order(lengths, order), loader);
   if (shuffles) return executed_batches(collated_texts(batches, run), most);
+  if (run.task == Task::kSeq2Seq) return executed_batches(collated_sources(batches, run), most);
   return executed_batches(
       has_answers(run) ? collated_answers(batches, run, evaluation.samples) : collated(batches, lengths, collator),
       most);

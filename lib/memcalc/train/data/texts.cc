@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/base/torch_generator.h"
 
 namespace memcalc {
@@ -55,6 +56,29 @@ std::vector<BatchShape> collated_texts(const Batches& batches, const RunSpec& ru
       }
     }
     shapes.push_back(shape_of_texts(std::move(texts)));
+  }
+  return shapes;
+}
+
+std::vector<BatchShape> collated_sources(const Batches& batches, const RunSpec& run) {
+  const DataLengths& data = *run.training().lengths;
+  const SampleLengths& lengths = *data.samples;
+  std::vector<BatchShape> shapes;
+  shapes.reserve(batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    BatchShape shape{.rows = static_cast<std::int64_t>(batches[i].size())};
+    for (const std::uint32_t sample : batches[i]) {
+      const std::size_t place = sample % lengths.tokens.size();
+      shape.tokens += lengths.tokens[place];
+      shape.longest = std::max<std::int64_t>(shape.longest, lengths.tokens[place]);
+      shape.valid_labels += lengths.rejected[place];
+      shape.answers.other_columns = std::max<std::int64_t>(shape.answers.other_columns, lengths.rejected[place]);
+    }
+    shape.columns = round_up(shape.longest, data.pad_to_multiple_of);
+    shape.answers.other_columns = round_up(shape.answers.other_columns, data.pad_to_multiple_of);
+    shape.sequences = shape.rows;
+    shape.padded = shape.tokens < shape.rows * shape.columns;
+    shapes.push_back(shape);
   }
   return shapes;
 }

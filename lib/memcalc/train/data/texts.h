@@ -1,6 +1,7 @@
-// What the collator of sentence-transformers 6 makes of a batch: each column of texts is padded to its own longest; of
-// a cross-encoder its loss tokenizes the pairs. Covered by tests/unit/texts_test.cc. MIRRORS(sentence_transformers,
-// "base/data_collator.py", "6.2.0")
+// What the collator of sentence-transformers 6 makes of a batch, whose columns of texts are each padded to their own
+// longest, while of a cross-encoder the loss tokenizes the pairs; and transformers' of sources and labels. Covered by
+// tests/unit/texts_test.cc.
+// MIRRORS(sentence_transformers, "base/data_collator.py", "6.2.0")
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,10 @@ namespace memcalc {
 /// Micro-batches of a data set whose samples begin again where there are more than the file has. Columns beyond the
 /// positive have the rejected text's length. Pre: --lengths.
 [[nodiscard]] std::vector<BatchShape> collated_texts(const Batches& batches, const RunSpec& run);
+
+/// Encoder-decoders' micro-batches (DataCollatorForSeq2Seq): sources, and as AnswersShape::other_columns their labels,
+/// each padded to their own longest.
+[[nodiscard]] std::vector<BatchShape> collated_sources(const Batches& batches, const RunSpec& run);
 
 /// Where every text has --seq tokens.
 [[nodiscard]] BatchShape texts_shape_of(const RunSpec& run);
