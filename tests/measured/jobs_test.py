@@ -174,13 +174,25 @@ OFF = {
     "r20-06-sft-qlora-fsdp1-mistral": (0.001, 0),
     "r20-07-trainer-qlora-fsdp1-llama-untied": (0.001, 0),
     "r20-14-reward-qlora-llama": (0.002, 0),
+    "j1911-01-generate-speech-whisper": (0.006, 0.131),
+    "j1911-03-generate-speech-whisper": (0.15, 0.651),
+    "j1911-04-generate-causal-gpt2": (0, 0.071),
+    "j1911-05-generate-speech-whisper": (0, 0.223),
+    "j1911-06-generate-causal-gpt2": (0.072, 0),
+    "j1911-07-generate-speech-whisper": (0.018, 0),
+}
+# The same of the peaks of evaluations, where they were kept.
+OFF_IN_EVALUATION = {
+    "j1911-01-generate-speech-whisper": 0.073,
+    "j1911-03-generate-speech-whisper": 0.121,
+    "j1911-07-generate-speech-whisper": 0.078,
 }
 
 
 def predicted(row, folder):
     said = jobs.predict_job(MEMCALC, row, folder)
     if "error" in said: raise AssertionError(f"{row['name']}: {said['error']}")
-    return said["allocated"], said["reserved"]
+    return said["allocated"], said["reserved"], said.get("evaluation")
 
 
 class Jobs(unittest.TestCase):
@@ -191,8 +203,10 @@ class Jobs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for row in rows:
                 with self.subTest(row["name"]):
-                    for kind, said, most in zip(("allocated", "reserved"), predicted(row, folder), OFF.get(row["name"], (0, 0))):
-                        self.assertLessEqual(abs(said / row[kind] - 1), most / 100, f"{kind}: {said}, measured {row[kind]}")
+                    most = {**dict(zip(("allocated", "reserved"), OFF.get(row["name"], (0, 0)))), "evaluation": OFF_IN_EVALUATION.get(row["name"], 0)}
+                    for kind, said in zip(("allocated", "reserved", "evaluation"), predicted(row, folder)):
+                        if kind not in row: continue
+                        self.assertLessEqual(abs(said / row[kind] - 1), most[kind] / 100, f"{kind}: {said}, measured {row[kind]}")
 
     def test_each_of_unsloths_is_as_it_was_measured(self):
         """Of the process, allocated bytes lack the workspace that the forward thread had before the model; memcalc lacks
@@ -204,7 +218,7 @@ class Jobs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for row in rows:
                 with self.subTest(row["name"]):
-                    allocated, reserved = predicted(row, folder)
+                    allocated, reserved, _ = predicted(row, folder)
                     self.assertEqual(allocated - workspace + frequencies, row["allocated"])
                     self.assertEqual(reserved, row["reserved"])
 

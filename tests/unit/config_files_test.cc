@@ -456,6 +456,29 @@ TEST(CommandLines, PredictionsThatAreGeneratedAreOfTheEvaluation) {
   EXPECT_THAT(options_of(evaluates), HasSubstr("--eval-generate 64 --eval-beams 4")) << "without the decoder's start";
 }
 
+TEST(CommandLines, LlamaFactoryGeneratesInItsEvaluationWithoutLabels) {
+  std::vector<std::string> words = {"llamafactory-cli", "train", path_of("llama-factory-lora-sft.yaml"),
+                                    "predict_with_generate=true"};
+  words.insert(words.end(), {"eval_strategy=steps", "val_size=0.1", "max_new_tokens=256"});
+  EXPECT_THAT(options_of(words), HasSubstr("--eval-generate 256"));
+  EXPECT_THAT(options_of(words), HasSubstr("--no-eval-labels"));
+}
+
+TEST(CommandLines, OfWhisperTheLengthIsWithoutItsStart) {
+  const std::vector<std::string> words = {"python",
+                                          "run_speech_recognition_seq2seq.py",
+                                          "--model_name_or_path",
+                                          "openai/whisper-small",
+                                          "--predict_with_generate",
+                                          "--eval_strategy",
+                                          "steps",
+                                          "--language",
+                                          "hindi",
+                                          "--generation_max_length",
+                                          "225"};
+  EXPECT_THAT(options_of(words), HasSubstr("--eval-generate 225"));
+}
+
 TEST(CommandLines, ExamplesThatHaveMetricsKeepTheLogitsOfTheEvaluationSet) {
   const std::vector<std::string> glue = {"python",    "run_glue.py", "--model_name_or_path",
                                          "bert-base", "--do_train",  "--do_eval"};

@@ -49,6 +49,22 @@ TEST(DataSteps, OfManyTheFirstAndTheLongest) {
   EXPECT_EQ(longest(some), longest(all));
 }
 
+// In the Trainer's order, unlike GRPO's prompts.
+TEST(DataSteps, OnlineDpoPadsThePromptsOfABatchAndAddsTheCompletion) {
+  RunOptions options{.batch_size = 4, .loop = Loop::kTrlOnlineDpo, .lora_rank = 8};
+  options.completion_length = 16;
+  options.lengths = "lognormal:20,0.5,64,40";
+  const DataSteps steps = data_steps(resolve(test::model_of("gpt2"), options).run);
+  const DataSteps prompts = data_steps(run_of("lognormal:20,0.5,64,40", 4));
+  ASSERT_EQ(steps.simulated.size(), prompts.simulated.size());
+  for (std::size_t i = 0; i < steps.simulated.size(); ++i) {
+    const BatchShape &shape = steps.simulated[i].micro_batches.front(),
+                     &prompt = prompts.simulated[i].micro_batches.front();
+    EXPECT_EQ(shape.columns, prompt.columns + 16);
+    EXPECT_EQ(shape.padded, prompt.padded);
+  }
+}
+
 TEST(DataSteps, EachProcessHasBatchesOfItsOwnAndAllHaveAsMany) {
   const RunSpec run = run_of("lognormal:20,0.5,64,100", 8);
   const DataSteps first = data_steps(run, 2, 0), second = data_steps(run, 2, 1);

@@ -33,6 +33,28 @@ RunSpec run_of(RunOptions options) {
 
 SymbolicRun simulated(const RunOptions& options) { return run_symbolically(small_llama(), run_of(options), device()); }
 
+/// Unit by unit what the saving of a sharded state dict gathers, and which unit is let go ("-48").
+std::vector<std::string> gathered_to_save(const SymbolicRun& run) {
+  const std::map<Bytes, std::string> names = {{(2 * 101 * 48 + 48) * 2, "root"},
+                                              {(6912 + 14400 + 96) * 2, "layer"},
+                                              {4 * 48 * 4, "48"},
+                                              {4 * 24 * 4, "24"},
+                                              {4 * 100 * 4, "100"}};
+  std::vector<std::string> order;
+  std::map<BlockId, std::string> whole;
+  for (const Event& event : run.trace.events) {
+    if (event.phase != Phase::kSave || !event.moves_block()) continue;
+    const bool takes = event.kind == EventKind::kAllocate;
+    if (takes && std::string_view(event.op->name) == "c10d::_allgather_base_") {
+      whole[event.block] = names.at(run.trace.blocks[event.block].requested);
+      order.push_back(whole[event.block]);
+    } else if (!takes && whole.contains(event.block)) {
+      order.push_back("-" + whole[event.block]);
+    }
+  }
+  return order;
+}
+
 /// What a step gathers, unit by unit, told by its bytes in bfloat16: root, layer, and A or B of a matrix with so many
 /// inputs or outputs.
 std::vector<std::string> gathered_in_step(const SymbolicRun& run) {
@@ -69,6 +91,27 @@ RunOptions lora(Checkpointing checkpointing) {
   RunOptions options{.loop = Loop::kTrainer, .checkpointing = checkpointing, .lora_rank = 4};
   options.weights_dtype = DType::kBFloat16;
   return options;
+}
+
+// accelerate's save_fsdp_model with SHARDED_STATE_DICT: a layer is whole while its adapters are gathered, the root all
+// the time; of the optimizer's states those of the adapters.
+TEST(Fsdp1, ALayerStaysWholeWhileItsAdaptersAreSaved) {
+  RunOptions options = lora(Checkpointing::kNone);
+  options.stages = Stages::kAll;
+  options.loading = ModelLoading::kHost;
+  options.saving = ModelSaving::kSharded;
+  Order expected = {"root"}, of_optimizer;
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    expected.emplace_back("layer");
+    for (const std::string& each : kForward) {
+      append(expected, {each, "-" + each});
+      append(of_optimizer, {each, "-" + each});
+    }
+    expected.emplace_back("-layer");
+  }
+  expected.emplace_back("-root");
+  append(expected, of_optimizer);
+  EXPECT_EQ(words(gathered_to_save(simulated(options))), words(expected));
 }
 
 TEST(Fsdp1, EachMatrixOfAnAdapterIsAUnit) {

@@ -44,6 +44,18 @@ TEST(Integer, IsinComparesEveryElementWithEveryToken) {
   EXPECT_EQ(requests_of({2, 640}, kInt, is_token), (Requests{8, 1280, 1280, 1280, -1280, -1280, -8}));
 }
 
+// As an H100 was asked (torch 2.11, 2026-11-28): the 88 tokens that Whisper never writes.
+TEST(Integer, IsinSortsForManyTokens) {
+  const auto is_token = [](const Tensor& ids) { return no_grad::isin(ids, no_grad::from_list(ids.tape(), {88})); };
+  constexpr Bytes kAll = 414920, kBoth = 415624;
+  EXPECT_EQ(
+      requests_of({51865}, kInt, is_token),
+      (Requests{704,   51865,  kAll,  kAll,  kAll,   859135, -859135, -kAll,  kAll,   kAll,   1023,    -1023,  -kAll,
+                kAll,  8,      1023,  -1023, -8,     -kAll,  -kAll,   704,    1,      -1,     704,     8,      1023,
+                -1023, -8,     -704,  kBoth, -704,   -kAll,  kBoth,   kBoth,  kBoth,  860671, -860671, -kBoth, 51953,
+                51952, -51952, 51953, 51865, -51865, -51953, -51953,  -kBoth, -kBoth, -kBoth, -kAll,   -704}));
+}
+
 TEST(Integer, AMaskIsReadAtEveryPlaceWithoutACopyOfPlacesThatAreAllThere) {
   const auto read = [](const Tensor& mask) {
     Tape& tape = mask.tape();

@@ -48,13 +48,6 @@ const test::RuleCase kCases[] = {
     {"save-after-loading", "gpt2", split_among_two, kSaves},
     {"save-full-or-sharded", "gpt2", [](RunSpec& run) { run.training().saving = ModelSaving::kFull; }, kSaves},
     {"save-of-shards", "gpt2", shard_among_two, kLoadsAndSaves},
-    {"save-adapters-of-fsdp1", "gpt2",
-     [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kFsdp1;
-       run.parallel.gpus = 2;
-       run.training().saving = ModelSaving::kFull;
-     },
-     kMerges},
     {"save-merge-one-gpu", "gpt2", share_among_two, kMerges},
     {"save-of-trainers",
      "gpt2",

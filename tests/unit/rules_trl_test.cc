@@ -151,15 +151,22 @@ const test::RuleCase kCases[] = {
      kSft},
     {"evaluation-of-scores", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
      kReward},
-    {"eval-generate-seq2seq", "gpt2", [](RunSpec& run) { run.training().evaluation->new_tokens = 8; }, kEvaluates},
+    {"eval-generate-seq2seq", "gpt2",
+     [](RunSpec& run) {
+       run.training().evaluation->new_tokens = 8;
+       run.training().loop = Loop::kTrlSft;
+     },
+     kEvaluates},
     {"eval-generate-logits", "t5-base", [](RunSpec& run) { run.training().evaluation->keeps_logits = true; },
      kPredicts},
-    {"eval-generate-one-gpu", "t5-base",
+    {"eval-generate-one-gpu", "gpt2",
      [](RunSpec& run) {
-       run.parallel.data_parallel = DataParallel::kDdp;
+       run.training().evaluation->new_tokens = 8;
+       run.parallel.data_parallel = DataParallel::kFsdp2;
        run.parallel.gpus = 2;
      },
-     kPredicts},
+     kEvaluates},
+    {"eval-labels-generate", "gpt2", [](RunSpec& run) { run.training().evaluation->has_labels = false; }, kEvaluates},
     {"eval-beams-generate", "t5-base", [](RunSpec& run) { run.training().evaluation->beams = 4; }, kEvaluates},
     {"sentences-bi-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kBiEncoder},
     {"sentences-cross-encoder", "bert-base", [](RunSpec& run) { run.task = Task::kMaskedLm; }, kCrossEncoder},
@@ -168,6 +175,8 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.training().loop = Loop::kCrossEncoder; },
      {.task = Task::kSequenceClassification, .loop = Loop::kTrainer}},
     {"sentences-alone", "bert-base", [](RunSpec& run) { run.padding = true; }, kBiEncoder},
+    {"cross-encoder-head", "distilbert-base", [](RunSpec& run) { run.fine_tuning.lora->trains_head = true; },
+     {.task = Task::kSequenceClassification, .loop = Loop::kCrossEncoder, .lora_rank = 8}},
     {"cross-encoder-ddp", "bert-base",
      [](RunSpec& run) {
        run.parallel.data_parallel = DataParallel::kDdp;
@@ -193,8 +202,6 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.training().evaluation.emplace(); },
      {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100", .packing = PackingStrategy::kBfd}},
-    {"lengths-evaluation-logits", "gpt2", [](RunSpec& run) { run.training().evaluation.emplace().keeps_logits = true; },
-     kLengths},
     {"lengths-generations", "gpt2", [](RunSpec& run) { run.batch_size = 6; }, kPrompts},
     {"lengths-fewest-prompts", "gpt2", [](RunSpec& run) { run.training().steps_per_generation = 101; }, kPrompts},
     {"lengths-generation-steps", "gpt2", [](RunSpec& run) { run.training().lengths->pad_to_multiple_of = 8; },

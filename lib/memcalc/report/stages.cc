@@ -98,12 +98,14 @@ HostUse host_of_saving(const SymbolicRun& symbolic, const RunSpec& run) {
     if (run.parallel.data_parallel != DataParallel::kFsdp1) return {};
     const Bytes all = checked_add(sum_of(symbolic, false), sum_of(symbolic, true));
     return {all,
-            "the ranks of a host together: their rows of the weights; after them the optimizer's, as much for each "
-            "of its moments"};
+            "the ranks of a host together: their rows of the weights; after them the optimizer's, as much as what "
+            "trains for each of its moments"};
   }
   if (run.training().saving == ModelSaving::kFull) {
     const Bytes all = checked_add(sum_of(symbolic, false), sum_of(symbolic, true));
-    return {all, "rank 0's host: the whole state dict; after it the optimizer's, as much for each of its moments"};
+    return {all,
+            "rank 0's host: the whole state dict; after it the optimizer's, as much as what trains for each of its "
+            "moments"};
   }
   const bool adapters = run.fine_tuning.lora && run.training().saving == ModelSaving::kCheckpoint;
   const Bytes saved = sum_of(symbolic, adapters);

@@ -9,9 +9,10 @@ namespace {
 bool is_asked_to_load(const RuleQuestion& q) { return trains(q) && training_of(q).loading != ModelLoading::kConfig; }
 /// Neither from_pretrained nor save_pretrained is there.
 bool is_outside_transformers(const RuleQuestion& q) { return !is_of_transformers(q.model); }
-bool is_fsdp1(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kFsdp1; }
-bool is_fsdp2(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kFsdp2; }
-bool is_sharded(const RuleQuestion& q) { return is_fsdp1(q) || is_fsdp2(q); }
+/// By FSDP.
+bool is_sharded(const RuleQuestion& q) {
+  return q.parallel.data_parallel == DataParallel::kFsdp1 || q.parallel.data_parallel == DataParallel::kFsdp2;
+}
 bool saves_shards(const RuleQuestion& q) {
   return training_of(q).saving == ModelSaving::kFull || training_of(q).saving == ModelSaving::kSharded;
 }
@@ -87,12 +88,6 @@ constexpr Rule kSaving[] = {
      .message = "save {--save}: of a model that FSDP shards it is modelled as a full or a sharded state dict",
      .accepted = "--save full, sharded",
      .broken = [](const RuleQuestion& q) { return is_sharded(q) && !saves_shards(q); },
-     .code = ErrorCode::kUnsupported},
-    {.id = "save-adapters-of-fsdp1",
-     .options = "--save --lora --parallel",
-     .message = "save {--save}: of adapters that FSDP1 wraps by themselves it is not modelled",
-     .accepted = "--parallel fsdp2, or no --save",
-     .broken = [](const RuleQuestion& q) { return is_fsdp1(q) && has_adapters(q); },
      .code = ErrorCode::kUnsupported},
     {.id = "save-merge-one-gpu",
      .options = "--save --gpus --parallel",

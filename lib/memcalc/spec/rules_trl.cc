@@ -39,6 +39,8 @@ bool is_modelled_in_parallel(const RuleQuestion& q) {
 std::int64_t generated_at_once(const RuleQuestion& q) {
   return q.run.batch_size * training_of(q).generated_micro_batches() * std::max<std::int64_t>(1, q.parallel.gpus);
 }
+/// By TRL's RepeatSampler.
+bool repeats_prompts(const RuleQuestion& q) { return q.run.generates() && training_of(q).loop != Loop::kTrlOnlineDpo; }
 bool classifies_sequences(const RuleQuestion& q) { return q.run.task == Task::kSequenceClassification; }
 
 constexpr Rule kTrl[] = {
@@ -345,11 +347,14 @@ bool generates_in_evaluation(const RuleQuestion& q) {
 constexpr Rule kGeneratedPredictions[] = {
     {.id = "eval-generate-seq2seq",
      .options = "--eval-generate --task --loop",
-     .message = "evaluation: generation is modelled for encoder-decoders in Seq2SeqTrainer, not for the task {--task} "
-                "in {--loop}",
-     .accepted = "--task seq2seq and --loop trainer, or no --eval-generate",
+     .message = "evaluation: it is Seq2SeqTrainer that generates in one, a model that writes tokens: not {--loop}, not "
+                "the task {--task}",
+     .accepted = "--task seq2seq, causal, speech and --loop trainer, or no --eval-generate",
      .broken =
-         [](const RuleQuestion& q) { return q.run.task != Task::kSeq2Seq || training_of(q).loop != Loop::kTrainer; }},
+         [](const RuleQuestion& q) {
+           const bool writes = is_causal(q) || q.run.task == Task::kSeq2Seq || q.run.task == Task::kSpeech;
+           return !writes || training_of(q).loop != Loop::kTrainer;
+         }},
     {.id = "eval-generate-logits",
      .options = "--eval-generate --eval-logits",
      .message = "evaluation: with predict_with_generate the predictions are tokens, not logits",
@@ -357,9 +362,9 @@ constexpr Rule kGeneratedPredictions[] = {
      .broken = [](const RuleQuestion& q) { return training_of(q).evaluation->keeps_logits; }},
     {.id = "eval-generate-one-gpu",
      .options = "--eval-generate --gpus --parallel",
-     .message = "evaluation: generation on several GPUs is not modelled",
-     .accepted = "--gpus 1, or no --eval-generate",
-     .broken = is_parallel},
+     .message = "evaluation: generation under {--parallel} is not modelled",
+     .accepted = "--gpus 1, --parallel ddp, or no --eval-generate",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp; }},
 };
 
 constexpr Rule kEvaluationBeams[] = {
@@ -367,6 +372,14 @@ constexpr Rule kEvaluationBeams[] = {
      .options = "--eval-beams --eval-generate",
      .message = "evaluation: beams are of generation, which it does not do",
      .accepted = "--eval-generate N, or no --eval-beams",
+     .broken = [](const RuleQuestion& q) { return !generates_in_evaluation(q); }},
+};
+
+constexpr Rule kEvaluationLabels[] = {
+    {.id = "eval-labels-generate",
+     .options = "--no-eval-labels --eval-generate",
+     .message = "evaluation: without labels it computes nothing but what it generates, and it generates nothing",
+     .accepted = "--eval-generate N, or no --no-eval-labels",
      .broken = [](const RuleQuestion& q) { return !generates_in_evaluation(q); }},
 };
 
@@ -391,15 +404,26 @@ constexpr Rule kSentences[] = {
      .accepted = "bert-base, roberta-base, distilbert-base, or --loop trainer",
      .broken = [](const RuleQuestion& q) { return !is_encoder(q.model); }},
     {.id = "sentences-alone",
-     .options = "--loop --gpus --parallel --compile --padding --lora --quantize",
-     .message = "{--loop}: several GPUs but by DDP, compilation, texts of several lengths, adapters and packed weights "
-                "are not modelled",
-     .accepted = "--loop {--loop} without them",
+     .options = "--loop --gpus --parallel --compile --padding --lora --lengths --quantize",
+     .message = "{--loop}: several GPUs but by DDP, compilation, packed weights, --padding, and under DDP adapters and "
+                "--lengths, are not modelled",
+     .accepted = "--loop {--loop} without them; --lengths for texts of several lengths",
      .broken =
          [](const RuleQuestion& q) {
            const bool is_ddp = q.parallel.data_parallel == DataParallel::kDdp;
-           return (is_parallel(q) && !is_ddp) || is_megatron(q) || q.run.compiles() || q.run.padding ||
-                  has_adapters(q) || quantizes(q);
+           const bool more = has_adapters(q) || training_of(q).lengths.has_value();
+           return (is_parallel(q) && (!is_ddp || more)) || is_megatron(q) || q.run.compiles() || q.run.padding ||
+                  quantizes(q);
+         }},
+    {.id = "cross-encoder-head",
+     .options = "--loop --lora --lora-head --model",
+     .message = "cross-encoder: modules_to_save=[\"classifier\"] of add_adapter() copies more than the last layer of "
+                "{model}, which is not modelled",
+     .accepted = "--model bert-base, or no --lora-head",
+     .broken =
+         [](const RuleQuestion& q) {
+           return training_of(q).loop == Loop::kCrossEncoder && has_adapters(q) &&
+                  q.run.fine_tuning.lora->trains_head && q.model.model_type != "bert";
          }},
     {.id = "cross-encoder-ddp",
      .options = "--loop --gpus --parallel",
@@ -424,27 +448,32 @@ std::span<const RuleGroup> rules_of_trl() {
       {.id = "lengths-of-tokens",
        .options = "--lengths --task --loop",
        .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
-                  "the Trainer and in TRL's trainers but online DPO",
-       .accepted = "--task seqcls, causal and --loop trainer, trl-sft, trl-dpo, trl-kto, trl-orpo, trl-reward, "
-                   "trl-grpo, trl-rloo",
+                  "the Trainer and in TRL's trainers, for encoder-decoders in the Trainer, and for "
+                  "sentence-transformers",
+       .accepted =
+           "--task seqcls, causal and --loop trainer or one of TRL's; --task seq2seq and --loop trainer; --loop "
+           "sentence-transformer, cross-encoder",
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;
-             const bool on_data = training_of(q).loop != Loop::kTrlOnlineDpo && !q.run.uses_sentence_transformers();
-             return !task || !on_data || !q.run.uses_trainer();
+             const bool pairs = q.run.task == Task::kSeq2Seq && training_of(q).loop == Loop::kTrainer;
+             return (!task && !pairs && !q.run.uses_sentence_transformers()) || !q.run.uses_trainer();
            }},
       {.id = "lengths-of-answers",
        .options = "--lengths --loop",
        .message = "lengths: {--loop} does not tell prompts from answers",
-       .accepted = "one length a line; 200/57 with --loop trl-sft, trl-kto; 200/57/80 with --loop trl-dpo, trl-orpo, "
-                   "trl-reward",
+       .accepted = "one length a line; 200/57 with --loop trl-sft, trl-kto, sentence-transformer; 200/57/80 with "
+                   "--loop trl-dpo, trl-orpo, trl-reward, or --hard-negatives",
        .broken =
            [](const RuleQuestion& q) {
              if (training_of(q).lengths->samples == nullptr) return false;
              const SampleLengths& samples = *training_of(q).lengths->samples;
-             const bool answers = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q);
+             if (q.run.task == Task::kSeq2Seq) return false;  // spec/data_lengths.cc has looked
+             const bool texts = q.run.uses_sentence_transformers();
+             const bool answers = q.run.trains_on_answers() || q.run.trains_on_pairs() || trains_by_sft(q) || texts;
              const bool tells = answers && !q.run.generates();  // whose completions are as long as --completion
-             return (!samples.prompts.empty() && !tells) || (!samples.rejected.empty() && !q.run.trains_on_pairs());
+             const bool has_third = q.run.trains_on_pairs() || (texts && training_of(q).sentences.hard_negatives > 0);
+             return (!samples.prompts.empty() && !tells) || (!samples.rejected.empty() && !has_third);
            }},
       {.id = "lengths-generations",
        .options = "--lengths --generations --bs --accum --steps-per-generation",
@@ -452,7 +481,7 @@ std::span<const RuleGroup> rules_of_trl() {
        .accepted = "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations",
        .broken =
            [](const RuleQuestion& q) {
-             return q.run.generates() && generated_at_once(q) % training_of(q).generations != 0;
+             return repeats_prompts(q) && generated_at_once(q) % training_of(q).generations != 0;
            },
        .detail = [](const RuleQuestion& q) { return fmt::format("{}", generated_at_once(q)); }},
       {.id = "lengths-fewest-prompts",
@@ -462,7 +491,7 @@ std::span<const RuleGroup> rules_of_trl() {
        .broken =
            [](const RuleQuestion& q) {
              const SampleLengths* samples = training_of(q).lengths->samples.get();
-             return q.run.generates() && samples != nullptr &&
+             return repeats_prompts(q) && samples != nullptr &&
                     static_cast<std::int64_t>(samples->tokens.size()) * training_of(q).generations <
                         generated_at_once(q);
            },
@@ -477,7 +506,8 @@ std::span<const RuleGroup> rules_of_trl() {
            [](const RuleQuestion& q) {
              if (!q.run.generates()) return false;
              const std::int64_t every = training_of(q).generate_every(), step = training_of(q).accumulation_steps;
-             return (every % step != 0 && step % every != 0) || training_of(q).lengths->pad_to_multiple_of > 1;
+             const bool within = repeats_prompts(q) && every % step != 0 && step % every != 0;
+             return within || training_of(q).lengths->pad_to_multiple_of > 1;
            }},
       {.id = "lengths-of-packed-answers",
        .options = "--lengths --packing --padding-free",
@@ -522,14 +552,6 @@ std::span<const RuleGroup> rules_of_trl() {
              const DataLengths& lengths = *training_of(q).lengths;
              return training_of(q).evaluation.has_value() && (lengths.packing || lengths.padding_free);
            }},
-      {.id = "lengths-evaluation-logits",
-       .options = "--lengths --eval-logits",
-       .message = "lengths: logits of batches that differ in length are padded to the longest, which is not modelled",
-       .accepted = "no --eval-logits, or --task seqcls",
-       .broken =
-           [](const RuleQuestion& q) {
-             return is_causal(q) && training_of(q).evaluation && training_of(q).evaluation->keeps_logits;
-           }},
   };
   static constexpr RuleGroup kGroups[] = {
       {.title = "TRL's trainers", .concerns = [](const RuleQuestion& q) { return q.run.uses_trl(); }, .rules = kTrl},
@@ -565,6 +587,12 @@ std::span<const RuleGroup> rules_of_trl() {
              return trains(q) && training_of(q).evaluation && training_of(q).evaluation->beams > 1;
            },
        .rules = kEvaluationBeams},
+      {.title = "Evaluation without labels",
+       .concerns =
+           [](const RuleQuestion& q) {
+             return trains(q) && training_of(q).evaluation && !training_of(q).evaluation->has_labels;
+           },
+       .rules = kEvaluationLabels},
       {.title = "Batches of different lengths",
        .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).lengths.has_value(); },
        .rules = kLengths},

@@ -330,6 +330,17 @@ const Field kFields[] = {
          .get = take_of_evaluation<&Evaluation::new_tokens>,
          .exists = evaluates,
          .belongs_to = kEvaluation}),
+    row("--no-eval-labels", "no_eval_labels", G::kJob, K::kFlag, "",
+        "an evaluation that generates computes no loss, as LLaMA-Factory's",
+        {.set = put<&R::no_eval_labels>,
+         .get = [](const RunRecord& r) -> std::
+                                           optional<FieldValue> {
+                                             if (!evaluates(r) || r.run.training().evaluation->new_tokens == 0)
+                                               return std::nullopt;
+                                             return !r.run.training().evaluation->has_labels;
+                                           },
+         .exists = evaluates,
+         .belongs_to = kEvaluation}),
     row("--eval-beams", "eval_beams", G::kJob, K::kWhole, "K", "beams of that generation [1]",
         {.unit = "beams",
          .set = put<&R::eval_beams>,

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/data_lengths.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/inference.h"
@@ -319,142 +320,6 @@ void resolve_data_loader(const RunOptions& options, RunSpec& run) {
   run.pin_memory = options.pin_memory || run.uses_trainer();  // training_args.py: dataloader_pin_memory
 }
 
-/// sft_config.py: max_length, to which rows are packed.
-std::int64_t resolve_row(const RunOptions& options, std::vector<std::string>& assumptions) {
-  constexpr std::int64_t kMaxLength = 1024;
-  if (options.sequence_length) return *options.sequence_length;
-  assumptions.push_back(fmt::format("rows of {} tokens: SFTConfig.max_length (--seq)", kMaxLength));
-  return kMaxLength;
-}
-
-/// The places for which `keep` holds.
-template <typename Keep>
-void keep_samples(SampleLengths& lengths, const Keep& keep) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < lengths.tokens.size(); ++i) {
-    if (!keep(i)) continue;
-    for (auto* each : {&lengths.tokens, &lengths.prompts, &lengths.rejected}) {
-      if (!each->empty()) (*each)[kept] = (*each)[i];
-    }
-    ++kept;
-  }
-  for (auto* each : {&lengths.tokens, &lengths.prompts, &lengths.rejected}) {
-    if (!each->empty()) each->resize(kept);
-  }
-}
-
-/// Of a file that does not tell prompts from answers each sample's answer has the share of --completion in --seq.
-void split_by_share(SampleLengths& lengths, const RunSpec& run, std::vector<std::string>& assumptions) {
-  const double share = static_cast<double>(run.training().completion_length) / static_cast<double>(run.sequence_length);
-  for (std::int32_t& tokens : lengths.tokens) {
-    tokens = std::max(tokens, 2);
-    const auto answer = static_cast<std::int32_t>(std::lround(share * tokens));
-    lengths.prompts.push_back(tokens - std::clamp(answer, 1, tokens - 1));
-  }
-  assumptions.push_back(
-      fmt::format("of each sample {:.0f} % is the answer, as --completion says of --seq; a file may tell: 200/57, or "
-                  "200/57/80 with "
-                  "a rejected answer",
-                  100 * share));
-}
-
-/// dpo_trainer.py, kto_trainer.py, orpo_trainer.py, reward_trainer.py: what is dropped and what is cut at `most`.
-void cut_answers(SampleLengths& lengths, RunSpec& run, std::int64_t most, std::vector<std::string>& assumptions) {
-  Training& training = run.training();
-  const bool on_answers = run.trains_on_answers();
-  if (on_answers && lengths.prompts.empty()) split_by_share(lengths, run, assumptions);
-  if (run.trains_on_pairs() && lengths.rejected.empty()) {
-    assumptions.emplace_back("the rejected answer is as long as the chosen one (a file may tell: 200/57/80)");
-  }
-  const std::size_t all = lengths.tokens.size();
-  if (training.loop == Loop::kTrlReward) {
-    keep_samples(lengths, [&](std::size_t i) {
-      return lengths.tokens[i] <= most && (lengths.rejected.empty() || lengths.rejected[i] <= most);
-    });
-  } else if (on_answers && training.loop != Loop::kTrlOrpo) {
-    keep_samples(lengths, [&](std::size_t i) { return lengths.prompts[i] < most; });
-  }
-  if (lengths.tokens.empty()) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("--seq: TRL drops all samples of --lengths, of which no prompt is below {} tokens", most),
-                "--seq");
-  }
-  if (lengths.tokens.size() < all) {
-    assumptions.push_back(fmt::format("{} of {} samples are dropped, as TRL does with those beyond --seq",
-                                      all - lengths.tokens.size(), all));
-  }
-  std::int64_t longest_answer = 0, longest = 0;
-  for (auto* each : {&lengths.tokens, &lengths.rejected}) {
-    for (std::size_t i = 0; i < each->size(); ++i) {
-      const std::int64_t prompt = lengths.prompts.empty() ? 0 : lengths.prompts[i];
-      // ORPO cuts answers alone: a prompt that is longer than all of it stays.
-      const std::int64_t kept = training.loop == Loop::kTrlOrpo ? std::max(prompt, most) : most;
-      (*each)[i] = static_cast<std::int32_t>(std::min<std::int64_t>((*each)[i], kept));
-      longest_answer = std::max(longest_answer, (*each)[i] - prompt);
-      longest = std::max<std::int64_t>(longest, (*each)[i]);
-    }
-  }
-  lengths.most = most;
-  // Another sample's answer, of the same --bs, may stand behind a longer prompt.
-  const auto batch = static_cast<std::size_t>(run.batch_size);
-  for (std::size_t i = 0; training.loop == Loop::kTrlKto && i < lengths.tokens.size(); ++i) {
-    const std::size_t last = std::min(i + batch, lengths.tokens.size()) - 1;
-    const std::size_t other = i % batch == 0 ? last : i - 1;
-    const std::int64_t answer = lengths.tokens[other] - lengths.prompts[other];
-    longest = std::max(longest, std::min(lengths.prompts[i] + answer, most));
-  }
-  run.sequence_length = longest;
-  if (on_answers) training.completion_length = std::min(longest_answer, longest - 1);
-  if (training.loop == Loop::kTrlKto) assumptions.emplace_back("every second sample of the data set is desirable");
-}
-
-/// trainer_utils and data collators: samples longer than --seq are cut, as a tokenizer with truncation does.
-void resolve_lengths(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
-  SampleLengths lengths = read_lengths(*options.lengths);
-  if (!lengths.assumption.empty()) assumptions.push_back(lengths.assumption);
-  DataLengths data{.argument = *options.lengths,
-                   .steps = options.steps.value_or(0),
-                   .packing = options.packing,
-                   .grouped = options.group_by_length,
-                   .pad_to_multiple_of = options.pad_to_multiple_of.value_or(1),
-                   .seed = options.seed.value_or(42)};
-  // sft_trainer.py: rows of several samples have no padding, but those whose samples are not told apart.
-  const bool tells_samples = data.packing && *data.packing != PackingStrategy::kWrapped;
-  data.padding_free = options.padding_free || tells_samples;
-  const std::int64_t most = options.sequence_length.value_or(kMostSampleTokens);
-  if (data.packing) {
-    run.sequence_length = resolve_row(options, assumptions);
-  } else if (run.generates()) {  // the data are prompts; where --seq leaves none, rule trl-completion says so
-    const std::int64_t completion = run.training().completion_length;
-    const auto longest = static_cast<std::int32_t>(std::max<std::int64_t>(most - completion, 1));
-    for (std::int32_t& tokens : lengths.tokens) tokens = std::min(tokens, longest);
-    run.sequence_length = std::min(*std::max_element(lengths.tokens.begin(), lengths.tokens.end()) + completion, most);
-  } else if (run.trains_on_answers() || run.trains_on_pairs()) {
-    cut_answers(lengths, run, most, assumptions);
-  } else {
-    for (std::int32_t& tokens : lengths.tokens) {
-      tokens = static_cast<std::int32_t>(std::min<std::int64_t>(tokens, most));
-    }
-    run.sequence_length = *std::max_element(lengths.tokens.begin(), lengths.tokens.end());
-  }
-  data.samples = std::make_shared<const SampleLengths>(std::move(lengths));
-  std::string_view laid_out = "padded to the longest of their batch";
-  if (data.padding_free) laid_out = "all of a batch stand in one row, without padding";
-  std::string order =
-      fmt::format("in the Trainer's order of seed {}{}", data.seed, data.grouped ? ", grouped by length" : "");
-  if (run.training().loop == Loop::kTrlKto) order = "in the order of the data set, KTO's default";
-  if (run.generates()) {
-    laid_out = "padded to the longest prompt that a process generates for at once";
-    order = fmt::format("in the order of TRL's RepeatSampler, seed {}", data.seed);
-  }
-  assumptions.push_back(fmt::format("{} are taken {}, and {}", data.packing ? "rows" : "samples", order, laid_out));
-  if (data.packing) {
-    assumptions.push_back(
-        fmt::format("rows of {} tokens are packed by TRL's strategy {}", run.sequence_length, name_of(*data.packing)));
-  }
-  run.training().lengths = std::move(data);
-}
-
 /// sentence-transformers 6.0, losses/multiple_negatives_ranking.py, cached_multiple_negatives_ranking.py.
 void resolve_sentences(const RunOptions& options, Training& training, std::vector<std::string>& assumptions) {
   SentencePairs& sentences = training.sentences;
@@ -580,7 +445,8 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
                            .keeps_logits = options.eval_logits,
                            .move_to_host = options.eval_accumulation.value_or(0),
                            .new_tokens = options.eval_new_tokens.value_or(0),
-                           .beams = options.eval_beams.value_or(1)};
+                           .beams = options.eval_beams.value_or(1),
+                           .has_labels = !options.no_eval_labels};
     if (training.lengths) {
       assumptions.push_back(fmt::format("the evaluation set is as long as the first {} samples of --lengths",
                                         training.evaluation->samples));
@@ -588,7 +454,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     if (training.evaluation->new_tokens > 0) {
       assumptions.emplace_back(
           "the evaluation generates as Seq2SeqTrainer does with predict_with_generate, to the last token of "
-          "--eval-generate (generation_max_length is one more)");
+          "--eval-generate (generation_max_length counts what a decoder begins with, too: the prompt, or one token)");
     }
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);

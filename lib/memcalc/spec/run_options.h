@@ -79,6 +79,7 @@ struct RunOptions {
   std::optional<std::int64_t> eval_samples;         // default: four batches
   std::optional<std::int64_t> eval_accumulation;    // default: what is kept goes to the host at the end
   bool eval_logits = false;
+  bool no_eval_labels = false;
   std::optional<std::int64_t> eval_new_tokens;  // default: the evaluation generates nothing
   std::optional<std::int64_t> eval_beams;       // default 1
   std::optional<std::int64_t> skipped_steps;    // default 0

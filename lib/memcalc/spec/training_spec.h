@@ -164,6 +164,7 @@ struct Evaluation {
   std::int64_t move_to_host = 0;  // eval_accumulation_steps: after as many batches; 0: at the end; --eval-accum
   std::int64_t new_tokens = 0;    // Seq2SeqTrainer's predict_with_generate, for each sample; 0: none; --eval-generate
   std::int64_t beams = 1;         // generation_num_beams; --eval-beams
+  bool has_labels = true;         // else they are kept from the card, and there is no loss; --no-eval-labels
 };
 
 /// TRL's SFTConfig.packing_strategy; --packing.

@@ -52,6 +52,7 @@ Tensor Generation::run(const Batch& batch) {
     encoder_outputs_ = model_.encode(batch);
     attention_mask_ = batch.attention_mask;
     input_ids_ = decoder_start(batch_size);
+    if (batch.decoder_input_ids.defined()) input_ids_ = batch.decoder_input_ids;  // Whisper's, as they are
   } else {
     if (batch_size > 1 && !batch.attention_mask.defined()) look_for_right_padding(batch.input_ids);
     if (batch.attention_mask.defined() && batch_size > 1) {
@@ -202,6 +203,7 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 /// -inf. ForcedEOSTokenLogitsProcessor gives the last token's scores anew.
 Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& token) const {
   if (call_.has_temperature) return no_grad::divide(scores);  // TemperatureLogitsWarper
+  if (call_.suppressed.defined()) return suppress(scores, token);
   Tensor processed = scores;
   const bool is_last = token.index == call_.new_tokens - 1;
   const bool delays_end = tokens_.ends && call_.at_least;
@@ -217,6 +219,18 @@ Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& tok
     processed = std::move(scores_processed);
   }
   if (tokens_.forces_end && is_last) processed = no_grad::full_like(processed);
+  return processed;
+}
+
+/// SuppressTokensAtBeginLogitsProcessor, which looks for its tokens every time, and SuppressTokensLogitsProcessor.
+Tensor Generation::suppress(const Tensor& scores, const ExecutedToken& token) const {
+  Tensor processed = scores;
+  for (const bool at_begin : {true, false}) {
+    Tensor vocabulary = no_grad::arange(tape_, scores.size(1));
+    Tensor suppress_token_mask = no_grad::isin(vocabulary, at_begin ? call_.suppressed_at_begin : call_.suppressed);
+    if (!at_begin || token.index == 0) processed = where(suppress_token_mask, processed);
+    drop(vocabulary, suppress_token_mask);
+  }
   return processed;
 }
 

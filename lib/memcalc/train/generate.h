@@ -39,6 +39,7 @@ struct GenerationCall {
   bool caches = true;                                // use_cache; false: each token runs all tokens before it again
   bool has_temperature = false;                      // another than 1: each score is divided by it
   bool evaluates = false;                            // it is a part of the evaluation, whose phase it leaves
+  Tensor suppressed, suppressed_at_begin;            // SuppressTokens(AtBegin)LogitsProcessor's tokens; none: undefined
   std::function<ModelOutput(const Batch&)> forward;  // none: the model's
 };
 
@@ -74,6 +75,7 @@ class Generation {
   void update_model_kwargs(std::int64_t added);
   [[nodiscard]] static Tensor last_logits(const ModelOutput& outputs);
   [[nodiscard]] Tensor process_logits(const Tensor& scores, const ExecutedToken& token) const;
+  [[nodiscard]] Tensor suppress(const Tensor& scores, const ExecutedToken& token) const;
   /// stopping_criteria: whether each row of `input_ids` is done.
   [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;
   [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;

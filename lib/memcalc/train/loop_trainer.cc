@@ -4,7 +4,6 @@
 // MIRRORS(accelerate, "utils/deepspeed.py", "1.15.0")
 // MIRRORS(transformers, "trainer.py", "5.17.0")
 // MIRRORS(transformers, "trainer_callback.py", "5.17.0")
-// MIRRORS(transformers, "trainer_seq2seq.py", "5.17.0")
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -24,6 +23,8 @@
 #include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/data/data_steps.h"
+#include "memcalc/train/data/texts.h"
+#include "memcalc/train/evaluated_generation.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/label_smoother.h"
@@ -133,10 +134,22 @@ double mean_generations(const RunSpec& run) {
   return static_cast<double>(training.accumulation_steps) / static_cast<double>(training.generate_every());
 }
 
+/// trainer_pt_utils.py, torch_pad_and_concatenate
+Tensor padded_and_concatenated(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 1 || a.size(1) == b.size(1)) return no_grad::cat(a, b, 0);
+  Shape shape = a.shape();
+  shape[0] = a.size(0) + b.size(0);
+  shape[1] = std::max(a.size(1), b.size(1));
+  return no_grad::full(a.tape(), shape, a.dtype());  // new_full(); rows are copied into it
+}
+
 /// Batches of an evaluation that are executed before the last one.
 constexpr std::int64_t kMostEvaluated = 6;
-/// Of a batch's generation (train/generate.h, executed_tokens): there are several in an evaluation.
-constexpr std::int64_t kMostLayerTokensOfEvaluation = 3072;
+
+/// A micro-batch of --bs samples of --seq tokens.
+BatchShape shape_of(const RunSpec& run) {
+  return run.uses_sentence_transformers() ? texts_shape_of(run) : answers_shape_of(run);
+}
 
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
@@ -204,10 +217,10 @@ class TrainerLoop {
   [[nodiscard]] RunSpec of_columns(const BatchShape& shape) const {
     RunSpec run = run_;
     run.sequence_length = shape.columns;
+    if (run.training().loop == Loop::kTrlOnlineDpo) run.batch_size = shape.rows;
     return run;
   }
   /// A batch of other sizes than the run's.
-  [[nodiscard]] Batch make_batch_of(std::int64_t rows, std::int64_t columns);
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
   void micro_batch(std::int64_t index, bool sync);
   /// Where a step generates in its middle, none stands for another.
@@ -263,7 +276,7 @@ ModelOutput TrainerLoop::call_on_any_batch() {
 
 Tensor TrainerLoop::compute_loss(bool sync) {
   if (run_.uses_sentence_transformers()) {
-    return sentence_loss_.compute(tape_, run_, inputs_, trl_models(sync).policy);
+    return sentence_loss_.compute(tape_, run_, inputs_, shapes_[micro_batch_], trl_models(sync).policy);
   }
   if (run_.uses_trl()) return trl_loss(inputs_, shapes_[micro_batch_], sync);
   if (compiled_) {
@@ -307,7 +320,10 @@ TrlModels TrainerLoop::trl_models(bool sync) {
 Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool sync) {
   const TrlModels models = trl_models(sync);
   if (run_.training().loop == Loop::kTrlReward) return reward_loss(tape_, inputs, models.policy);
-  if (run_.training().loop == Loop::kTrlOnlineDpo) return online_dpo_.loss(tape_, model_, run_, models);
+  if (run_.training().loop == Loop::kTrlOnlineDpo) {
+    const RunSpec run = of_columns(shape);
+    return online_dpo_.loss(tape_, model_, run, shape.padded, models);
+  }
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, shape, models);
@@ -332,7 +348,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   batches_ = std::move(next);
   items_ = std::move(next_items);
   shapes_.assign(shapes.begin(), shapes.end());
-  if (shapes.empty()) shapes_.assign(batches_.size(), answers_shape_of(run_));
+  if (shapes.empty()) shapes_.assign(batches_.size(), shape_of(run_));
   if (shapes.empty()) {
     for (const ExecutedMicroBatch& executed : executed_in_step(count)) {
       tape_.kernels.repeats = executed.stands_for;
@@ -445,7 +461,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
     return result;
   }
   if (run_.uses_sentence_transformers()) {
-    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, trl_models(true).policy);
+    const Tensor loss = sentence_loss_.compute(tape_, run_, inputs, shape, trl_models(true).policy);
     result.loss = mean(loss, 0, false);  // loss.detach().mean()
     return result;
   }
@@ -471,27 +487,12 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   return result;
 }
 
-/// trainer_seq2seq.py, _pad_tensors_to_max_len: up to the default max_length of the model's generation_config, whatever
-/// the evaluation's own is.
-Tensor padded_prediction(const Tensor& tokens) {
-  constexpr std::int64_t kMaxLength = 20;
-  if (tokens.size(tokens.rank() - 1) >= kMaxLength) return tokens;
-  return no_grad::multiply(no_grad::ones(tokens.tape(), {tokens.size(0), kMaxLength}, DType::kInt64));
-}
-
-/// trainer_seq2seq.py, prediction_step with predict_with_generate: the tokens, and then the loss of the labels. The
-/// encoder is called by itself, outside of what accelerate wraps in autocast.
+/// trainer_seq2seq.py, prediction_step with predict_with_generate: the tokens, and then the loss of the labels, where
+/// these are not taken away before (Evaluation::has_labels).
 TrainerLoop::Prediction TrainerLoop::generated_prediction(const Batch& inputs) {
-  const Evaluation& evaluation = *run_.training().evaluation;
-  GenerationCall call{.new_tokens = evaluation.new_tokens, .beams = evaluation.beams, .at_least = false};
-  call.evaluates = true;
-  // Adapters' generate() is the base model's, whose forward nothing wraps.
-  if (!run_.fine_tuning.lora) call.forward = trl_models(true).policy;
   Prediction result;
-  {
-    Generation generation(tape_, model_, std::move(call), tokens_, kMostLayerTokensOfEvaluation);
-    result.logits = padded_prediction(generation.run(inputs));
-  }
+  result.logits = generated_in_evaluation(tape_, model_, run_, inputs, tokens_, trl_models(true).policy);
+  if (!run_.training().evaluation->has_labels) return result;
   const ModelOutput outputs = call_model(tape_, model_, run_, wrapper_of_model(), inputs, true);
   result.loss = mean(outputs.loss, 0, false);
   result.labels = padded_prediction(inputs.labels);
@@ -504,23 +505,22 @@ void TrainerLoop::end() {
   drop(items_, loss_of_step_, grad_norm_);
 }
 
-Batch TrainerLoop::make_batch_of(std::int64_t rows, std::int64_t columns) {
-  RunSpec of_batch = run_;
-  of_batch.batch_size = rows;
-  of_batch.sequence_length = columns;
-  return make_batch(tape_, model_, of_batch, aten::kToCopy);
-}
-
 Batch TrainerLoop::make_batch_of(const BatchShape& shape) {
   Batch batch;
-  if (run_.trains_on_answers()) {
-    const std::vector<BatchTensor> tensors = answer_tensors(run_, shape);
+  const bool has_texts = run_.uses_sentence_transformers();
+  if (run_.trains_on_answers() || has_texts) {
+    const std::vector<BatchTensor> tensors =
+        has_texts ? sentence_transformers_batch(model_, run_, shape) : answer_tensors(run_, shape);
     make_room_for_others(tensors, batch);
     for (const BatchTensor& each : tensors) {
       each.in(batch) = tape_.empty(each.shape, each.dtype, aten::kToCopy, Category::kInputs);
     }
   } else {
-    batch = make_batch_of(shape.rows, shape.columns);
+    RunSpec of_batch = run_;
+    of_batch.batch_size = shape.rows;
+    of_batch.sequence_length = shape.columns;
+    if (run_.task == Task::kSeq2Seq) of_batch.target_sequence_length = shape.answers.other_columns;
+    batch = make_batch(tape_, model_, of_batch, aten::kToCopy);
   }
   batch.padded = shape.padded;
   batch.valid_labels = shape.valid_labels;
@@ -545,8 +545,8 @@ void TrainerLoop::evaluate() {
   BatchShape shape;
   Prediction prediction, all;
   Tensor losses;
-  const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer: torch.cat((kept, more), dim=0)
-    if (more.defined()) kept = kept.defined() ? no_grad::cat(kept, more, 0) : more;
+  const auto add = [](Tensor& kept, const Tensor& more) {  // EvalLoopContainer
+    if (more.defined()) kept = kept.defined() ? padded_and_concatenated(kept, more) : more;
   };
   // On several processes each has every n-th batch, the last filled up from the beginning of the set;
   // gather_for_metrics takes off what was filled up.
@@ -573,21 +573,24 @@ void TrainerLoop::evaluate() {
       } else {
         RunSpec of_batch = run_;
         of_batch.batch_size = is_filled ? evaluation.batch_size : rows_of_all;
-        shape = answers_shape_of(of_batch);
-        if (!run_.generates()) inputs = make_batch_of(of_batch.batch_size, run_.sequence_length);
+        shape = shape_of(of_batch);
+        if (!run_.generates()) inputs = make_batch(tape_, model_, of_batch, aten::kToCopy);
         inputs.padded = run_.padding;
       }
+      if (!evaluation.has_labels) inputs.labels.reset();
       prediction = prediction_step(inputs, shape);
       losses = std::exchange(prediction.loss, {});  // one variable in Python
-      losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
-      losses = for_metrics(losses);
+      if (losses.defined()) {
+        losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
+        losses = for_metrics(losses);
+      }
       for (Tensor* each : {&prediction.labels, &prediction.logits}) {
         if (each->defined()) compare_sizes(*each);
       }
       for (Tensor* each : {&prediction.logits, &prediction.labels}) {
         if (each->defined()) *each = for_metrics(*each);
       }
-    } else {
+    } else if (evaluation.has_labels) {
       losses = no_grad::zeros(tape_, {of_all}, DType::kFloat32);  // what repeat() asks for
     }
     add(all.loss, losses);

@@ -22,6 +22,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/vectors.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/data/texts.h"
 
 namespace memcalc {
 
@@ -47,45 +48,68 @@ Tensor pooled(const Tensor& token_embeddings, const Tensor& attention_mask) {
   return cat_one(mean_pooled, 1);
 }
 
+using Texts = std::vector<std::vector<std::int32_t>>;
+
 /// The columns of a batch, without copies.
-std::vector<Batch> columns_of(const Batch& inputs, std::int64_t count) {
-  std::vector<Batch> columns(static_cast<std::size_t>(count));
+std::vector<Batch> columns_of(const Batch& inputs, const Texts& texts) {
+  std::vector<Batch> columns(texts.size());
   const std::size_t of_each = inputs.others.size() / columns.size();
   for (std::size_t i = 0; i < inputs.others.size(); ++i) {
     // Without token types a column has its ids and its mask.
     const std::size_t feature = of_each == kFeatures.size() || i % of_each == 0 ? i % of_each : 2;
+    const std::vector<std::int32_t>& column = texts[i / of_each];
     columns[i / of_each].*kFeatures[feature] = inputs.others[i];
-    columns[i / of_each].padded = false;
+    columns[i / of_each].padded = width_of(column, 0, static_cast<std::int64_t>(column.size())).padded;
   }
   return columns;
 }
 
-/// base/losses/merged_forward.py, merge_feature_batches.
+/// base/losses/merged_forward.py, merge_feature_batches: where columns differ in width, F.pad copies each.
 Batch merged(const std::vector<Batch>& columns, std::size_t first) {
-  Batch all;
-  all.padded = false;
-  for (Tensor Batch::*const feature : kFeatures) {
-    std::vector<Tensor> parts;
-    for (std::size_t i = first; i < columns.size(); ++i) parts.push_back(columns[i].*feature);
-    if (parts.front().defined()) all.*feature = concatenate(parts, 0);
+  std::int64_t longest = 0;
+  bool differ = false;
+  for (std::size_t i = first; i < columns.size(); ++i) {
+    const std::int64_t width = columns[i].input_ids.size(1);
+    differ = differ || (i > first && width != longest);
+    longest = std::max(longest, width);
   }
+  Batch all;
+  all.padded = differ;
+  for (std::size_t i = first; i < columns.size(); ++i) all.padded = all.padded || columns[i].padded;
+  std::vector<Tensor> parts;
+  for (Tensor Batch::*const feature : kFeatures) {
+    std::vector<Tensor> values;
+    for (std::size_t i = first; i < columns.size(); ++i) {
+      const Tensor& value = columns[i].*feature;
+      if (!value.defined()) continue;
+      values.push_back(differ ? pad_to(value, {value.size(0), longest}) : value);
+    }
+    if (values.empty()) continue;
+    parts = std::move(values);
+    all.*feature = concatenate(parts, 0);
+  }
+  for (Tensor& each : parts) each.reset();
   return all;
 }
 
-/// gradcache.py, _create_minibatch of texts that are padded: it looks where the padding at the end begins.
-Batch mini_batch(const Batch& column, std::int64_t begin, std::int64_t rows) {
+/// gradcache.py, _create_minibatch of texts that are padded: it looks where the padding at the end begins, and leaves
+/// it out.
+Batch mini_batch(const Batch& column, const std::vector<std::int32_t>& texts, std::int64_t begin, std::int64_t rows) {
+  const ColumnWidth width = width_of(texts, begin, rows);
   Batch part;
-  part.padded = false;
+  part.padded = width.padded;
   Tape& tape = column.input_ids.tape();
   {
     Tensor active = no_grad::to(no_grad::slice(column.attention_mask, 0, begin, rows), DType::kBool);
     Tensor active_columns = no_grad::any(active, 0);
     no_grad::any(active_columns).reset();
     read_on_host(tape, aten::kAny);
-    no_grad::max(nonzero(active_columns, active_columns.size(0))).reset();
+    no_grad::max(nonzero(active_columns, width.longest)).reset();
     read_on_host(tape);
     for (Tensor Batch::*const feature : kFeatures) {
-      if ((column.*feature).defined()) part.*feature = no_grad::slice(column.*feature, 0, begin, rows);
+      if (!(column.*feature).defined()) continue;
+      part.*feature = no_grad::slice(column.*feature, 0, begin, rows);
+      if (width.longest < column.input_ids.size(1)) part.*feature = no_grad::slice(part.*feature, 1, 0, width.longest);
     }
     drop(active, active_columns);
   }
@@ -192,14 +216,14 @@ Tensor chunked_ranking_loss(Tape& tape, const std::vector<std::vector<Tensor>>& 
 }
 
 /// cross_encoder/losses/binary_cross_entropy.py: it tokenizes the pairs and moves them to the card.
-Tensor binary_cross_entropy_loss(Tape& tape, const RunSpec& run, const Batch& inputs, bool has_token_types,
+Tensor binary_cross_entropy_loss(Tape& tape, const Batch& inputs, const BatchShape& shape, bool has_token_types,
                                  const SentenceLoss::CallModel& call_model) {
   const Tensor& labels = inputs.others[0];
   Batch features;
-  features.padded = false;
+  features.padded = shape.padded;
   for (Tensor Batch::*const feature : kFeatures) {
     if (feature == &Batch::token_type_ids && !has_token_types) continue;
-    features.*feature = moved_to_card(tape, {labels.size(0), run.sequence_length}, DType::kInt64);
+    features.*feature = moved_to_card(tape, {labels.size(0), shape.columns}, DType::kInt64);
   }
   ModelOutput outputs = call_model(features);
   Tensor logits = view(outputs.logits, {-1});
@@ -211,15 +235,20 @@ Tensor binary_cross_entropy_loss(Tape& tape, const RunSpec& run, const Batch& in
 }  // namespace
 
 std::vector<BatchTensor> sentence_transformers_batch(const Model& model, const RunSpec& run) {
+  return sentence_transformers_batch(model, run, texts_shape_of(run));
+}
+
+std::vector<BatchTensor> sentence_transformers_batch(const Model& model, const RunSpec& run, const BatchShape& batch) {
   std::vector<BatchTensor> tensors;
   const auto add = [&](const Shape& shape, DType dtype) { tensors.push_back({nullptr, shape, dtype, tensors.size()}); };
   if (run.training().loop == Loop::kCrossEncoder) {
-    add({run.batch_size}, DType::kFloat32);
+    add({batch.rows}, DType::kFloat32);
     return tensors;
   }
-  const std::int64_t features = model.takes_token_types ? 3 : 2;
-  for (std::int64_t i = 0; i < run.training().sentences.columns() * features; ++i) {
-    add({run.batch_size, run.sequence_length}, DType::kInt64);
+  const int features = model.takes_token_types ? 3 : 2;
+  for (const std::vector<std::int32_t>& column : batch.texts) {
+    const std::int64_t longest = width_of(column, 0, batch.rows).longest;
+    for (int i = 0; i < features; ++i) add({batch.rows, longest}, DType::kInt64);
   }
   return tensors;
 }
@@ -235,16 +264,18 @@ ModelOutput sentence_transformers_forward(Model& model, const RunSpec& run, cons
   return output;
 }
 
-Tensor SentenceLoss::compute(Tape& tape, const RunSpec& run, const Batch& inputs, CallModel call_model) {
+Tensor SentenceLoss::compute(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                             CallModel call_model) {
   const Training& training = run.training();
   if (training.loop == Loop::kCrossEncoder) {
-    return binary_cross_entropy_loss(tape, run, inputs, has_token_types_, call_model);
+    return binary_cross_entropy_loss(tape, inputs, shape, has_token_types_, call_model);
   }
   const SentencePairs& pairs = training.sentences;
   if (pairs.loss == ContrastiveLoss::kMnrl) {
-    return ranking_loss(tape, columns_of(inputs, pairs.columns()), call_model, run.parallel.is_parallel());
+    return ranking_loss(tape, columns_of(inputs, shape.texts), call_model, run.parallel.is_parallel());
   }
-  columns_ = columns_of(inputs, pairs.columns());
+  columns_ = columns_of(inputs, shape.texts);
+  texts_ = shape.texts;
   call_model_ = std::move(call_model);
   return cached(tape, pairs);
 }
@@ -259,12 +290,13 @@ SentenceLoss::Columns SentenceLoss::embeddings_without_gradients(Tape& tape, con
   const NoGrad no_grad(tape.modes);
   Columns embeddings;
   Tensor last;  // reps_mb
-  for (const Batch& column : columns_) {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const Batch& column = columns_[i];
     std::vector<Tensor>& of_column = embeddings.emplace_back();
     std::int64_t begin = 0;
     for (const std::int64_t rows : mini_batches(column.input_ids.size(0), pairs.mini_batch_size)) {
       {
-        const Batch features = mini_batch(column, begin, rows);
+        const Batch features = mini_batch(column, texts_[i], begin, rows);
         last = call_model_(features).others[1];
       }
       of_column.push_back(tape.detach(last));
@@ -283,7 +315,7 @@ void SentenceLoss::embed_again(Tape& tape, const SentencePairs& pairs, const Ten
     const std::vector<std::int64_t> sizes = mini_batches(columns_[i].input_ids.size(0), pairs.mini_batch_size);
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       {
-        const Batch features = mini_batch(columns_[i], begin, sizes[k]);
+        const Batch features = mini_batch(columns_[i], texts_[i], begin, sizes[k]);
         embeddings = call_model_(features).others[1];
       }
       surrogate = multiply(dot(view(embeddings, {-1}), view(gradients_[i][k], {-1})), gradient);

@@ -50,6 +50,10 @@ MODELS = {
     "bart": dict(model_type="bart", vocab_size=50265, d_model=768, encoder_layers=6, decoder_layers=6,
                  encoder_ffn_dim=3072, decoder_ffn_dim=3072, encoder_attention_heads=12, decoder_attention_heads=12,
                  max_position_embeddings=1024),
+    "whisper": dict(model_type="whisper", vocab_size=51865, d_model=512, encoder_layers=6, decoder_layers=6,
+                    encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048,
+                    num_mel_bins=80, max_source_positions=1500, max_target_positions=448, pad_token_id=0,
+                    bos_token_id=1, eos_token_id=1, decoder_start_token_id=3),
 }
 DECODERS = ("llama", "llama-untied", "gpt_neox", "qwen3", "mistral", "gpt2", "opt", "qwen2")
 ENCODERS = ("bert", "distilbert", "roberta")
@@ -95,14 +99,18 @@ def answers_of_lengths(r, rows, answers):
 
 def draw_job(r, kind):
     """Its model's name, arguments, and lengths or None."""
-    if kind in ("glue", "st", "cross"):
-        model = r.choice(ENCODERS)
+    if kind in ("glue", "st", "cross", "st-lora", "cross-lora", "st-lengths", "cross-lengths"):
+        model = r.choice(ENCODERS) if kind != "cross-lora" else "bert"  # the others' heads are several layers
     elif kind == "generate":
         model = r.choice(["t5", "bart"])
+    elif kind == "generate-speech":
+        model = "whisper"
     else:
         model = r.choice(DECODERS)
     loop = {"st": "sentence-transformer", "cross": "cross-encoder", "trainer": "trainer", "glue": "trainer",
-            "generate": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
+            "st-lora": "sentence-transformer", "cross-lora": "cross-encoder", "st-lengths": "sentence-transformer",
+            "cross-lengths": "cross-encoder", "online-dpo-lengths": "trl-online-dpo",
+            "generate": "trainer", "generate-speech": "trainer", "generate-causal": "trainer", "packed": "trl-sft", "sft-lengths": "trl-sft",
             "grpo-vllm": "trl-grpo", "rloo-vllm": "trl-rloo", "grpo-options": "trl-grpo", "rloo-options": "trl-rloo",
             "dpo-lengths": "trl-dpo", "kto-lengths": "trl-kto", "orpo-lengths": "trl-orpo", "sft-smooth": "trl-sft",
             **{k: "trl-" + k.split("-")[0] for k in GENERATED}, "reward-fsdp2": "trl-reward", "sft-fsdp1": "trl-sft",
@@ -158,13 +166,38 @@ def draw_job(r, kind):
         if kind == "grpo-options":
             job += ["--grpo-loss", r.choice("grpo bnpo dr_grpo dapo cispo sapo luspo vespo".split()),
                     "--importance-level", r.choice(["token", "sequence"])]
-    elif kind in ("st", "cross"):
-        job += ["--bs", r.choice(["16", "32", "64"]), "--seq", r.choice(["32", "64", "128"])]
-        if kind == "st":
+    elif kind == "online-dpo-lengths":
+        job += ["--bs", r.choice("24"), "--completion", str(r.randrange(20, 70)), "--steps", r.choice("46")]
+        lengths = real_lengths(r, r.choice([16, 24, 40]))
+        with_lora = common(r, job)
+        job += ["--ref-model", "adapters" if with_lora else "own"]
+    elif kind.startswith(("st", "cross")):
+        of_lengths = kind.endswith("-lengths")
+        bs = r.choice([16, 32, 64])
+        job += ["--bs", str(bs)]
+        if of_lengths:
+            job += ["--steps", r.choice("468"), "--seq", r.choice(["128", "256", "384"])]
+            texts = 2 if kind.startswith("cross") else 3
+            lengths = answers_of_lengths(r, bs * r.choice([5, 9]), texts - 1)
+        else:
+            job += ["--seq", r.choice(["32", "64", "128"])]
+        if kind.startswith("st"):
             job += ["--contrastive-loss", r.choice(["mnrl", "cached-mnrl"]), "--hard-negatives", r.choice("012")]
             if "cached-mnrl" in job: job += ["--mini-batch", r.choice(["16", "32"])]
-        common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 0)
+            if of_lengths: job[job.index("--hard-negatives") + 1] = "1"
+        if common(r, job, ("fp32", "amp-fp16", "amp-bf16"), ("fp32",), 1 if kind.endswith("-lora") else 0):
+            job += ["--lora-head"] if kind == "cross-lora" else []
         evaluated(r, job)
+    elif kind in ("generate-speech", "generate-causal"):
+        speech = kind == "generate-speech"
+        job += ["--task", "speech" if speech else "causal", "--bs", r.choice("248"),
+                "--seq", r.choice(["32", "64", "100"] if speech else ["64", "128", "256"])]
+        # Whisper's own generate() runs the encoder outside of autocast, on float32 recordings.
+        common(r, job, ("amp-bf16", "fp32"), ("fp32",) if speech else ("fp32", "bf16"), 0 if speech else .3)
+        if job[job.index("--weights-dtype") + 1] == "bf16": job[job.index("--precision") + 1] = "amp-bf16"
+        job += ["--eval-bs", r.choice("2458"), "--eval-samples", r.choice(["8", "12", "20"]),
+                "--eval-generate", r.choice(["12", "20", "48", "80"])]
+        if r.random() < .3: job += ["--eval-beams", r.choice("24")]
     elif kind == "generate":
         job += ["--task", "seq2seq", "--bs", r.choice("248"), "--seq", r.choice(["64", "128", "256"]),
                 "--target-seq", r.choice(["32", "64", "100"])]
@@ -337,8 +370,8 @@ def compare(a):
         seconds = f"{100 * (p['step_s'] / m['step_s'] - 1):+6.0f} % time" if p.get("step_s") and m.get("step_s") else ""
         print(f"{job['name']:40} allocated {m['allocated']:>12} {errors['allocated']:+8.3f} %   "
               f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {evaluated}{seconds}")
-        rows.append(dict(job, allocated=m["allocated"], reserved=m["reserved"],
-                         blind={kind: p[kind] for kind in off}))
+        kinds = list(off) + (["evaluation"] if "evaluation" in errors else [])
+        rows.append(dict(job, **{kind: m[kind] for kind in kinds}, blind={kind: p[kind] for kind in kinds}))
     for kind, errors in off.items():
         if not errors: continue
         errors.sort()

@@ -140,7 +140,8 @@ def words(r, n): return " ".join(f"w{r.randrange(WORDS)}" for _ in range(n))
 def ids(r, n): return [r.randrange(3, WORDS) for _ in range(n)]
 
 
-AUTO = {"causal": "CausalLM", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": ""}
+AUTO = {"causal": "CausalLM", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
+        "speech": "SpeechSeq2Seq"}
 
 
 def make_model(job, task, labels=2):
@@ -155,6 +156,14 @@ def make_model(job, task, labels=2):
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
     with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
         return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
+
+
+def prepare_whisper(generation):
+    """generation_config as a multilingual checkpoint has it, language and task told; which tokens is chosen."""
+    generation.update(language="english", task="transcribe", is_multilingual=True, lang_to_id={"<|en|>": 4},
+                      task_to_id=dict(transcribe=5, translate=6), no_timestamps_token_id=7, forced_decoder_ids=None,
+                      suppress_tokens=list(range(100, 188)), begin_suppress_tokens=[220, 221],
+                      decoder_start_token_id=3, pad_token_id=0, eos_token_id=1, bos_token_id=1)
 
 
 def make_quantized(job, auto, config, dtype):
@@ -230,10 +239,18 @@ def plain_trainer(job):
         model = get_peft_model(model, adapters)
         if o.get("--checkpointing") == "full": model.enable_input_require_grads()
     target = job.number("--target-seq", job.seq)
+    if task == "speech":
+        prepare_whisper(model.get_base_model().generation_config if "--lora" in o else model.generation_config)
+        c = model.config
+        speech = torch.randn(c.num_mel_bins, 2 * c.max_source_positions)
+    if task == "causal" and "--eval-generate" in o:
+        whole = model.get_base_model() if "--lora" in o else model
+        whole.generation_config.update(eos_token_id=1, pad_token_id=0, bos_token_id=1)
 
     def sample(n):
         text = ids(r, n)
         if task == "seqcls": return dict(input_ids=text, labels=r.randrange(2))
+        if task == "speech": return dict(input_features=speech, labels=list(text))
         return dict(input_ids=text, labels=ids(r, target) if task == "seq2seq" else list(text))
 
     lengths = job.lengths or [job.seq] * (job.train_samples + job.eval_samples)
@@ -243,14 +260,15 @@ def plain_trainer(job):
         pads = tf.DataCollatorWithPadding if task == "seqcls" else tf.DataCollatorForSeq2Seq
         collate = pads(tokenizer())
     else:
-        data = [{key: torch.tensor(value) for key, value in each.items()} for each in data]
+        data = [{key: torch.as_tensor(value) for key, value in each.items()} for each in data]
     keywords = arguments_of(job)
     Arguments, Trainer = tf.TrainingArguments, tf.Trainer
     more = {}
     if "--eval-generate" in o:
         Arguments, Trainer = tf.Seq2SeqTrainingArguments, tf.Seq2SeqTrainer
-        # max_length counts the start of the decoder's ids.
-        keywords.update(predict_with_generate=True, generation_max_length=job.number("--eval-generate", 20) + 1,
+        # max_length counts the start of the decoder's ids; of a decoder the prompt, too; Whisper adds its start by itself.
+        begins = {"seq2seq": 1, "causal": job.seq, "speech": 0}[task]
+        keywords.update(predict_with_generate=True, generation_max_length=job.number("--eval-generate", 20) + begins,
                         generation_num_beams=job.number("--eval-beams", 1))
     if "--eval-logits" in o or "--eval-generate" in o: more["compute_metrics"] = lambda prediction: {}
     held = data[-job.eval_samples:] if job.eval_samples and not job.lengths else None

@@ -16,7 +16,7 @@ def saved(job, task):
     auto = tf.AutoModelForSequenceClassification if task == "seqcls" else tf.AutoModel
     auto.from_config(config, dtype=torch.float32).save_pretrained(folder)
     words = jobs_run.tokenizer(types=config.model_type == "bert")
-    words.model_max_length = config.max_position_embeddings - 2
+    words.model_max_length = min(config.max_position_embeddings - 2, job.seq)
     words.save_pretrained(folder)
     return folder
 
@@ -34,19 +34,32 @@ def trainer(job):
         from sentence_transformers import (SentenceTransformer, SentenceTransformerTrainer as Trainer,
                                            SentenceTransformerTrainingArguments as Arguments, losses)
         model = SentenceTransformer(saved(job, "features"), device=jobs_run.DEVICE)
-        model.max_seq_length = job.seq
+        if job.seq: model.max_seq_length = job.seq
         if job.options.get("--contrastive-loss") == "cached-mnrl":
             loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=job.number("--mini-batch", 32))
         else:
             loss = losses.MultipleNegativesRankingLoss(model)
         texts = [job.seq] * (2 + job.number("--hard-negatives", 0))
+    if (adapters := jobs_run.lora(job)) is not None:
+        if "--lora-head" in job.options:  # add_adapter() leaves the head frozen, but for "all-linear" it is one of them
+            adapters.modules_to_save = adapters.exclude_modules = ["classifier"]
+        model.add_adapter(adapters)
     r = random.Random(1)
 
+    def of_sample(i):
+        """Tokens of a sample's texts; of a pair both together."""
+        if not job.samples: return texts
+        given = job.samples[i % len(job.samples)]
+        if job.loop == "cross-encoder": return [sum(given) // 2, sum(given) - sum(given) // 2]
+        return [given[min(c, len(given) - 1)] for c in range(len(texts))]
+
     def data(count):
-        columns = {f"text_{i}": [jobs_run.words(r, n) for _ in range(count)] for i, n in enumerate(texts)}
+        rows = [of_sample(i) for i in range(count)]
+        columns = {f"text_{c}": [jobs_run.words(r, row[c]) for row in rows] for c in range(len(texts))}
         if job.loop == "cross-encoder": columns["label"] = [float(i % 2) for i in range(count)]
         return datasets.Dataset.from_dict(columns)
 
     held = data(job.eval_samples) if job.eval_samples else None
-    return Trainer(model=model, args=Arguments(**jobs_run.arguments_of(job)), train_dataset=data(job.train_samples),
+    count = len(job.samples) if job.samples else job.train_samples
+    return Trainer(model=model, args=Arguments(**jobs_run.arguments_of(job)), train_dataset=data(count),
                    eval_dataset=held, loss=loss)

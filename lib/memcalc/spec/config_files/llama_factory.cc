@@ -31,7 +31,7 @@ constexpr KeyRow kRows[] = {
     {"pure_bf16 flash_attn enable_liger_kernel disable_gradient_checkpointing use_reentrant_gc", U::kUsed},
     {"gradient_checkpointing gradient_checkpointing_kwargs", U::kIrrelevant,
      "disable_gradient_checkpointing and use_reentrant_gc say it"},
-    {"predict_with_generate", U::kUsed},
+    {"predict_with_generate max_new_tokens num_beams", U::kUsed},
     {"lora_alpha loraplus_lr_ratio loraplus_lr_embedding use_rslora pissa_init pissa_iter pissa_convert "
      "create_new_adapter adapter_name_or_path adapter_folder",
      U::kIrrelevant, "values of the adapters"},
@@ -79,7 +79,7 @@ constexpr KeyRow kRows[] = {
      "vllm_config sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend export_dir "
      "export_size export_device export_quantization_bit export_quantization_dataset export_quantization_nsamples "
      "export_quantization_maxlen export_legacy_format export_hub_model_id quantization_device_map do_sample "
-     "temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty "
+     "temperature top_p top_k max_length repetition_penalty length_penalty "
      "skip_special_tokens generation_max_length generation_num_beams generation_config sortish_sampler",
      U::kIrrelevant, "of inference and export"},
     {"compute_accuracy", U::kApproximated, "the predicted tokens that evaluation keeps are left out"},
@@ -146,6 +146,24 @@ void read_method(Section& section) {
   all ? section.set("lora_target", "--lora-targets", "all-linear") : set_targets(section, "lora_target", targets);
 }
 
+/// CustomSeq2SeqTrainer.prediction_step: without labels, behind prompts; GeneratingArguments writes 1,024 tokens.
+void read_generation_in_evaluation(Section& section) {
+  const bool generates = section.on("predict_with_generate") && section.account().is_set("--eval-bs");
+  const auto tokens = section.whole("max_new_tokens");
+  const auto beams = section.whole("num_beams");
+  if (!generates) {
+    for (const std::string_view key : {"max_new_tokens", "num_beams"}) {
+      if (section.has(key)) section.irrelevant(key, "of an evaluation that generates, which this one does not");
+    }
+    return;
+  }
+  section.set("predict_with_generate", "--eval-generate", std::to_string(tokens.value_or(1024)));
+  section.account().set("--no-eval-labels");
+  if (beams) section.set("num_beams", "--eval-beams", std::to_string(*beams));
+  section.approximate("predict_with_generate",
+                      "behind prompts of cutoff_len tokens; what it samples by (top_k, top_p) is left out");
+}
+
 /// train/dpo, train/kto, train/rm: trainers of LLaMA-Factory's own.
 void read_stage(Section& section) {
   const std::string stage = section.text("stage").value_or("sft");
@@ -200,9 +218,7 @@ void read_llama_factory(Account& account, const JsonNode& root) {
   if (section.on("enable_liger_kernel")) section.set("enable_liger_kernel", "--liger");
   read_method(section);
   read_quantization(section, section.has("fsdp"));
-  if (section.on("predict_with_generate") && account.is_set("--eval-bs")) {
-    section.refuse("predict_with_generate", "evaluation that generates text is not modelled");
-  }
+  read_generation_in_evaluation(section);
   section.done();
 }
 

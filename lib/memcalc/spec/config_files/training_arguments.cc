@@ -4,7 +4,9 @@
 // MIRRORS(transformers, "training_args.py", "5.17.0")
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,8 +53,12 @@ constexpr KeyRow kRows[] = {
     {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length", U::kUsed},
 };
 
-/// run_summarization.py, run_translation.py: generation_max_length counts the start of the decoder's ids; what the
-/// scripts' own arguments say comes first for beams and last for the length.
+/// run_speech_recognition_seq2seq.py's own arguments.
+constexpr std::string_view kSpeechKeys[] = {"audio_column_name", "language", "task", "max_duration_in_seconds",
+                                            "min_duration_in_seconds"};
+
+/// run_summarization.py, run_translation.py: generation_max_length counts the start of the decoder's ids, Whisper's
+/// does not; what the scripts' own arguments say comes first for beams and last for the length.
 void read_generation(Section& section) {
   constexpr std::string_view kLengths[] = {"generation_max_length", "val_max_target_length", "max_target_length"};
   constexpr std::string_view kBeams[] = {"num_beams", "generation_num_beams"};
@@ -72,7 +78,10 @@ void read_generation(Section& section) {
     if (!beams) beams = given;
   }
   constexpr std::int64_t kMaxTargetLength = 128;
-  section.set("predict_with_generate", "--eval-generate", std::to_string(length.value_or(kMaxTargetLength) - 1));
+  const bool is_speech = std::any_of(std::begin(kSpeechKeys), std::end(kSpeechKeys),
+                                     [&](std::string_view key) { return section.has(key); });
+  const std::int64_t start = is_speech ? 0 : 1;
+  section.set("predict_with_generate", "--eval-generate", std::to_string(length.value_or(kMaxTargetLength) - start));
   if (beams) section.set("predict_with_generate", "--eval-beams", std::to_string(*beams));
 }
 
@@ -93,8 +102,7 @@ void read_task(Section& section) {
     }
     task = "tokcls";
   }
-  for (const std::string_view key :
-       {"audio_column_name", "language", "task", "max_duration_in_seconds", "min_duration_in_seconds"}) {
+  for (const std::string_view key : kSpeechKeys) {
     if (!section.has(key)) continue;
     task.empty() ? section.set(key, "--task", "speech") : section.irrelevant(key, "the data");
     if (task.empty()) section.account().note("recordings are taken to be as long as the model's input");

@@ -3,6 +3,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -184,8 +186,72 @@ Tensor isfinite(Arg x) {
   return binary(aten::kIsfinite, numbers, bounded);
 }
 
+namespace {
+
+/// at::_unique of one dimension (native/cuda/Unique.cu, UniqueCub.cu): all different values, and with `returns_inverse`
+/// where each element stands among them.
+struct Unique {
+  Tensor values, inverse;
+};
+
+Unique unique(const Tensor& elements, bool returns_inverse) {
+  Tape& tape = elements.tape();
+  const std::int64_t n = elements.elements();
+  const auto numbers = [&] { return tape.empty({n}, elements.dtype(), aten::kIsin); };
+  constexpr std::int64_t kInverseTile = 2304;  // of inclusive_sum_truncating; what two measured calls fit
+  Unique result;
+  const Tensor sorted = numbers();
+  Tensor sorted_indices;
+  if (returns_inverse) {
+    Tensor range = numbers();
+    sorted_indices = numbers();
+    tape.memory.scratch(radix_sort_bytes(n), aten::kIsin);
+    range.reset();
+    result.inverse = numbers();
+    const Tensor places = numbers();
+    tape.memory.scratch(look_back_bytes(n, kInverseTile, 4), aten::kIsin);
+  } else {
+    tape.memory.scratch(radix_sort_bytes(n), aten::kIsin);  // of keys alone; few of them need nothing
+  }
+  result.values = numbers();
+  const Tensor length = tape.empty({1}, DType::kInt64, aten::kIsin);
+  tape.memory.scratch(select_bytes(n), aten::kIsin);
+  return result;
+}
+
+/// native/TensorCompare.cpp, isin_sorting: elements and tokens in a row, sorted; an element that is followed by its
+/// like is a token.
+Tensor isin_sorting(const Tensor& elements, const Tensor& tokens) {
+  Tape& tape = elements.tape();
+  Tensor found = tape.empty(elements.shape(), DType::kBool, aten::kIsin);
+  Unique of_elements = unique(elements, true);
+  Unique of_tokens = unique(tokens, false);
+  const std::int64_t n = elements.elements() + tokens.elements();
+  const auto numbers = [&] { return tape.empty({n}, elements.dtype(), aten::kIsin); };
+  const auto flags = [&](std::int64_t count) { return tape.empty({count}, DType::kBool, aten::kIsin); };
+  Tensor all = numbers();
+  drop(of_tokens.values, of_elements.values);
+  Tensor values = numbers(), order = numbers();
+  {
+    const Tensor range = numbers();
+    tape.memory.scratch(radix_sort_bytes(n), aten::kIsin);
+  }
+  Tensor duplicates = flags(n);
+  flags(n - 1).reset();
+  Tensor mask = flags(n);
+  flags(elements.elements()).reset();
+  record(aten::kIsin, found);
+  drop(mask, duplicates, order, values, all, of_elements.inverse);
+  return found;
+}
+
+}  // namespace
+
 Tensor isin(Arg elements, const Tensor& tokens) {
   const OperatorCall call(elements);
+  // native/TensorCompare.cpp: from so many tokens on, as numpy decides
+  const double few = 10 * std::pow(static_cast<double>(elements->elements()), 0.145);
+  if (static_cast<double>(tokens.elements()) >= few) return isin_sorting(*elements, tokens);
   Tensor found = elements->tape().empty(elements->shape(), DType::kBool, aten::kIsin);
   Tensor equals = equal(no_grad::unsqueeze(*elements, -1), tokens);
   Tensor in_one = no_grad::any(equals, -1);

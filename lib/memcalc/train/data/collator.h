@@ -47,6 +47,9 @@ struct BatchShape {
   std::int64_t longest = 0;       // of these sequences, without padding; padding_free: max_length_q
   bool padded = false;            // there is padding, so that the attention mask is not all ones
   AnswersShape answers{};         // of trainers on answers; rows are samples there, though each may be two sequences
+  /// Of sentence-transformers: tokens of each row's text, column by column; of a cross-encoder's pairs. Rows are
+  /// samples.
+  std::vector<std::vector<std::int32_t>> texts{};
 
   bool operator==(const BatchShape&) const = default;
 };

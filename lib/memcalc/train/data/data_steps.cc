@@ -7,6 +7,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/train/data/answers.h"
 #include "memcalc/train/data/generations.h"
+#include "memcalc/train/data/texts.h"
 
 namespace memcalc {
 
@@ -17,6 +18,9 @@ std::int64_t padded_tokens(const BatchShape& shape) { return shape.rows * shape.
 Labels labels_of(const RunSpec& run) {
   return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
 }
+
+/// By TRL's RepeatSampler.
+bool repeats_prompts(const RunSpec& run) { return run.generates() && run.training().loop != Loop::kTrlOnlineDpo; }
 
 /// kto_config.py: the answers that KTO takes of other samples are of the same batch in the order of the data set.
 SamplingStrategy strategy_of(const RunSpec& run) {
@@ -30,6 +34,7 @@ class Epochs {
   Epochs(const RunSpec& run, std::int64_t processes, std::int64_t process)
       : run_(run),
         answers_(!run.generates() && has_answers(run)),
+        prompts_(run.training().loop == Loop::kTrlOnlineDpo),
         lengths_of_run_(*run.training().lengths),
         loader_{.batch_size = run.batch_size, .processes = processes, .rank = process},
         collator_{.pad_to_multiple_of = lengths_of_run_.pad_to_multiple_of,
@@ -40,7 +45,7 @@ class Epochs {
       rows_ = packed(lengths_, run.sequence_length, *lengths_of_run_.packing);
       lengths_ = row_lengths(rows_);
     }
-    if (run.generates()) {
+    if (repeats_prompts(run)) {
       generations_.emplace(run, processes, process);
       return;
     }
@@ -52,13 +57,16 @@ class Epochs {
   [[nodiscard]] std::vector<BatchShape> next() {
     if (generations_) return generations_->next();
     const Batches batches = loaded_batches(sampler_->next_epoch(), loader_);
+    if (run_.uses_sentence_transformers()) return collated_texts(batches, run_);
+    if (run_.task == Task::kSeq2Seq) return collated_sources(batches, run_);
+    if (prompts_) return prompted(batches, run_);
     if (answers_) return collated_answers(batches, run_, static_cast<std::int64_t>(lengths_.size()));
     return lengths_of_run_.packing ? collated(batches, rows_, collator_) : collated(batches, lengths_, collator_);
   }
 
  private:
   const RunSpec& run_;
-  bool answers_;
+  bool answers_, prompts_;
   const DataLengths& lengths_of_run_;
   LoaderOptions loader_;
   CollatorOptions collator_;
@@ -140,7 +148,7 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
     result.simulated.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {first, last}});
   }
   result.median = median_of(result.simulated);
-  if (run.generates()) result.median = generating_step(run, result);
+  if (repeats_prompts(run)) result.median = generating_step(run, result);
   return result;
 }
 
@@ -172,7 +180,10 @@ std::vector<DataStep> evaluation_batches(const RunSpec& run, std::int64_t proces
                              .group_size = evaluation.batch_size};
   const LoaderOptions loader{.batch_size = evaluation.batch_size, .processes = processes, .rank = process};
   const CollatorOptions collator{.pad_to_multiple_of = data.pad_to_multiple_of, .labels = labels_of(run)};
-  const Batches batches = loaded_batches(evaluation_order(lengths, order), loader);
+  const bool shuffles = run.uses_sentence_transformers();
+  const Batches batches = loaded_batches(shuffles ? evaluated_texts(run) : evaluation_order(lengths, order), loader);
+  if (shuffles) return executed_batches(collated_texts(batches, run), most);
+  if (run.task == Task::kSeq2Seq) return executed_batches(collated_sources(batches, run), most);
   return executed_batches(
       has_answers(run) ? collated_answers(batches, run, evaluation.samples) : collated(batches, lengths, collator),
       most);

@@ -56,6 +56,17 @@ std::vector<BatchShape> GenerationEpochs::next() {
   return shapes;
 }
 
+std::vector<BatchShape> prompted(const Batches& batches, const RunSpec& run) {
+  std::vector<BatchShape> shapes;
+  shapes.reserve(batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    std::vector<std::int64_t> prompts;
+    for (const std::uint32_t sample : batches[i]) prompts.push_back(prompt_of(run, sample));
+    shapes.push_back(completions_of(run, prompts, static_cast<std::int64_t>(prompts.size())));
+  }
+  return shapes;
+}
+
 std::vector<BatchShape> evaluated_generations(const RunSpec& run, std::int64_t processes, std::int64_t process) {
   const Evaluation& evaluation = *run.training().evaluation;
   const std::int64_t generations = run.training().generations;
@@ -66,13 +77,7 @@ std::vector<BatchShape> evaluated_generations(const RunSpec& run, std::int64_t p
   }
   const Batches batches =
       loaded_batches(rows, {.batch_size = evaluation.batch_size, .processes = processes, .rank = process});
-  std::vector<BatchShape> shapes;
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    std::vector<std::int64_t> prompts;
-    for (const std::uint32_t sample : batches[i]) prompts.push_back(prompt_of(run, sample));
-    shapes.push_back(completions_of(run, prompts, static_cast<std::int64_t>(prompts.size())));
-  }
-  return shapes;
+  return prompted(batches, run);
 }
 
 }  // namespace memcalc

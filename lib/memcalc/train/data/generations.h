@@ -9,6 +9,7 @@
 #include "memcalc/base/torch_generator.h"
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/train/data/collator.h"
+#include "memcalc/train/data/sampler.h"
 
 namespace memcalc {
 
@@ -26,6 +27,9 @@ class GenerationEpochs {
   std::int64_t processes_, process_;
   TorchGenerator generator_;  // the sampler's own, from epoch to epoch
 };
+
+/// OnlineDPOTrainer's micro-batches, in the Trainer's order: prompts padded to the longest of them, and the completion.
+[[nodiscard]] std::vector<BatchShape> prompted(const Batches& batches, const RunSpec& run);
 
 /// The batches of an evaluation, of --eval-samples completions.
 [[nodiscard]] std::vector<BatchShape> evaluated_generations(const RunSpec& run, std::int64_t processes,

@@ -278,8 +278,9 @@ bool Fsdp1::gather_state() {
 }
 
 // ShardedStateDictConfig(offload_to_cpu) (_state_dict_utils.py, _sharded_pre_state_dict_hook): every rank gathers a
-// unit and clones its rows of each parameter, one after the other, which it copies to its host. The root is whole
-// meanwhile. Of the optimizer's states likewise (_optim_utils.py, _allgather_orig_param_states).
+// unit and clones its rows of each parameter, one after the other, which it copies to its host. A unit is whole while
+// those inside of it are gathered: the root all the time, a layer while its adapters are. Of the optimizer's states
+// likewise (_optim_utils.py, _allgather_orig_param_states).
 void Fsdp1::cut_states() {
   const auto whole = [this](const Handle& handle) {
     return tape.empty({handle.elements}, handle.local_shard.dtype(), kAllGather, Category::kGatheredWeights);
@@ -289,19 +290,36 @@ void Fsdp1::cut_states() {
       const std::int64_t rows = ceil_div(param.size(0), ranks_);
       const std::int64_t own = std::clamp<std::int64_t>(param.size(0) - rank * rows, 0, rows);
       if (own == 0) continue;
-      const Bytes bytes = checked_multiply(param.elements() / param.size(0) * own, size_of(handle.local_shard.dtype()));
+      const std::int64_t elements = stored_elements(param, run);
+      const Bytes bytes =
+          checked_multiply(ceil_div(elements * own, param.size(0)), size_of(handle.local_shard.dtype()));
       tape.memory.scratch(bytes, aten::kClone, Category::kGatheredWeights);
     }
   };
   {
     const Tensor root = whole(handles_.back());
-    for (std::size_t i = 0; i + 1 < handles_.size(); ++i) {
-      const Tensor unit = whole(handles_[i]);
-      cut(handles_[i]);
+    const Handle* layer = nullptr;
+    Tensor of_layer;
+    const auto leave = [&] {
+      if (layer != nullptr) cut(*std::exchange(layer, nullptr));
+      of_layer.reset();
+    };
+    for (const Handle* handle : by_module_) {
+      if (handle->is_root) continue;
+      if (handle->is_leaf) {
+        const Tensor unit = whole(*handle);
+        cut(*handle);
+        continue;
+      }
+      leave();
+      layer = handle;
+      of_layer = whole(*handle);
     }
+    leave();
     cut(handles_.back());
   }
   for (const Handle& handle : handles_) {
+    if (!handle.trains) continue;
     const Tensor gathered = whole(handle);
     const Tensor own = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kCat);
     cut(handle);
@@ -322,6 +340,7 @@ void Fsdp1::gather_full_state() {
   }
   if (rank == 0) unit(handles_.back());
   for (const Handle& handle : handles_) {  // _optim_utils.py, _allgather_orig_param_states: of each state
+    if (!handle.trains) continue;
     const Tensor own = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kCat);
     unit(handle);
   }

@@ -53,14 +53,15 @@ Completions truncate_right(Tape& tape, const Tensor& ids) {
 }
 
 /// _generate, by transformers. Under gradient checkpointing without a cache: use_cache is False in its configuration.
-Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models, Prompts& prompts) {
+Completions generate(Tape& tape, Model& model, const RunSpec& run, bool padded, const TrlModels& models,
+                     Prompts& prompts) {
   const std::int64_t completion = run.training().completion_length, prompt = run.sequence_length - completion;
   const auto moved = [&] { return moved_to_card(tape, {run.batch_size, prompt}, DType::kInt64); };
   const Tensor ids = moved(), mask = moved();
   prompts.ids = no_grad::repeat(ids, {2, 1});
   prompts.mask = no_grad::repeat(mask, {2, 1});
   const NoGrad no_grad(tape.modes);
-  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = false};
+  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = padded};
   call.caches = run.checkpointing() == Checkpointing::kNone;
   call.has_temperature = true;
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
@@ -78,14 +79,15 @@ Completions generate(Tape& tape, Model& model, const RunSpec& run, const TrlMode
 
 /// _forward: [2 * prompts, completion]. Of the logits only the completions' log-probabilities outlive it. `caches`: the
 /// model's configuration has use_cache, and the output a cache of its own.
-Tensor log_probs_of(const Prompts& prompts, const Completions& completions, const CallModel& model, bool caches) {
+Tensor log_probs_of(const Prompts& prompts, const Completions& completions, bool padded, const CallModel& model,
+                    bool caches) {
   const std::int64_t prompt = prompts.ids.size(1), completion = completions.ids.size(1);
   EncoderDecoderCache cache;
   Batch batch;
   if (caches) batch.past_key_values = &cache;
   batch.input_ids = no_grad::cat(prompts.ids, completions.ids, 1);
   batch.attention_mask = no_grad::cat(prompts.mask, completions.mask, 1);
-  batch.padded = false;
+  batch.padded = padded;
   const ModelOutput output = model(batch);
   const Tensor log_probs = log_softmax(slice(output.logits, 1, prompt - 1, completion));
   const Tensor index = no_grad::remainder(no_grad::unsqueeze(completions.ids, 2));  // take_along_dim's own
@@ -102,7 +104,7 @@ Tensor rewards_of(Tape& tape, std::int64_t rows) {
 
 }  // namespace
 
-Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models) {
+Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, bool padded, const TrlModels& models) {
   const std::int64_t samples = run.batch_size;
   const auto keep = [&](const Tensor& x) {
     variables_.push_back(x);
@@ -110,7 +112,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
   };
   {
     Prompts prompts;
-    Completions completions = generate(tape, model, run, models, prompts);
+    Completions completions = generate(tape, model, run, padded, models, prompts);
     prompt_ids_ = prompts.ids;
     prompt_mask_ = prompts.mask;
     completion_ids_ = completions.ids;
@@ -119,7 +121,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
   const Prompts prompts{prompt_ids_, prompt_mask_};
   const Completions completions{completion_ids_, completion_mask_};
   keep(no_grad::any(no_grad::isin(completion_ids_, no_grad::from_list(tape, {1})), 1));  // contain_eos_token
-  const Tensor logprobs = keep(log_probs_of(prompts, completions, models.policy, false));
+  const Tensor logprobs = keep(log_probs_of(prompts, completions, padded, models.policy, false));
   Tensor ref_logprobs;
   {
     const NoGrad no_grad(tape.modes);
@@ -128,7 +130,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, const T
     // Gradient checkpointing switches use_cache off before the model is copied, the Trainer afterwards.
     const bool caches = has_model && run.checkpointing() == Checkpointing::kNone;
     ref_logprobs =
-        keep(log_probs_of(prompts, completions, has_model ? models.reference : models.trainer_model, caches));
+        keep(log_probs_of(prompts, completions, padded, has_model ? models.reference : models.trainer_model, caches));
   }
   read_on_host(tape, aten::kToCopy);  // completions are decoded
   const Tensor rewards = keep(rewards_of(tape, 2 * samples));

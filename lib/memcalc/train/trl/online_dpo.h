@@ -16,8 +16,8 @@ namespace memcalc {
 /// training_step(), which calls backward() itself: its variables live as long.
 class OnlineDpoStep {
  public:
-  /// loss_type "sigmoid".
-  [[nodiscard]] Tensor loss(Tape& tape, Model& model, const RunSpec& run, const TrlModels& models);
+  /// loss_type "sigmoid". `padded`: the prompts differ in length.
+  [[nodiscard]] Tensor loss(Tape& tape, Model& model, const RunSpec& run, bool padded, const TrlModels& models);
   /// The step returns.
   void clear();
 
