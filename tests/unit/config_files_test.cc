@@ -161,6 +161,21 @@ TEST(ConfigFiles, LigersKernelsWithoutTheirLossAreRefused) {
   EXPECT_EQ(use_of(some, "liger_fused_linear_cross_entropy"), "approximated");
 }
 
+TEST(ConfigFiles, AxolotlsCutCrossEntropyIsOnWithItsPlugin) {
+  const std::string plugin =
+      "base_model: gpt2\nplugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]\n";
+  EXPECT_THAT(text_of(Written(plugin).read().options), HasSubstr("--cut-cross-entropy"));
+  EXPECT_THAT(text_of(Written(plugin + "cut_cross_entropy: false\n").read().options),
+              Not(HasSubstr("--cut-cross-entropy")));
+}
+
+TEST(ConfigFiles, APatternOfAxolotlIsOneOfWholeNames) {
+  const std::string adapter = "base_model: gpt2\nadapter: lora\nlora_r: 8\nlora_target_modules: ";
+  EXPECT_THAT(text_of(Written(adapter + "'transformer.h.[0-9]+.attn.c_attn'\n").read().options),
+              HasSubstr("--lora-targets re:transformer.h.[0-9]+.attn.c_attn"));
+  EXPECT_THAT(Written(adapter + "['.*attn']\n").refusal(), HasSubstr("a list of patterns"));
+}
+
 TEST(ConfigFiles, TrlsDefaultsAreItsOwn) {
   const ConfigFile sft = Written("model_name_or_path: gpt2\nuse_peft: true\npacking: false\n").read();
   EXPECT_EQ(sft.format, "trl-sft");

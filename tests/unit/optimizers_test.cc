@@ -119,6 +119,27 @@ TEST_F(Optimizers, BitsAndBytesTakesStatesAndNothingElse) {
   EXPECT_EQ(step_of(lion), "");
 }
 
+// The buffers of inductor's code for the update of one parameter (torch 2.11).
+TEST_F(Optimizers, TorchaoWritesMeansInFloat32BeforeItPacksThem) {
+  parameter({32, 512}, DType::kBFloat16);
+  parameter({16, 256}, DType::kBFloat16);
+  parameter({100}, DType::kBFloat16);
+  const auto optimizer = [&](Optimizer name) {
+    return OptimizerSteps(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = name}}, {all()});
+  };
+  OptimizerSteps eight = optimizer(Optimizer::kAdamWTorchao8bit);
+  (void)step_of(eight);
+  EXPECT_EQ(step_of(eight),
+            "+256 single_param_adam; +256 single_param_adam; +65536 single_param_adam; +65536 single_param_adam; "
+            "-65536; -65536; -256; -256")
+      << "a row of 256 is a block: one kernel; small ones have none";
+  OptimizerSteps four = optimizer(Optimizer::kAdamWTorchao4bit);
+  EXPECT_TRUE(step_of(four).starts_with("+8192 zeros; +512 zeros; +64 _to_copy; +8192 zeros; +512 zeros; +64 _to_copy; "
+                                        "+65536 single_param_adam; +65536 single_param_adam; +512 single_param_adam; "
+                                        "+16384 single_param_adam; -65536; +16384 single_param_adam; "
+                                        "-65536; -512; -16384; -16384; "));
+}
+
 TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
   parameter({100000}, DType::kBFloat16);
   OptimizerSteps paged(bench_.tape,

@@ -52,6 +52,20 @@ TEST(PeftTargets, OfAProgramFollowItsClass) {
   EXPECT_FALSE(converted->is_fused("down_proj"));
 }
 
+TEST(PeftTargets, APatternIsOfWholeNames) {
+  const NamePattern pattern(R"(model\.layers\.[\d]+\.(mlp|self_attn)\.(up|down|q)_proj)");
+  EXPECT_TRUE(pattern.matches("model.layers.11.mlp.up_proj"));
+  EXPECT_TRUE(pattern.matches("model.layers.0.self_attn.q_proj"));
+  EXPECT_FALSE(pattern.matches("model.layers.0.mlp.gate_proj"));
+  EXPECT_FALSE(pattern.matches("base.model.layers.0.mlp.up_proj"));
+  EXPECT_FALSE(pattern.matches("model.layers.0.mlp.up_proj.weight"));
+  EXPECT_FALSE(pattern_of({"q_proj"}).has_value());
+  EXPECT_TRUE(pattern_of({"re:.*"})->matches("lm_head"));
+  for (const char* wrong : {"(", "(?P<name>x)", "(?<=x)y"}) EXPECT_THROW(NamePattern{wrong}, Error) << wrong;
+  EXPECT_THROW(NamePattern(std::string(1001, 'x')), Error);
+  EXPECT_FALSE(NamePattern("(a*)*b").matches(std::string(200, 'a'))) << "in polynomial time";
+}
+
 std::int64_t trained(const std::string& words) {
   return estimate(test::question_of(test::words_in(words))).parameters_trainable;
 }
@@ -110,6 +124,33 @@ TEST(PeftTargets, OfExpertsAreAddedAsTheReleaseDoes) {
   EXPECT_EQ(requests(words + "0.21.2", kWhole), 0);
   EXPECT_EQ(requests(words + "0.20.0", kWhole), 2 * 4);
   EXPECT_EQ(requests(words + "0.18.1", kWhole), 2 * 4);
+}
+
+TEST(PeftTargets, OfAPatternAreTheLayersThatItMatches) {
+  const std::string gpt2 = "--model gpt2 --bs 1 --seq 64 --lora 8 --lora-targets ";
+  EXPECT_EQ(trained(gpt2 + R"(re:transformer\.h\.\d{1,2}\.attn\.c_attn)"), trained(gpt2 + "c_attn"));
+  EXPECT_EQ(trained(gpt2 + R"(re:transformer\.h\.[01]\.attn\.c_attn)") * 6, trained(gpt2 + "c_attn"));
+  EXPECT_EQ(error_rule([&] { (void)trained(gpt2 + "re:c_attn"); }), "lora-target-is-a-layer") << "the whole name";
+}
+
+TEST(PeftTargets, ANameThatNoLayerHasIsPassedOverBesideOthers) {
+  const std::string gpt2 = "--model gpt2 --bs 1 --seq 64 --lora 8 --lora-targets ";
+  const Report report = estimate(test::question_of(test::words_in(gpt2 + "c_attn,gate_up_proj")));
+  EXPECT_EQ(report.parameters_trainable, trained(gpt2 + "c_attn"));
+  EXPECT_EQ(std::count(report.assumptions.begin(), report.assumptions.end(),
+                       "no layer's name ends in the LoRA target 'gate_up_proj': peft passes over it"),
+            1);
+  EXPECT_EQ(error_rule([&] { (void)trained(gpt2 + "c_attn,c_prog"); }), "lora-target-is-a-layer") << "a slip";
+}
+
+TEST(PeftTargets, ModulesToSaveAreCopiedAndTrain) {
+  const std::string words = "--model tinyllama-1.1b --layers 2 --bs 1 --seq 64 --bf16 --weights-dtype bf16 --lora 8";
+  const auto report = [&](const std::string& more) { return estimate(test::question_of(test::words_in(words + more))); };
+  const Report plain = report(""), saved = report(" --lora-modules-to-save embed_tokens,lm_head");
+  constexpr std::int64_t kEach = 32'000 * 2'048;
+  EXPECT_EQ(saved.parameters_trainable - plain.parameters_trainable, 2 * kEach);
+  // Of each a copy and a gradient in bfloat16, and two states like it.
+  EXPECT_GE(saved.memory.peak_allocated - plain.memory.peak_allocated, 2 * kEach * 2 * 3);
 }
 
 TEST(PeftTargets, WhatPeftRefusesIsRefused) {

@@ -22,6 +22,9 @@ const RunOptions kUnslothRun{.precision = Precision::kAmpBf16,
 
 const test::RuleCase kCases[] = {
     {"lora-of-transformers", "resnet18", [](RunSpec& run) { run.fine_tuning.lora = Lora{.rank = 8}; }},
+    {"lora-modules-to-save", "llama-3.1-8b",
+     [](RunSpec& run) { run.fine_tuning.lora->saved = {"lm_head"}; },
+     {.lora_rank = 8, .gpus = 2, .parallel = {.data_parallel = DataParallel::kFsdp2}}},
     {"freeze-beside-lora", "gpt2", [](RunSpec& run) { run.fine_tuning.frozen = {"wte"}; }, {.lora_rank = 8}},
     // a quantised base
     {"quantize-of-transformers",
@@ -61,6 +64,15 @@ const test::RuleCase kCases[] = {
      {.lora_rank = 8, .quantization = Quantization::kNf4}},
     {"prepare-kbit-of-quantized", "gpt2", [](RunSpec& run) { run.fine_tuning.prepares_for_kbit = true; }},
     {"liger-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.liger = true; }},
+    // cut cross entropy
+    {"cut-cross-entropy-of-its-models", "mamba-130m", [](RunSpec& run) { run.fine_tuning.cut_cross_entropy = true; }},
+    {"cut-cross-entropy-of-its-models", "bert-base", [](RunSpec& run) { run.fine_tuning.cut_cross_entropy = true; }},
+    {"cut-cross-entropy-loop", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.cut_cross_entropy = true; }, kSft},
+    {"cut-cross-entropy-alone", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.liger = true; },
+     {.cut_cross_entropy = true}},
+    {"cut-cross-entropy-parallel", "llama-3.2-1b",
+     [](RunSpec& run) { run.parallel.data_parallel = DataParallel::kDp; },
+     {.cut_cross_entropy = true, .gpus = 2}},
     // Unsloth
     {"unsloth-of-its-families", "gpt2", [](RunSpec& run) { run.fine_tuning.unsloth = true; }, kSft},
     {"unsloth-sft", "llama-3.2-1b", [](RunSpec& run) { run.training().loop = Loop::kTrainer; }, kUnslothRun},

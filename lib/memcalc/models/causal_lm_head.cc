@@ -7,6 +7,7 @@
 #include "memcalc/models/load_balancing_loss.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/cut_cross_entropy.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -63,6 +64,26 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   output.loss = add(output.loss, multiply_scalar(fused.aux_loss));
 }
 
+/// Labels that take part in the loss: each predicts the next one.
+std::int64_t targets_of(const Batch& batch) {
+  const std::int64_t rows = batch.labels.size(0);
+  return batch.valid_labels > 0 ? batch.valid_labels - rows : rows * (batch.labels.size(1) - 1);
+}
+
+/// cut_cross_entropy of axolotl's fork, transformers/llama.py, cohere.py, granite.py, gemma3.py, utils.py (apply_lce):
+/// what a family does to its logits is done to the states, or by the kernels (softcap).
+Tensor cut_causal_lm_loss(const Tensor& hidden_states, const Linear& lm_head, const Batch& batch, LogitsChange change) {
+  Tensor states = kept_positions(hidden_states, batch);
+  if (change == LogitsChange::kDivided) states = divide_scalar(states);
+  if (change == LogitsChange::kMultiplied) states = multiply_scalar(states);
+  if (lm_head.weight.dtype() == DType::kBFloat16) states = to_dtype(states, DType::kBFloat16);
+  Tensor loss = cut_cross_entropy(states, lm_head.weight, lm_head.bias, batch.labels, targets_of(batch),
+                                  change == LogitsChange::kSoftcapped);
+  states.reset();
+  if (batch.number_of_items.defined()) loss = divide(loss, batch.number_of_items);
+  return loss;
+}
+
 }  // namespace
 
 void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, Tensor& hidden_states,
@@ -80,9 +101,11 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     return;
   }
   if (head.unsloth && batch.labels.defined()) {
-    const std::int64_t rows = batch.labels.size(0);
-    const std::int64_t targets = batch.valid_labels > 0 ? batch.valid_labels - rows : rows * (batch.labels.size(1) - 1);
-    output.loss = unsloth_linear_cross_entropy(hidden_states, lm_head.weight, batch.labels, targets);
+    output.loss = unsloth_linear_cross_entropy(hidden_states, lm_head.weight, batch.labels, targets_of(batch));
+    return;
+  }
+  if (hidden_states.tape().modes.cut_cross_entropy && batch.labels.defined()) {
+    output.loss = cut_causal_lm_loss(hidden_states, lm_head, batch, head.logits);
     return;
   }
   Tensor scaled;  // the backbone's output holds the others until the end

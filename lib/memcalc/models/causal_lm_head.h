@@ -1,5 +1,5 @@
 // What stands on the hidden states of a decoder: the head over the vocabulary and its loss as transformers writes them,
-// Liger's that never holds the logits, or TRL's that returns numbers of each token in their place. Covered by
+// Liger's and cut_cross_entropy's that never hold the logits, or TRL's that returns numbers of each token in their place. Covered by
 // tests/measured/jobs_test.py.
 #pragma once
 

@@ -149,6 +149,7 @@ class Model {
   bool takes_token_types = false;   // its tokenizer gives token_type_ids
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   std::vector<std::string> not_modelled;
+  std::vector<std::string> assumptions;  // about what was asked of it, beside those that resolve() told
 };
 
 /// Builds the modules on the tape, which records their memory. Throws Error(kUnsupported) for what is not modelled.

@@ -7,6 +7,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc {
@@ -55,6 +56,8 @@ void add_adapter(const FineTuning& tuning, Lines& yaml) {
   if (tuning.lora->in_base_dtype) yaml.add("peft_autocast_adapter_dtype", "false");
   if (tuning.lora->targets.empty()) {
     yaml.add_on("lora_target_linear");
+  } else if (const std::string& first = tuning.lora->targets.front(); first.starts_with(kPatternPrefix)) {
+    yaml.add("lora_target_modules", fmt::format("'{}'", first.substr(kPatternPrefix.size())));
   } else {
     yaml.add("lora_target_modules", fmt::format("[{}]", join(tuning.lora->targets)));
   }
@@ -100,6 +103,9 @@ std::string axolotl_settings(const ModelSpec& model, const RunSpec& run) {
   }
   if (training.offload_activations) yaml.add_on("activation_offloading");
   add_attention(run.attention, yaml);
+  if (run.fine_tuning.cut_cross_entropy) {
+    yaml.add("plugins", "[axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]");
+  }
   if (run.fine_tuning.liger) {
     yaml.add("plugins", "[axolotl.integrations.liger.LigerPlugin]");
     for (const char* key :

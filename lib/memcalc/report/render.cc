@@ -235,6 +235,7 @@ std::vector<std::string> setting_of(const Report& report) {
                     (leaves_experts ? " base, experts not packed" : " base"));
   }
   if (tuning.liger) words.emplace_back("Liger kernels");
+  if (tuning.cut_cross_entropy) words.emplace_back("cut cross entropy");
   if (tuning.unsloth) words.emplace_back("Unsloth");
   if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
   if (run.use_cache && training != nullptr) words.emplace_back("KV cache kept");

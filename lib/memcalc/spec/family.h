@@ -118,6 +118,7 @@ struct Family {
 
   // --- what memcalc models of it
   bool liger = false;
+  bool cut_cross_entropy = true;      // a causal model's head and loss are those that --cut-cross-entropy replaces
   bool has_router_loss = false;       // that balances its experts: router logits of all layers are kept for it
   bool sequence_parallel = false;     // --sp of torch
   bool ulysses = false;               // layers hand position_ids to the attention function

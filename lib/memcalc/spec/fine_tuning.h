@@ -37,6 +37,7 @@ enum class Quantization : std::uint8_t { kNone, kNf4, kNf4Double, kInt8, kGptq4,
 struct Lora {
   std::int64_t rank = 0;             // --lora
   std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: every linear layer but the head
+  std::vector<std::string> saved;    // --lora-modules-to-save: ends of names of modules that are trained in full
   double dropout = 0;                // --lora-dropout
   bool in_base_dtype = false;  // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
   bool in_bf16 = false;        // TRL casts the adapters of a packed base
@@ -52,6 +53,7 @@ struct FineTuning {
   bool prepares_for_kbit = false;      // --prepare-kbit: peft's prepare_model_for_kbit_training
   std::vector<std::string> frozen;     // --freeze: parameters whose names contain one of these get no gradient
   bool liger = false;                  // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
+  bool cut_cross_entropy = false;      // --cut-cross-entropy: the loss of Apple's kernels, without logits
   bool unsloth = false;                // --unsloth: FastLanguageModel's functions, loss and checkpoints
 
   [[nodiscard]] bool replaces_linear_layers() const { return lora.has_value() || quantization != Quantization::kNone; }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <regex>
 
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
 
 namespace memcalc {
@@ -40,6 +42,33 @@ bool has(const std::string_view (&types)[count], std::string_view type) {
 }
 
 }  // namespace
+
+struct NamePattern::Compiled {
+  std::regex regex;
+};
+
+NamePattern::NamePattern(const std::string& pattern) {
+  constexpr std::size_t kLongest = 1000;
+  if (pattern.size() > kLongest) throw refusal(rules::kLoraPattern, {one_line(pattern, 40)});
+  auto flags = std::regex::ECMAScript | std::regex::optimize;
+#ifdef __GLIBCXX__
+  flags |= std::regex_constants::__polynomial;  // no pattern takes exponential time; references back are refused
+#endif
+  try {
+    compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(pattern, flags)});
+  } catch (const std::regex_error&) {
+    throw refusal(rules::kLoraPattern, {one_line(pattern)});
+  }
+}
+
+bool NamePattern::matches(std::string_view name) const {
+  return std::regex_match(name.begin(), name.end(), compiled_->regex);
+}
+
+std::optional<NamePattern> pattern_of(const std::vector<std::string>& targets) {
+  if (targets.size() != 1 || !targets.front().starts_with(kPatternPrefix)) return std::nullopt;
+  return NamePattern(targets.front().substr(kPatternPrefix.size()));
+}
 
 bool ends_in_target(std::string_view name, std::string_view target) {
   if (name == target) return true;

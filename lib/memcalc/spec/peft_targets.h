@@ -4,6 +4,8 @@
 // MIRRORS(transformers, "conversion_mapping.py", "5.17.0")
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +18,7 @@ namespace memcalc {
 
 namespace rules {
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
-    kLoraParameterGathered;  // built_rules.cc
+    kLoraParameterGathered, kLoraPattern, kLoraSaved;  // built_rules.cc
 }
 
 /// peft's word for every linear layer but the head.
@@ -40,6 +42,25 @@ struct ConvertedTargets {
 
 /// Null: peft targets the model's modules by the names they are given.
 [[nodiscard]] const ConvertedTargets* converted_targets(const ModelSpec& model);
+
+/// Before a pattern in --lora-targets: LoraConfig's target_modules as a string.
+inline constexpr std::string_view kPatternPrefix = "re:";
+
+/// What peft does with such a string: re.fullmatch(pattern, name of the module).
+class NamePattern {
+ public:
+  /// Throws Error(kUnsupported) for what is no regular expression of ECMAScript. Python's are alike but for groups with
+  /// names, flags within the pattern, and looking behind.
+  explicit NamePattern(const std::string& pattern);
+  [[nodiscard]] bool matches(std::string_view name) const;
+
+ private:
+  struct Compiled;
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+/// Of the targets of --lora-targets; nothing where they are names.
+[[nodiscard]] std::optional<NamePattern> pattern_of(const std::vector<std::string>& targets);
 
 /// Whether a module's or a parameter's name is `target`, or ends in it after a dot.
 [[nodiscard]] bool ends_in_target(std::string_view name, std::string_view target);

@@ -29,6 +29,7 @@ namespace memcalc {
   return q.run.fine_tuning.quantization != Quantization::kNone;
 }
 [[nodiscard]] inline bool has_liger(const RuleQuestion& q) { return q.run.fine_tuning.liger; }
+[[nodiscard]] inline bool cuts_cross_entropy(const RuleQuestion& q) { return q.run.fine_tuning.cut_cross_entropy; }
 [[nodiscard]] inline bool has_unsloth(const RuleQuestion& q) { return q.run.fine_tuning.unsloth; }
 [[nodiscard]] inline bool has_adapters(const RuleQuestion& q) { return q.run.fine_tuning.lora.has_value(); }
 

@@ -20,6 +20,18 @@ constexpr Rule kLora[] = {
      .message = "LoRA: adapters are modelled for transformers' models, and {model} is one of torchvision's",
      .accepted = "no --lora",
      .broken = [](const RuleQuestion& q) { return has(q, &Family::is_torchvision); }},
+    {.id = "lora-modules-to-save",
+     .options = "--lora-modules-to-save --parallel --unsloth --save --infer",
+     .message = "modules that are trained in full beside adapters are modelled on one GPU and under DDP, in training "
+                "without --save or --unsloth",
+     .accepted = "no --lora-modules-to-save, or none of these",
+     .broken =
+         [](const RuleQuestion& q) {
+           if (q.run.fine_tuning.lora->saved.empty()) return false;
+           const DataParallel mode = q.parallel.data_parallel;
+           const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
+           return !is_plain || !trains(q) || has_unsloth(q) || training_of(q).saving != ModelSaving::kNone;
+         }},
     {.id = "freeze-beside-lora",
      .options = "--freeze --lora",
      .message = "freeze: LoRA freezes the whole base by itself",
@@ -123,6 +135,43 @@ constexpr Rule kLiger[] = {
      .message = "liger: its kernels are modelled for llama, mistral, qwen2 and qwen3, not for {family}",
      .accepted = "no --liger",
      .broken = [](const RuleQuestion& q) { return !has(q, &Family::liger); }},
+};
+
+// --- cut cross entropy
+
+constexpr Rule kCutCrossEntropy[] = {
+    {.id = "cut-cross-entropy-of-its-models",
+     .options = "--cut-cross-entropy --model --task",
+     .message = "cut cross entropy: it takes the place of a causal language model's head and loss; those of {family} are "
+                "not modelled with it, nor other tasks",
+     .accepted = "no --cut-cross-entropy, or --task causal of another family",
+     .broken = [](const RuleQuestion& q) { return !is_causal(q) || !has(q, &Family::cut_cross_entropy); }},
+    {.id = "cut-cross-entropy-loop",
+     .options = "--cut-cross-entropy --loop",
+     .message = "cut cross entropy: TRL's trainers compute losses of their own, beside which it is not modelled",
+     .accepted = "--loop trainer, bare",
+     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() || q.run.uses_sentence_transformers(); }},
+    {.id = "cut-cross-entropy-alone",
+     .options = "--cut-cross-entropy --liger --unsloth --compile --loss-in-loop --eval-logits",
+     .message = "cut cross entropy: beside Liger's or Unsloth's functions, torch.compile, or what needs the logits it is "
+                "not modelled",
+     .accepted = "no --cut-cross-entropy, or none of --liger, --unsloth, --compile, --loss-in-loop, --eval-logits",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Training& training = training_of(q);
+           return has_liger(q) || has_unsloth(q) || q.run.compiles() || training.loss_in_loop ||
+                  (training.evaluation && training.evaluation->keeps_logits);
+         }},
+    {.id = "cut-cross-entropy-parallel",
+     .options = "--cut-cross-entropy --parallel --tp --cp --ep --pp --framework",
+     .message = "cut cross entropy: it is modelled on one GPU and under DDP, FSDP1, FSDP2, ZeRO-1 and ZeRO-2",
+     .accepted = "--parallel ddp, fsdp1, fsdp2, ds-zero1, ds-zero2 without --tp, --cp, --ep, --pp",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Parallel& p = q.parallel;
+           return is_megatron(q) || p.data_parallel == DataParallel::kDsZero3 ||
+                  p.data_parallel == DataParallel::kDp || p.tensor * p.context * p.expert * p.pipeline > 1;
+         }},
 };
 
 // --- Unsloth
@@ -299,6 +348,9 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return q.run.fine_tuning.prepares_for_kbit; },
      .rules = kKbit},
     {.title = "Liger's kernels", .concerns = has_liger, .rules = kLiger},
+    {.title = "Cut cross entropy",
+     .concerns = [](const RuleQuestion& q) { return trains(q) && cuts_cross_entropy(q); },
+     .rules = kCutCrossEntropy},
     {.title = "Unsloth",
      .concerns = [](const RuleQuestion& q) { return trains(q) && has_unsloth(q); },
      .rules = kUnsloth},

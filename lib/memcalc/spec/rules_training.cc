@@ -6,11 +6,43 @@
 
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
+#include "memcalc/spec/software_used.h"
 
 namespace memcalc {
 namespace {
 
 // --- optimizers
+
+constexpr Rule kTorchaoOptimizer[] = {
+    {.id = "torchao-optimizer-parallel",
+     .options = "--optimizer --parallel --framework",
+     .message = "optimizer {--optimizer}: of several GPUs it is modelled under DDP, where each steps on all weights",
+     .accepted = "--parallel ddp, or --optimizer adamw-fused, adamw-8bit",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.parallel.is_parallel() && q.parallel.data_parallel != DataParallel::kDdp;
+         }},
+};
+
+constexpr Rule kInBackward[] = {
+    {.id = "optimizer-in-backward-loop",
+     .options = "--optimizer-in-backward --loop --parallel --framework",
+     .message = "an optimizer that steps within backward is modelled in a plain loop on one GPU (torchtune's recipes of "
+                "one device); the Trainer has none",
+     .accepted = "--loop bare on one GPU, or no --optimizer-in-backward",
+     .broken = [](const RuleQuestion& q) { return training_of(q).loop != Loop::kBare || q.parallel.is_parallel(); }},
+    {.id = "optimizer-in-backward-gradients",
+     .options = "--optimizer-in-backward --accum --clip-grad --precision --optimizer-offload --offload-gradients",
+     .message = "an optimizer that steps within backward sees one gradient at a time: none can be accumulated, clipped, "
+                "scaled or offloaded",
+     .accepted = "--accum 1, --clip-grad 0, no amp-fp16, no offload, or no --optimizer-in-backward",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Training& training = training_of(q);
+           return training.accumulation_steps > 1 || training.max_grad_norm ||
+                  q.run.precision == Precision::kAmpFp16 || training.offload_optimizer || training.offload_gradients;
+         }},
+};
 
 constexpr Rule kTrainerOptimizer[] = {
     {.id = "muon-in-a-plain-loop",
@@ -125,6 +157,12 @@ constexpr RuleGroup kGroups[] = {
     {.title = "Optimizers of the Trainer",
      .concerns = [](const RuleQuestion& q) { return q.run.uses_trainer(); },
      .rules = kTrainerOptimizer},
+    {.title = "torchao's optimizers",
+     .concerns = [](const RuleQuestion& q) { return trains(q) && is_of_torchao(training_of(q).optimizer); },
+     .rules = kTorchaoOptimizer},
+    {.title = "An optimizer within backward",
+     .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).optimizer_in_backward; },
+     .rules = kInBackward},
     {.title = "Loss scaler",
      .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).skipped_steps > 0; },
      .rules = kScaler},

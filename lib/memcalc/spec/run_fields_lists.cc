@@ -445,6 +445,7 @@ const Field kFields[] = {
              "ZeRO-3 that gathers parameters (--parallel ds-zero3 on several GPUs, or with --offload-parameters)"}),
     row("sub_group_size", "sub_group_size", G::kDeepSpeed, K::kWhole, "N", "stepped at once by the optimizer [1e9]",
         {.unit = "elements",
+         .least = 0,  // a group for each parameter
          .most = kMostElements,
          .set = put<&Z::sub_group_size>,
          .get = take<&Z::sub_group_size>,

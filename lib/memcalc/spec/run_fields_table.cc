@@ -10,6 +10,7 @@
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_field_access.h"
@@ -160,9 +161,12 @@ std::optional<FieldValue> take_clipping(const RunRecord& r) {
   return r.run.training().max_grad_norm.value_or(0.0);
 }
 
-// all-linear is the default, too.
+// all-linear is the default, too. A pattern may have commas.
 bool put_lora_targets(RunRequest& request, const FieldValue& value) {
   request.run.lora_targets = std::get<std::vector<std::string>>(value);
+  if (!request.run.lora_targets.empty() && request.run.lora_targets.front().starts_with(kPatternPrefix)) {
+    request.run.lora_targets = {join(request.run.lora_targets, ",")};
+  }
   if (request.run.lora_targets == std::vector{std::string(kAllLinear)}) request.run.lora_targets.clear();
   return true;
 }
@@ -401,8 +405,11 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--lora-targets", "lora_targets", G::kFineTuning, K::kTexts, "LIST",
-        "layers or experts' parameters by name [all linear]",
+        "layers or experts' parameters by name, or re:PATTERN [all]",
         {.set = put_lora_targets, .get = take_lora_targets, .exists = adapts, .belongs_to = kLora}),
+    row("--lora-modules-to-save", "lora_modules_to_save", G::kFineTuning, K::kTexts, "LIST",
+        "modules that are trained in full beside adapters",
+        {.set = put<&R::lora_saved>, .get = take_filled<&Lora::saved>, .exists = adapts, .belongs_to = kLora}),
     row("--lora-dropout", "lora_dropout", G::kFineTuning, K::kNumber, "P", "dropout in front of the adapters [0]",
         {.least = 0,
          .most = kBelowOne,
@@ -450,6 +457,12 @@ const Field kFields[] = {
          .belongs_to = "the training of a quantised base (--quantize nf4, nf4-double or int8)"}),
     row("--liger", "liger", G::kFineTuning, K::kFlag, "", "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)",
         {.set = put<&R::liger>, .get = take<&T::liger>, .exists = trains, .belongs_to = kTraining}),
+    row("--cut-cross-entropy", "cut_cross_entropy", G::kFineTuning, K::kFlag, "",
+        "the loss of cut_cross_entropy's kernels, without logits",
+        {.set = put<&R::cut_cross_entropy>,
+         .get = take<&T::cut_cross_entropy>,
+         .exists = trains,
+         .belongs_to = kTraining}),
     row("--unsloth", "unsloth", G::kFineTuning, K::kFlag, "", "Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)",
         {.set = put<&R::unsloth>, .get = take<&T::unsloth>, .exists = trains, .belongs_to = kTraining}),
     row("--freeze", "freeze", G::kFineTuning, K::kTexts, "LIST", "parts of parameter names, by commas, not to train",
@@ -472,6 +485,12 @@ const Field kFields[] = {
         "with it: gradients die once they are copied",
         {.set = put<&R::offload_gradients>,
          .get = take<&N::offload_gradients>,
+         .exists = trains,
+         .belongs_to = kTraining}),
+    row("--optimizer-in-backward", "optimizer_in_backward", G::kSaving, K::kFlag, "",
+        "a step for each parameter as its gradient arrives",
+        {.set = put<&R::optimizer_in_backward>,
+         .get = take<&N::optimizer_in_backward>,
          .exists = trains,
          .belongs_to = kTraining}),
     row("--expandable", "expandable", G::kSaving, K::kFlag, "", "the allocator's expandable_segments:True",

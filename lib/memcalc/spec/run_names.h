@@ -77,7 +77,9 @@ inline constexpr std::array<std::string_view, kOptimizerCount> kOptimizerNames =
                                                                                   "ademamix",
                                                                                   "ademamix-8bit",
                                                                                   "paged-ademamix",
-                                                                                  "paged-ademamix-8bit"};
+                                                                                  "paged-ademamix-8bit",
+                                                                                  "adamw-torch-8bit",
+                                                                                  "adamw-torch-4bit"};
 
 /// A value of transformers' TrainingArguments.optim (training_args.py, OptimizerNames) and what it stands for.
 struct TrainerOptimizer {
@@ -106,6 +108,8 @@ inline constexpr TrainerOptimizer kTrainerOptimizers[] = {
     {"ademamix_8bit", Optimizer::kAdEMAMix8bit},
     {"paged_ademamix_32bit", Optimizer::kPagedAdEMAMix},
     {"paged_ademamix_8bit", Optimizer::kPagedAdEMAMix8bit},
+    {"adamw_torch_8bit", Optimizer::kAdamWTorchao8bit},
+    {"adamw_torch_4bit", Optimizer::kAdamWTorchao4bit},
 };
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};

@@ -269,12 +269,14 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   FineTuning tuning;
   tuning.frozen = options.frozen;
   tuning.liger = options.liger;
+  tuning.cut_cross_entropy = options.cut_cross_entropy;
   tuning.unsloth = options.unsloth;
   tuning.quantization = resolve_quantization(model, options, run, assumptions);
   const bool quantized = tuning.quantization != Quantization::kNone;
   if (options.lora_rank) {
     tuning.lora = {.rank = *options.lora_rank,
                    .targets = options.lora_targets,
+                   .saved = options.lora_saved,
                    .dropout = options.lora_dropout.value_or(0),
                    .in_base_dtype = options.lora_in_base_dtype,
                    .trains_head = options.lora_trains_head};
@@ -407,6 +409,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.offload_activations = options.offload_activations;
   training.offload_optimizer = options.offload_optimizer;
   training.offload_gradients = options.offload_gradients;
+  training.optimizer_in_backward = options.optimizer_in_backward;
   training.loss_in_loop = options.loss_in_loop;
   training.compile = options.compile;
   training.float8 = options.float8.value_or(Float8::kNone);

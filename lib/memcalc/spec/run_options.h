@@ -38,6 +38,7 @@ struct RunOptions {
   std::optional<CompiledParts> compiled_parts;  // default model, on several GPUs layers
   bool offload_optimizer = false;
   bool offload_gradients = false;
+  bool optimizer_in_backward = false;
   std::optional<std::int64_t> dataloader_workers;  // default 0
   std::optional<std::int64_t> prefetch_factor;     // default 2; only with workers
   bool pin_memory = false;                         // the Trainer always does
@@ -86,6 +87,7 @@ struct RunOptions {
 
   std::optional<std::int64_t> lora_rank;     // default: no adapters
   std::vector<std::string> lora_targets;     // default: every linear layer but the head
+  std::vector<std::string> lora_saved;       // default: no module is trained in full
   std::optional<double> lora_dropout;        // default 0, peft's
   bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
   bool lora_trains_head = false;             // peft's task_type: a classifier is trained in full instead of adapted
@@ -96,6 +98,7 @@ struct RunOptions {
   std::optional<bool> prepares_for_kbit;  // default: where a quantised base gets adapters
   std::vector<std::string> frozen;        // default: nothing
   bool liger = false;
+  bool cut_cross_entropy = false;
   bool unsloth = false;
   std::optional<Inference> inference;  // default: training
 

@@ -8,6 +8,7 @@ namespace memcalc {
 namespace {
 
 bool is_of_bitsandbytes(Optimizer optimizer) {
+  if (is_of_torchao(optimizer)) return false;
   const std::string_view name = name_of(optimizer);
   return name.ends_with("-bnb") || name.ends_with("-8bit") || name.starts_with("paged-") || name.starts_with("lion") ||
          name.starts_with("ademamix");
@@ -25,7 +26,9 @@ bool uses_bitsandbytes(const RunSpec& run) {
 }
 
 bool uses_torchao(const RunSpec& run) {
-  return run.trains() && (run.training().float8 != Float8::kNone || run.training().offload_optimizer);
+  if (!run.trains()) return false;
+  const Training& training = run.training();
+  return training.float8 != Float8::kNone || training.offload_optimizer || is_of_torchao(training.optimizer);
 }
 
 }  // namespace memcalc

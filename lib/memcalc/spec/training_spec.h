@@ -100,8 +100,10 @@ enum class Optimizer : std::uint8_t {
   kAdEMAMix8bit,
   kPagedAdEMAMix,
   kPagedAdEMAMix8bit,
+  kAdamWTorchao8bit,
+  kAdamWTorchao4bit,
 };
-inline constexpr std::size_t kOptimizerCount = 33;
+inline constexpr std::size_t kOptimizerCount = 35;
 
 /// --ref-model, with which the model that trains is compared: none; a second model beside it; the model without its
 /// adapters; numbers that were computed before the first step.
@@ -217,6 +219,7 @@ struct Training {
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
   bool offload_optimizer = false;          // optimizer states and step on the host (torchao); --offload-optimizer
+  bool optimizer_in_backward = false;      // each parameter is stepped as its gradient arrives
   bool offload_gradients = false;          // gradients die once they are copied there; --offload-gradients
   std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
   SftLoss sft_loss = SftLoss::kNll;        // of TRL's SFTTrainer; --sft-loss

@@ -75,6 +75,7 @@ struct Modes {
 
   // --- of the model
   bool head_in_float32 = false;          // lm_head's input is cast first (TRL's cast_lm_head_to_fp32)
+  bool cut_cross_entropy = false;        // a head's logits and loss are one function (ops/cut_cross_entropy.h)
   std::optional<DType> embedding_dtype;  // and what the embedding that shares its weight gives is cast back
 
   // --- of the pass or the process

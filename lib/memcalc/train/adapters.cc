@@ -5,6 +5,7 @@
 // MIRRORS(peft, "utils/other.py", "0.21.2")
 // MIRRORS(peft, "utils/transformers_weight_conversion.py", "0.21.2")
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,28 +33,29 @@ bool is_classifier(std::string_view name) {
   return first == "classifier" || first == "score";
 }
 
-std::string known_targets(const Model& model) {
-  std::vector<std::string> ends;
-  std::string text;
-  for (const auto& layer : model.linear_layers) {
-    const std::string end = layer->name.substr(layer->name.rfind('.') + 1);
-    if (std::find(ends.begin(), ends.end(), end) != ends.end()) continue;
-    ends.push_back(end);
-    text += (text.empty() ? "" : ", ") + end;
-  }
-  return text;
+void add_new(std::vector<std::string>& names, std::string_view name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
 }
 
 std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
+/// The last parts of the linear layers' names, each once.
+std::vector<std::string> ends_of(const Model& model) {
+  std::vector<std::string> ends;
+  for (const auto& layer : model.linear_layers) add_new(ends, last_part(layer->name));
+  return ends;
+}
+
 /// What LoraConfig targets, as peft has converted it for the model.
 struct Targets {
   bool every_linear = false;              // no modules were named
+  std::optional<NamePattern> pattern{};   // of their whole names
   std::vector<std::string> modules{};     // of nn.Linear
   std::vector<std::string> parameters{};  // of other modules
   std::vector<std::string> fused{};       // of these, those that were two modules: their adapters have both ranks
 
   [[nodiscard]] bool has(const FineTunedLinear& layer) const {
+    if (pattern) return pattern->matches(layer.name);
     return (every_linear && !is_output_embedding(layer.name)) || any_of(modules, layer.name);
   }
   [[nodiscard]] bool has(const Parameter& parameter) const { return any_of(parameters, parameter.name); }
@@ -87,10 +89,6 @@ bool has_parameter(const Model& model, std::string_view target) {
   return found;
 }
 
-void add_new(std::vector<std::string>& names, std::string_view name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
-}
-
 /// _convert_peft_config_moe: names of transformers 4's modules become those of transformers 5's parameters, also where
 /// other modules have them, which then get no adapters: shared experts, dense layers. Moves them from `named`.
 void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, Targets& targets) {
@@ -113,12 +111,33 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
   }
 }
 
+/// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that looks like a
+/// slip is refused.
+void pass_over(const std::vector<std::string>& unknown, const Targets& targets, Model& model) {
+  const std::vector<std::string> known = ends_of(model);
+  const bool has_others = !targets.modules.empty() || !targets.parameters.empty();
+  for (const std::string& target : unknown) {
+    if (!has_others || !nearest_names(target, known).empty()) {
+      throw refusal(rules::kLoraTarget, {one_line(target), join(known)});
+    }
+    model.assumptions.push_back("no layer's name ends in the LoRA target '" + one_line(target) +
+                                "': peft passes over it");
+  }
+}
+
 /// Names that end no linear layer's are LoraConfig's target_parameters.
-Targets targets_of(const Lora& lora, const Model& model, ConvertedNames converted) {
+Targets targets_of(const Lora& lora, Model& model, ConvertedNames converted) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
   std::vector<std::string> named = lora.targets;
   const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
   Targets targets;
+  if (targets.pattern = pattern_of(lora.targets); targets.pattern) {
+    const auto matches = [&](const auto& layer) { return targets.pattern->matches(layer->name); };
+    if (std::none_of(model.linear_layers.begin(), model.linear_layers.end(), matches)) {
+      throw refusal(rules::kLoraTarget, {one_line(lora.targets.front()), model.linear_layers.front()->name});
+    }
+    return targets;
+  }
   const bool converts = converted != ConvertedNames::kNone && !model.experts.empty();
   const ConvertedTargets* renamed = converts ? model.experts.front()->converted : nullptr;
   if (renamed != nullptr && has_parameter(model, renamed->renamed.back().parameter)) {
@@ -134,14 +153,17 @@ Targets targets_of(const Lora& lora, const Model& model, ConvertedNames converte
   } else {
     targets.every_linear = every_linear;
   }
+  std::vector<std::string> unknown;
   for (const std::string& target : named) {
     const bool is_layer = std::any_of(model.linear_layers.begin(), model.linear_layers.end(),
                                       [&](const auto& layer) { return ends_in_target(layer->name, target); });
     if (!is_layer && !has_parameter(model, target)) {
-      throw refusal(rules::kLoraTarget, {one_line(target), known_targets(model)});
+      unknown.push_back(target);
+    } else {
+      (is_layer ? targets.modules : targets.parameters).push_back(target);
     }
-    (is_layer ? targets.modules : targets.parameters).push_back(target);
   }
+  pass_over(unknown, targets, model);
   return targets;
 }
 
@@ -189,10 +211,10 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
   }
 }
 
-/// ModulesToSaveWrapper.update: the classifier is copied; the copy trains, the original stays. Which of the two blocks
-/// is which makes no difference to memory, so the tensors that the forward uses train.
-void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
-  const auto belongs = [](const Parameter& parameter) { return is_classifier(parameter.name); };
+/// ModulesToSaveWrapper.update: a module is copied; the copy trains, the original stays. Which of the two blocks is
+/// which makes no difference to memory, so the tensors that the forward uses train. `belongs`: a parameter to it.
+template <typename Belongs>
+void train_in_full(Tape& tape, std::vector<Parameter>& parameters, const Belongs& belongs) {
   const auto first = std::find_if(parameters.begin(), parameters.end(), belongs);
   const auto last = std::find_if_not(first, parameters.end(), belongs);
   std::vector<Parameter> originals;
@@ -204,6 +226,25 @@ void train_classifier(Tape& tape, std::vector<Parameter>& parameters) {
     tape.autograd.set_trainable(parameter->tensor, true);
   }
   parameters.insert(first, originals.begin(), originals.end());
+}
+
+/// _set_trainable: every module whose name ends in `saved`. Throws where there is none, or where its matrix is another
+/// module's, too: the copies of tied embeddings are no longer tied.
+void train_saved(Tape& tape, Model& model, const std::string& saved) {
+  const auto module_of = [](const Parameter& each) {
+    return std::string_view(each.name).substr(0, each.name.rfind('.'));
+  };
+  const auto has_head = [](const Parameter& each) { return each.name == "lm_head.weight"; };
+  std::vector<std::string> modules;
+  for (const Parameter& each : model.parameters) {
+    if (ends_in_target(module_of(each), saved)) add_new(modules, module_of(each));
+  }
+  const bool is_embedding = saved == "lm_head" || saved.ends_with("embed_tokens") || saved.ends_with("wte");
+  const bool is_tied = std::none_of(model.parameters.begin(), model.parameters.end(), has_head);
+  if (modules.empty() || (is_embedding && is_tied)) throw refusal(rules::kLoraSaved, {one_line(saved)});
+  for (const std::string& module : modules) {
+    train_in_full(tape, model.parameters, [&](const Parameter& each) { return module_of(each) == module; });
+  }
 }
 
 }  // namespace
@@ -256,7 +297,10 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     }
   }
   model.parameters = std::move(parameters);
-  if (trains_head) train_classifier(tape, model.parameters);
+  if (trains_head) {
+    train_in_full(tape, model.parameters, [](const Parameter& each) { return is_classifier(each.name); });
+  }
+  for (const std::string& each : lora.saved) train_saved(tape, model, each);
 }
 
 }  // namespace memcalc

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
@@ -24,8 +25,6 @@
 #include "memcalc/train/trl/batch.h"
 
 namespace memcalc {
-
-namespace {}  // namespace
 
 std::optional<DType> autocast_dtype(Precision precision) {
   if (precision == Precision::kAmpFp16) return DType::kFloat16;
@@ -137,6 +136,11 @@ void backward_from(const Tensor& loss) {
 
 namespace {
 
+std::vector<ParameterGroup> groups_of(const Model& model, const RunSpec& run, const ParallelWrapper* wrapper) {
+  if (run.training().optimizer_in_backward) return {};
+  return {updated_parameters(model, wrapper)};
+}
+
 /// The variables of a plain loop and the step that it repeats.
 class BareLoop {
  public:
@@ -146,9 +150,10 @@ class BareLoop {
         run_(run),
         wrapper_(wrapper),
         batch_(batch),
-        optimizer_(tape, run, {updated_parameters(model, wrapper)}),
+        optimizer_(tape, run, groups_of(model, run, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     if (const auto* program = dynamic_cast<const ProgramModel*>(&model)) variables_.resize(program->step_variables());
+    if (run.training().optimizer_in_backward) step_in_backward();
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
@@ -167,12 +172,14 @@ class BareLoop {
       if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
     }
     optimizer_.visit_carried(visit);
+    for (OptimizerSteps& each : in_backward_) each.visit_carried(visit);
     for (Tensor& variable : variables_) visit(variable);
   }
 
  private:
   [[nodiscard]] ModelOutput call_model();
   [[nodiscard]] Tensor forward();
+  void step_in_backward();
   [[nodiscard]] Tensor averaged_loss(const Tensor& loss);
 
   Tape& tape_;
@@ -181,12 +188,27 @@ class BareLoop {
   ParallelWrapper* wrapper_;
   const Batch& batch_;
   OptimizerSteps optimizer_;
+  std::deque<OptimizerSteps> in_backward_;  // one for each parameter; `optimizer_` has none then
   GradScaler scaler_;
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
   BlockId first_block_ = 0;        // of the step
   std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
 };
+
+/// torchtune/training/memory.py, register_optim_in_bwd_hooks: an optimizer for each parameter, whose gradient dies as
+/// soon as it has stepped.
+void BareLoop::step_in_backward() {
+  for (const Parameter* each : updated_parameters(model_, wrapper_)) {
+    OptimizerSteps& optimizer = in_backward_.emplace_back(tape_, run_, std::vector<ParameterGroup>{{each}});
+    tape_.autograd.after_gradient_of(each->tensor, [this, &optimizer] {
+      const Operator* const node = tape_.moment.node;
+      optimizer.step();
+      optimizer.zero_grad();
+      tape_.moment.node = node;
+    });
+  }
+}
 
 ModelOutput BareLoop::call_model() {
   const Autocasting autocasting(tape_.modes.autocast, autocast_dtype(run_.precision));

@@ -30,6 +30,7 @@ constexpr Mode kModes[] = {
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
+    {"cut_cross_entropy", [](const RunSpec& r) { return r.fine_tuning.cut_cross_entropy; }, false},
     // Saving memory
     {"checkpointing full",
      [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kFull && r.training().checkpoint_every == 1; },
@@ -40,6 +41,8 @@ constexpr Mode kModes[] = {
     {"checkpointing selective", [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kSelective; }, true},
     {"activation offload", [](const RunSpec& r) { return trains(r) && r.training().offload_activations; }, true},
     {"optimizer offload", [](const RunSpec& r) { return trains(r) && r.training().offload_optimizer; }, true},
+    {"an optimizer within backward",
+     [](const RunSpec& r) { return trains(r) && r.training().optimizer_in_backward; }, false},
     {"gradient offload", [](const RunSpec& r) { return trains(r) && r.training().offload_gradients; }, true},
     {"expandable segments", [](const RunSpec& r) { return trains(r) && r.expandable_segments; }, true},
     {"compile", [](const RunSpec& r) { return r.compiles(); }, true},

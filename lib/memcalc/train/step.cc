@@ -280,6 +280,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   Tape tape(device, run.profile.behaviors);
   // Its import has multiplied matrices to see what the card can do, before there is a model.
   if (run.fine_tuning.unsloth) tape.memory.use_cublas(false);
+  tape.modes.cut_cross_entropy = run.fine_tuning.cut_cross_entropy;
   // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
   // switch off.
   tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
@@ -354,6 +355,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     say_what_is_packed(*model, device, result.parameters);
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
+    result.assumptions.insert(result.assumptions.end(), model->assumptions.begin(), model->assumptions.end());
     uses_sdpa = model->uses_sdpa;
     result.host_copies = tape.memory.host_copies;
     if (run.trains() && run.training().offload_optimizer) result.host_optimizer = host_optimizer_of(model->parameters);

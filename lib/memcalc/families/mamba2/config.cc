@@ -47,6 +47,7 @@ const Family kMamba2 = {
     .build = build_mamba2,
     .measured = {},
     .dropout_is_module = false,
+    .cut_cross_entropy = false,
     .compiled_whole_alone = true,
 };
 

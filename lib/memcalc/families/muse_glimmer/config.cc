@@ -65,6 +65,7 @@ const Family kMuseGlimmerText = {
     .measured = kMuseGlimmerTextMeasured,
     .tp_plan = kMusePlan,
     .dropout_is_module = false,
+    .cut_cross_entropy = false,
 };
 
 }  // namespace memcalc::family

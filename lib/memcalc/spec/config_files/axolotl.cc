@@ -14,6 +14,7 @@
 
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/run_names.h"
 
 namespace memcalc::config {
@@ -83,7 +84,8 @@ constexpr KeyRow kRows[] = {
     {"lora_alpha lora_alpha_pattern peft_use_rslora rslora lora_fan_in_fan_out peft_init_lora_weights "
      "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method lora_model_dir peft_ensure_weight_tying",
      U::kIrrelevant, "values of the adapters"},
-    {"lora_modules_to_save lora_rank_pattern peft_layers_to_transform peft_layers_pattern "
+    {"lora_modules_to_save", U::kUsed},
+    {"lora_rank_pattern peft_layers_to_transform peft_layers_pattern "
      "peft_use_dora "
      "peft_layer_replication peft_trainable_token_indices peft gptq gptq_groupsize gptq_model_v1 gptq_disable_exllama "
      "relora "
@@ -110,10 +112,12 @@ constexpr KeyRow kRows[] = {
      U::kRefused, "these kernels are not modelled"},
     {"chunked_cross_entropy_num_chunks eaft_alpha eaft_k tiled_mlp_num_shards tiled_mlp_use_original_mlp",
      U::kIrrelevant, "of kernels not in use"},
-    {"plugins liger_rope liger_rms_norm liger_glu_activation liger_swiglu liger_fused_linear_cross_entropy", U::kUsed},
+    {"plugins liger_rope liger_rms_norm liger_glu_activation liger_swiglu liger_fused_linear_cross_entropy "
+     "cut_cross_entropy",
+     U::kUsed},
     {"liger_layer_norm liger_rms_norm_gated", U::kIrrelevant, "of norms that the models with --liger have not"},
-    {"liger_cross_entropy liger_use_token_scaling liger_kernel_impl cut_cross_entropy", U::kRefused,
-     "of losses Liger's fused linear one is modelled (liger_fused_linear_cross_entropy)"},
+    {"liger_cross_entropy liger_use_token_scaling liger_kernel_impl", U::kRefused,
+     "of Liger's losses the fused linear one is modelled (liger_fused_linear_cross_entropy)"},
     {"torch_compile torch_compile_backend torch_compile_mode", U::kUsed},
     {"torch_compile_options", U::kRefused, "options of torch.compile are not modelled"},
     // checkpointing and offload
@@ -212,6 +216,7 @@ constexpr KeyRow kRows[] = {
 };
 
 constexpr std::string_view kLiger = "axolotl.integrations.liger.LigerPlugin";
+constexpr std::string_view kCutCrossEntropy = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin";
 
 void read_types(Section& section) {
   // utils/config/__init__.py, resolve_dtype(): bf16 is "auto", so on, where nothing is said; weights are loaded in it.
@@ -314,18 +319,24 @@ void read_allocator(Section& section) {
       "2.9 also roundup_power2_divisions:16, which is not modelled (--no-expandable: neither)");
 }
 
-void read_liger(Section& section) {
-  bool has_plugin = false;
+void read_plugins(Section& section) {
+  bool has_plugin = false, cuts_loss = false;
   for (const std::string& plugin : section.texts("plugins")) {
     if (plugin == kLiger) {
       has_plugin = true;
     } else if (plugin == "axolotl.integrations.swanlab.SwanLabPlugin") {
       continue;  // logs
-    } else if (plugin.find("CutCrossEntropy") != std::string::npos) {
-      section.refuse("plugins", "cut cross entropy is not modelled");
+    } else if (plugin == kCutCrossEntropy) {
+      cuts_loss = true;
     } else {
       section.refuse("plugins", "the plugin " + one_line(plugin) + " is not modelled");
     }
+  }
+  // integrations/cut_cross_entropy/args.py: true where nothing is said.
+  if (cuts_loss && section.flag("cut_cross_entropy").value_or(true)) {
+    section.set(section.has("cut_cross_entropy") ? "cut_cross_entropy" : "plugins", "--cut-cross-entropy");
+  } else if (!cuts_loss && section.on("cut_cross_entropy")) {
+    section.irrelevant("cut_cross_entropy", "only with its plugin");
   }
   const bool fused_loss = section.on("liger_fused_linear_cross_entropy");
   const bool all = section.on("liger_rope") && section.on("liger_rms_norm") &&
@@ -377,11 +388,15 @@ void read_adapter(Section& section) {
     section.set("peft_autocast_adapter_dtype", "--lora-dtype", "base");
   }
   std::vector<std::string> targets = section.texts("lora_target_modules");
+  if (const auto pattern = section.scalar("lora_target_modules"); pattern && is_pattern(*pattern)) {
+    targets = {std::string(kPatternPrefix) + *pattern};
+  }
   if (section.on("lora_target_linear")) targets = {"all-linear"};
   if (!set_targets(section, std::move(targets))) {
     section.account().set("--lora-targets", "q_proj,v_proj");
     section.account().note("adapters on q_proj and v_proj: peft's default for most decoders (--lora-targets)");
   }
+  set_saved(section);
   // loaders/model.py: `qlora` with 4 bits and `lora` with 8 bits alone are quantised.
   const bool nf4 = adapter == "qlora" && in_4bit;
   const bool int8 = adapter == "lora" && in_8bit;
@@ -502,7 +517,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   read_evaluation_of(section);
   read_attention(section);
   read_checkpoints(section);
-  read_liger(section);
+  read_plugins(section);
   read_adapter(section);
   read_compile(section);
   read_gpus(section);

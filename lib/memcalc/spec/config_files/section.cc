@@ -315,6 +315,12 @@ std::optional<std::string> Section::text(std::string_view key) {
   return shown(*entry->value);
 }
 
+std::optional<std::string> Section::scalar(std::string_view key) {
+  const Entry* entry = ask(key);
+  if (entry == nullptr || entry->value->kind == Kind::kArray || entry->value->kind == Kind::kObject) return std::nullopt;
+  return shown(*entry->value);
+}
+
 std::vector<std::string> Section::texts(std::string_view key) {
   const Entry* entry = ask(key);
   if (entry == nullptr) return {};

@@ -43,7 +43,7 @@ constexpr KeyRow kRows[] = {
     {"optimizer/lr optimizer/weight_decay optimizer/betas optimizer/eps optimizer/momentum optimizer/nesterov "
      "optimizer/dampening",
      U::kIrrelevant, "numbers of the optimizer"},
-    {"optimizer_in_bwd", U::kRefused, "an optimizer step within backward is not modelled"},
+    {"optimizer_in_bwd", U::kUsed},
     {"loss/_component_", U::kUsed},
     {"loss/num_output_chunks loss/ignore_index", U::kIrrelevant, "of the loss"},
     {"fsdp_cpu_offload fsdp_reshard_after_forward", U::kUsed},
@@ -180,6 +180,7 @@ void read_model(Section& section) {
 }
 
 void read_optimizer(Section& section) {
+  if (section.on("optimizer_in_bwd")) section.set("optimizer_in_bwd", "--optimizer-in-backward");
   const std::string path = section.text("optimizer/_component_").value_or("");
   const bool fused = section.on("optimizer/fused");
   const bool foreach = section.flag("optimizer/foreach").value_or(true);

@@ -45,11 +45,17 @@ void read_evaluation(Section& section);
 /// attn_implementation: --attn.
 void set_attention(Section& section, std::string_view key, const std::string& name);
 
-/// Names of layers: --lora-targets. Refuses patterns.
+/// Whether it has characters that no name has: peft takes it for a regular expression.
+[[nodiscard]] bool is_pattern(const std::string& target);
+
+/// Names of layers, or a pattern behind kPatternPrefix: --lora-targets. Refuses lists of patterns.
 void set_targets(Section& section, std::string_view key, const std::vector<std::string>& targets);
 
 /// The same of `modules` and what lora_target_parameters names; false: there are neither.
 [[nodiscard]] bool set_targets(Section& section, std::vector<std::string> modules);
+
+/// lora_modules_to_save: --lora-modules-to-save.
+void set_saved(Section& section);
 
 /// A path or a mapping of DeepSpeed's configuration.
 void read_deepspeed_key(Section& section, std::string_view key);

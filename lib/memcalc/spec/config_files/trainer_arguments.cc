@@ -9,6 +9,7 @@
 
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/peft_targets.h"
 
 namespace memcalc::config {
 namespace {
@@ -239,12 +240,20 @@ bool set_targets(Section& section, std::vector<std::string> modules) {
   return true;
 }
 
+bool is_pattern(const std::string& target) { return target.find_first_of("\\[(*?|^$") != std::string::npos; }
+
 void set_targets(Section& section, std::string_view key, const std::vector<std::string>& targets) {
-  const bool pattern = std::any_of(targets.begin(), targets.end(), [](const std::string& each) {
-    return each.find_first_of("\\[(*?|^$") != std::string::npos;
-  });
-  if (pattern) return section.refuse(key, "a pattern of names is not modelled (--lora-targets takes their ends)");
+  // A string is a pattern of whole names; in a list peft compares names' ends.
+  const bool is_one = targets.size() == 1 && targets.front().starts_with(kPatternPrefix);
+  if (!is_one && std::any_of(targets.begin(), targets.end(), is_pattern)) {
+    return section.refuse(key, "a list of patterns: peft takes a pattern as one string, and in a list the ends of names");
+  }
   section.set(key, "--lora-targets", join(targets, ","));
+}
+
+void set_saved(Section& section) {
+  const std::vector<std::string> saved = section.texts("lora_modules_to_save");
+  if (!saved.empty()) section.set("lora_modules_to_save", "--lora-modules-to-save", join(saved, ","));
 }
 
 void read_deepspeed_key(Section& section, std::string_view key) {

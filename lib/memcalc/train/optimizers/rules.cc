@@ -17,7 +17,7 @@ Table make_table() {
   Table table{};
   for (const auto rules :
        {adam_rules(), nadam_rules(), radam_rules(), adamax_rules(), sgd_rules(), adagrad_rules(), rmsprop_rules(),
-        adafactor_rules(), torch_adafactor_rules(), muon_rules(), bitsandbytes_rules()}) {
+        adafactor_rules(), torch_adafactor_rules(), muon_rules(), bitsandbytes_rules(), torchao_rules()}) {
     for (const OptimizerRule& rule : rules) table[static_cast<std::size_t>(rule.optimizer)] = &rule;
   }
   return table;

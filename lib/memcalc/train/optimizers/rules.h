@@ -18,5 +18,6 @@ namespace memcalc {
 [[nodiscard]] std::span<const OptimizerRule> torch_adafactor_rules();
 [[nodiscard]] std::span<const OptimizerRule> muon_rules();
 [[nodiscard]] std::span<const OptimizerRule> bitsandbytes_rules();
+[[nodiscard]] std::span<const OptimizerRule> torchao_rules();
 
 }  // namespace memcalc

@@ -228,7 +228,7 @@ void DeepSpeedZero3::defragment(Model& model) {
     sub_groups_.emplace_back();
     std::int64_t in_group = 0;
     for (const Parameter* each : group) {
-      if (in_group >= run.parallel.deepspeed().sub_group_size) {
+      if (!sub_groups_.back().empty() && in_group >= run.parallel.deepspeed().sub_group_size) {
         sub_groups_.emplace_back();
         in_group = 0;
       }
