@@ -119,8 +119,8 @@ RunRequest read_options(const py::dict& given) {
   RunRequest request;
   for (const auto& [name_object, value] : given) {
     const std::string name = py::str(name_object).cast<std::string>();
-    const auto* list =
-        std::find_if(std::begin(kListOptions), std::end(kListOptions), [&](const List& each) { return name == each.keyword; });
+    const auto* list = std::find_if(std::begin(kListOptions), std::end(kListOptions),
+                                    [&](const List& each) { return name == each.keyword; });
     if (list != std::end(kListOptions)) {
       if (!value.is_none()) read_list(*list, value, request);
       continue;

@@ -14,9 +14,9 @@
 namespace memcalc {
 namespace {
 
+using test::TapeBench;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using test::TapeBench;
 
 /// 2 sequences of 5 tokens, width 128, vocabulary 300: 8 labels count.
 struct Loss {

@@ -134,10 +134,11 @@ TEST_F(Optimizers, TorchaoWritesMeansInFloat32BeforeItPacksThem) {
             "-65536; -65536; -256; -256")
       << "a row of 256 is a block: one kernel; small ones have none";
   OptimizerSteps four = optimizer(Optimizer::kAdamWTorchao4bit);
-  EXPECT_TRUE(step_of(four).starts_with("+8192 zeros; +512 zeros; +64 _to_copy; +8192 zeros; +512 zeros; +64 _to_copy; "
-                                        "+65536 single_param_adam; +65536 single_param_adam; +512 single_param_adam; "
-                                        "+16384 single_param_adam; -65536; +16384 single_param_adam; "
-                                        "-65536; -512; -16384; -16384; "));
+  EXPECT_TRUE(
+      step_of(four).starts_with("+8192 zeros; +512 zeros; +64 _to_copy; +8192 zeros; +512 zeros; +64 _to_copy; "
+                                "+65536 single_param_adam; +65536 single_param_adam; +512 single_param_adam; "
+                                "+16384 single_param_adam; -65536; +16384 single_param_adam; "
+                                "-65536; -512; -16384; -16384; "));
 }
 
 TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {

@@ -145,7 +145,9 @@ TEST(PeftTargets, ANameThatNoLayerHasIsPassedOverBesideOthers) {
 
 TEST(PeftTargets, ModulesToSaveAreCopiedAndTrain) {
   const std::string words = "--model tinyllama-1.1b --layers 2 --bs 1 --seq 64 --bf16 --weights-dtype bf16 --lora 8";
-  const auto report = [&](const std::string& more) { return estimate(test::question_of(test::words_in(words + more))); };
+  const auto report = [&](const std::string& more) {
+    return estimate(test::question_of(test::words_in(words + more)));
+  };
   const Report plain = report(""), saved = report(" --lora-modules-to-save embed_tokens,lm_head");
   constexpr std::int64_t kEach = 32'000 * 2'048;
   EXPECT_EQ(saved.parameters_trainable - plain.parameters_trainable, 2 * kEach);

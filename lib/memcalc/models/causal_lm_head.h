@@ -1,6 +1,6 @@
 // What stands on the hidden states of a decoder: the head over the vocabulary and its loss as transformers writes them,
-// Liger's and cut_cross_entropy's that never hold the logits, or TRL's that returns numbers of each token in their place. Covered by
-// tests/measured/jobs_test.py.
+// Liger's and cut_cross_entropy's that never hold the logits, or TRL's that returns numbers of each token in their
+// place. Covered by tests/measured/jobs_test.py.
 #pragma once
 
 #include <cstdint>

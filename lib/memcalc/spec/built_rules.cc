@@ -43,14 +43,16 @@ const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
 const BuiltRule kLoraLayers{"lora-has-layers", "--lora --model", "this model has no linear layers for LoRA", ""};
 const BuiltRule kLoraTarget{"lora-target-is-a-layer", "--lora-targets",
                             "no linear layer's name ends in the LoRA target '{}'", "{}", ErrorCode::kUsage};
-const BuiltRule kLoraPattern{"lora-pattern", "--lora-targets",
-                             "'{}' is no regular expression that can be read here (no named groups, no flags within, no "
-                             "looking behind; at most 1,000 characters)",
-                             "re:PATTERN as ECMAScript writes it, or the ends of names", ErrorCode::kUsage};
-const BuiltRule kLoraSaved{"lora-saved-is-a-module", "--lora-modules-to-save",
-                           "no module of its own ends in '{}' (embeddings that share their matrix with the head are not "
-                           "modelled so)",
-                           "another module, or no --lora-modules-to-save"};
+const BuiltRule kLoraPattern{
+    "lora-pattern", "--lora-targets",
+    "'{}' is no regular expression that can be read here (no named groups, no flags within, no "
+    "looking behind; at most 1,000 characters)",
+    "re:PATTERN as ECMAScript writes it, or the ends of names", ErrorCode::kUsage};
+const BuiltRule kLoraSaved{
+    "lora-saved-is-a-module", "--lora-modules-to-save",
+    "no module of its own ends in '{}' (embeddings that share their matrix with the head are not "
+    "modelled so)",
+    "another module, or no --lora-modules-to-save"};
 const BuiltRule kLoraFused{"lora-targets-fused", "--lora-targets",
                            "peft targets {} only beside {}: both are the parameter {} of transformers 5",
                            "both names, or neither", ErrorCode::kUsage};

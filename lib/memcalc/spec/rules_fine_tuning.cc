@@ -142,8 +142,9 @@ constexpr Rule kLiger[] = {
 constexpr Rule kCutCrossEntropy[] = {
     {.id = "cut-cross-entropy-of-its-models",
      .options = "--cut-cross-entropy --model --task",
-     .message = "cut cross entropy: it takes the place of a causal language model's head and loss; those of {family} are "
-                "not modelled with it, nor other tasks",
+     .message =
+         "cut cross entropy: it takes the place of a causal language model's head and loss; those of {family} are "
+         "not modelled with it, nor other tasks",
      .accepted = "no --cut-cross-entropy, or --task causal of another family",
      .broken = [](const RuleQuestion& q) { return !is_causal(q) || !has(q, &Family::cut_cross_entropy); }},
     {.id = "cut-cross-entropy-loop",
@@ -153,8 +154,9 @@ constexpr Rule kCutCrossEntropy[] = {
      .broken = [](const RuleQuestion& q) { return q.run.uses_trl() || q.run.uses_sentence_transformers(); }},
     {.id = "cut-cross-entropy-alone",
      .options = "--cut-cross-entropy --liger --unsloth --compile --loss-in-loop --eval-logits",
-     .message = "cut cross entropy: beside Liger's or Unsloth's functions, torch.compile, or what needs the logits it is "
-                "not modelled",
+     .message =
+         "cut cross entropy: beside Liger's or Unsloth's functions, torch.compile, or what needs the logits it is "
+         "not modelled",
      .accepted = "no --cut-cross-entropy, or none of --liger, --unsloth, --compile, --loss-in-loop, --eval-logits",
      .broken =
          [](const RuleQuestion& q) {
@@ -169,8 +171,8 @@ constexpr Rule kCutCrossEntropy[] = {
      .broken =
          [](const RuleQuestion& q) {
            const Parallel& p = q.parallel;
-           return is_megatron(q) || p.data_parallel == DataParallel::kDsZero3 ||
-                  p.data_parallel == DataParallel::kDp || p.tensor * p.context * p.expert * p.pipeline > 1;
+           return is_megatron(q) || p.data_parallel == DataParallel::kDsZero3 || p.data_parallel == DataParallel::kDp ||
+                  p.tensor * p.context * p.expert * p.pipeline > 1;
          }},
 };
 

@@ -27,20 +27,22 @@ constexpr Rule kTorchaoOptimizer[] = {
 constexpr Rule kInBackward[] = {
     {.id = "optimizer-in-backward-loop",
      .options = "--optimizer-in-backward --loop --parallel --framework",
-     .message = "an optimizer that steps within backward is modelled in a plain loop on one GPU (torchtune's recipes of "
-                "one device); the Trainer has none",
+     .message =
+         "an optimizer that steps within backward is modelled in a plain loop on one GPU (torchtune's recipes of "
+         "one device); the Trainer has none",
      .accepted = "--loop bare on one GPU, or no --optimizer-in-backward",
      .broken = [](const RuleQuestion& q) { return training_of(q).loop != Loop::kBare || q.parallel.is_parallel(); }},
     {.id = "optimizer-in-backward-gradients",
      .options = "--optimizer-in-backward --accum --clip-grad --precision --optimizer-offload --offload-gradients",
-     .message = "an optimizer that steps within backward sees one gradient at a time: none can be accumulated, clipped, "
-                "scaled or offloaded",
+     .message =
+         "an optimizer that steps within backward sees one gradient at a time: none can be accumulated, clipped, "
+         "scaled or offloaded",
      .accepted = "--accum 1, --clip-grad 0, no amp-fp16, no offload, or no --optimizer-in-backward",
      .broken =
          [](const RuleQuestion& q) {
            const Training& training = training_of(q);
-           return training.accumulation_steps > 1 || training.max_grad_norm ||
-                  q.run.precision == Precision::kAmpFp16 || training.offload_optimizer || training.offload_gradients;
+           return training.accumulation_steps > 1 || training.max_grad_norm || q.run.precision == Precision::kAmpFp16 ||
+                  training.offload_optimizer || training.offload_gradients;
          }},
 };
 

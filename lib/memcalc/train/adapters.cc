@@ -111,8 +111,8 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
   }
 }
 
-/// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that looks like a
-/// slip is refused.
+/// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that looks like
+/// a slip is refused.
 void pass_over(const std::vector<std::string>& unknown, const Targets& targets, Model& model) {
   const std::vector<std::string> known = ends_of(model);
   const bool has_others = !targets.modules.empty() || !targets.parameters.empty();

@@ -317,7 +317,8 @@ std::optional<std::string> Section::text(std::string_view key) {
 
 std::optional<std::string> Section::scalar(std::string_view key) {
   const Entry* entry = ask(key);
-  if (entry == nullptr || entry->value->kind == Kind::kArray || entry->value->kind == Kind::kObject) return std::nullopt;
+  if (entry == nullptr || entry->value->kind == Kind::kArray || entry->value->kind == Kind::kObject)
+    return std::nullopt;
   return shown(*entry->value);
 }
 

@@ -64,10 +64,10 @@ class Section {
   [[nodiscard]] std::optional<bool> flag(std::string_view key);
   [[nodiscard]] std::optional<std::int64_t> whole(std::string_view key);
   [[nodiscard]] std::optional<double> number(std::string_view key);
-  [[nodiscard]] std::optional<std::string> text(std::string_view key);  // of any single value, as it is written
+  [[nodiscard]] std::optional<std::string> text(std::string_view key);    // of any single value, as it is written
   [[nodiscard]] std::optional<std::string> scalar(std::string_view key);  // the same; nothing of a list or a mapping
-  [[nodiscard]] std::vector<std::string> texts(std::string_view key);   // a list, or one text by commas or blanks
-  [[nodiscard]] const JsonNode* mapping(std::string_view key);          // null: absent, or no mapping
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key);     // a list, or one text by commas or blanks
+  [[nodiscard]] const JsonNode* mapping(std::string_view key);            // null: absent, or no mapping
   [[nodiscard]] bool on(std::string_view key) { return flag(key).value_or(false); }
 
   /// A text of these, else Error(kInput).

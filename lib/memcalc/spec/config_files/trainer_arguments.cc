@@ -246,7 +246,8 @@ void set_targets(Section& section, std::string_view key, const std::vector<std::
   // A string is a pattern of whole names; in a list peft compares names' ends.
   const bool is_one = targets.size() == 1 && targets.front().starts_with(kPatternPrefix);
   if (!is_one && std::any_of(targets.begin(), targets.end(), is_pattern)) {
-    return section.refuse(key, "a list of patterns: peft takes a pattern as one string, and in a list the ends of names");
+    return section.refuse(key,
+                          "a list of patterns: peft takes a pattern as one string, and in a list the ends of names");
   }
   section.set(key, "--lora-targets", join(targets, ","));
 }

@@ -86,9 +86,10 @@ Tensor cut_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tenso
                          std::int64_t targets, bool softcap) {
   for (const Tensor* each : {&hidden, &weight}) {
     if (each->dtype() == DType::kFloat32) {
-      throw Error(ErrorCode::kUnsupported,
-                  "--cut-cross-entropy: its kernels take states and a head of 16 bits, and one of them is float32 here; "
-                  "accepted: --precision bf16, --weights-dtype bf16");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "--cut-cross-entropy: its kernels take states and a head of 16 bits, and one of them is float32 here; "
+          "accepted: --precision bf16, --weights-dtype bf16");
     }
   }
   Tape& tape = hidden.tape();
@@ -111,8 +112,7 @@ Tensor cut_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tenso
       tape.kernels.product(kLse, hidden.dtype(), 1, targets, vocabulary, width);
     }
     Tensor nll = tape.empty({targets}, DType::kFloat32, aten::kNewZeros);
-    tape.kernels.add(kIndexedDot, OperatorClass::kMovement, hidden.dtype(),
-                     2.0 * static_cast<double>(targets * width),
+    tape.kernels.add(kIndexedDot, OperatorClass::kMovement, hidden.dtype(), 2.0 * static_cast<double>(targets * width),
                      2.0 * static_cast<double>(targets * width * size_of(hidden.dtype())));
     if (softcap) nll = tape.empty({targets}, DType::kFloat32, kIndexedDot);
     loss = sum_all(nll);

@@ -1,6 +1,6 @@
-// The loss of a causal language model by cut_cross_entropy's Triton kernels, which multiply by the head's matrix a block
-// at a time and keep a number for each row (axolotl's fork of apple/ml-cross-entropy, as of 2026-07).
-// Covered by tests/unit/cut_cross_entropy_test.cc.
+// The loss of a causal language model by cut_cross_entropy's Triton kernels, which multiply by the head's matrix a
+// block at a time and keep a number for each row (axolotl's fork of apple/ml-cross-entropy, as of 2026-07). Covered by
+// tests/unit/cut_cross_entropy_test.cc.
 #pragma once
 
 #include <cstdint>
