@@ -112,6 +112,8 @@ def one(case):
         if parameter.dim() > 1: parameter.data.normal_(0, 0.02)
         else: parameter.data.fill_(1.0 if name.endswith("weight") else 0.0)
     for buffer in transformer.buffers(): buffer.zero_()
+    if kind == "QwenImageTransformer2DModel":  # its tables are no buffers, and those of the meta device have no data
+        with torch.device("cpu"): transformer.pos_embed = type(transformer.pos_embed)(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
     transformer.requires_grad_(False)
     bsz, edge = run["batch_size"], run["image_size"] // 8
     latents = latents_of(kind, transformer.config, bsz, edge, weight_dtype)
