@@ -162,7 +162,7 @@ class RunOptions(TypedDict, total=False):
     lora_head: bool | None
     """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
-    """`--quantize`: nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8"""
+    """`--quantize`: nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8; denoisers: fp8-cast, fp8-scaled"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
     quant_storage: str | None
@@ -181,6 +181,9 @@ class RunOptions(TypedDict, total=False):
     """`--activation-offload`: saved tensors go to pinned host memory"""
     offload_optimizer: bool | None
     """`--offload-optimizer`: AdamW's states and step on the host (torchao)"""
+    blocks_to_swap: int | None
+    """`--blocks-to-swap`: of a denoiser's blocks: their frozen weights wait on the host (sd-scripts, musubi-
+    tuner) [0]"""
     offload_gradients: bool | None
     """`--offload-gradients`: with it: gradients die once they are copied"""
     expandable: bool | None

@@ -77,6 +77,15 @@ RunOptions inference(Quantization kind) {
   return {.precision = Precision::kBf16, .quantization = kind, .inference = Inference{}};
 }
 
+/// Of a denoising network.
+RunOptions frozen(Quantization kind, std::int64_t swapped) {
+  return {.image_size = 256,
+          .precision = Precision::kAmpBf16,
+          .lora_rank = 4,
+          .quantization = kind,
+          .blocks_to_swap = swapped};
+}
+
 std::vector<Example> examples() {
   RunOptions head = packed(Quantization::kNf4);
   head.packs_head = true;
@@ -91,6 +100,9 @@ std::vector<Example> examples() {
       {"quantize nf4", packed(Quantization::kNf4)},
       {"quantize nf4-double", packed(Quantization::kNf4Double)},
       {"quantize int8", packed(Quantization::kInt8)},
+      {"quantize fp8-cast", frozen(Quantization::kFp8Cast, 0)},
+      {"quantize fp8-scaled", frozen(Quantization::kFp8Scaled, 0)},
+      {"blocks to swap", frozen(Quantization::kNone, 2)},
       {"quantize head", head},
       {"bitsandbytes before 0.43.2", old},
       {"prepare_model_for_kbit_training", packed(Quantization::kNf4)},
@@ -124,10 +136,12 @@ Report report_of(RunOptions options) {
   static const SpecRegistry registry(test::specs_dir().string());
   static const ModelSpec llama = registry.model("tinyllama-1.1b", {.layers = 1});
   static const ModelSpec gpt_oss = registry.model("gpt-oss-20b", {.layers = 2});
-  const ModelSpec& model = options.quantization == Quantization::kMxfp4 ? gpt_oss : llama;
+  static const ModelSpec denoiser = registry.model("sd3-medium");
+  const bool is_frozen = options.blocks_to_swap > 0 || is_fp8_base(options.quantization.value_or(Quantization::kNone));
+  const ModelSpec& model = options.quantization == Quantization::kMxfp4 ? gpt_oss : is_frozen ? denoiser : llama;
   static const DeviceSpec device = registry.device("h100-sxm");
   options.batch_size = 1;
-  options.sequence_length = 128;
+  if (!is_frozen) options.sequence_length = 128;
   return estimate(model, resolve(model, options), device);
 }
 

@@ -55,6 +55,13 @@ Precision half_of(const ModelSpec& model) {
   return all ? Precision::kBf16 : Precision::kFp32;
 }
 
+/// Of torchvision and ultralytics: a part of each is frozen, and what it finds was recorded with labels alone.
+bool is_detector(const std::string& name) {
+  constexpr std::string_view kKinds[] = {"retinanet", "fcos", "ssd", "fasterrcnn", "maskrcnn", "yolo11"};
+  return std::any_of(std::begin(kKinds), std::end(kKinds),
+                     [&](std::string_view kind) { return name.starts_with(kind); });
+}
+
 TEST(ShippedPrograms, AreSmall) {
   EXPECT_GE(shipped_programs().size(), 37U);
   for (const std::string& name : shipped_programs()) {
@@ -81,11 +88,11 @@ TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
       // LLaVA's tower is read before its last layer: some parameters of a unit have no gradient.
       const bool leaves_some = mode == DataParallel::kFsdp1 && refused.find("get no gradient") != std::string::npos;
       // Refused: when ZeRO-3 gathers nn.LSTM's flattened weights, or what no run uses (SAM 2's prompts, ESM's head of
-      // contacts); RetinaNet's and YOLO's frozen parameters but under FSDP2.
+      // contacts); detectors' frozen parameters but under FSDP2.
       const bool is_zero = mode == DataParallel::kDsZero3;
       const bool is_of_these =
           (is_zero && (name == "lstm-tagger" || name == "sam2-hiera-tiny" || name.starts_with("esm2-"))) ||
-          (mode != DataParallel::kFsdp2 && (name == "retinanet-resnet50-fpn" || name.starts_with("yolo11")));
+          (mode != DataParallel::kFsdp2 && is_detector(name));
       const bool is_untold = is_of_these && (refused.find("accepted: --parallel ") != std::string::npos ||
                                              refused.find("of which a part is frozen") != std::string::npos);
       EXPECT_TRUE(refused.empty() || leaves_some || is_untold) << refused;
@@ -180,11 +187,12 @@ TEST(ShippedPrograms, AreCompiledWithFunctionsThatNothingDifferentiatesAndWithLo
 }
 
 /// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them. RetinaNet's boxes are
-/// suppressed by their values, so that there is no forward pass without labels; YOLO's was not recorded.
+/// suppressed by their values, so that there is no forward pass without labels, and so are others'; YOLO's was not
+/// recorded.
 TEST(ShippedPrograms, RunForwardAlone) {
   for (const std::string& name : whole_models()) {
     const ModelSpec model = registry().model(name);
-    if (name == "retinanet-resnet50-fpn" || name.starts_with("yolo11")) continue;
+    if (is_detector(name)) continue;
     RunOptions options{.precision = Precision::kBf16};
     options.inference.emplace();
     EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;

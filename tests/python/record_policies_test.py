@@ -109,3 +109,41 @@ def test_a_task_that_the_model_has_no_inputs_for_is_an_error():
     from memcalc.record import _sources
     with pytest.raises(ValueError, match="gpt2: the task features is of models that take pixel_values"):
         _sources.transformers(library.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=50), "features")
+
+
+class Twice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y[y[:, 0] > 0].sum() + y[y[:, 1] > 0].sum()
+
+
+def test_a_line_that_asks_several_times_is_answered_in_turn():
+    line = Twice.forward.__code__.co_firstlineno + 2
+    content = record(Twice(), {"x": torch.zeros(8, 4)}, policies={f"record_policies_test.py:{line}": [3, 5]}, variants=[Variant()],
+                     symbols={}, precisions=("float32",)).to_dict()
+    sizes = [call[5][0][0][0] for call in content["functions"][content["forwards"][0]["function"]]["body"] if call[0] == "call" and len(call) > 5]
+    assert list(dict.fromkeys(sizes)) == [3, 5], sizes
+
+
+def test_boxes_that_are_kept_are_answered():
+    nms = pytest.importorskip("torchvision").ops.nms
+
+    class Keeps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            boxes = self.linear(x)
+            return boxes[nms(boxes, boxes[:, 0], 0.5)].sum()
+
+    import torchvision.ops.boxes as of
+    place = max(line for _, _, line in of.nms.__code__.co_lines() if line)
+    content = record(Keeps(), {"x": torch.zeros(8, 4)}, policies={f"boxes.py:{place}": 3}, variants=[Variant()], symbols={},
+                     precisions=("float32",)).to_dict()
+    calls = [call for call in content["functions"][content["forwards"][0]["function"]]["body"] if call[0] == "call"]
+    assert next(call for call in calls if call[1] == "torchvision.nms")[5] == [[[3], {"d": "int64"}]]

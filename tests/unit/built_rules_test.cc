@@ -48,6 +48,9 @@ constexpr Case kCases[] = {
     {"freeze-leaves-some", "--model gpt2 --freeze ."},
     {"quantize-head-exists", "--model gpt2 --quantize nf4 --lora 8 --quantize-head"},
     {"marlin-takes-layer", "--model llama-3.2-1b --hidden 2080 --infer --precision fp16 --quantize gptq4"},
+    {"fp8-base-linear", "--model sdxl --lora 4 --quantize fp8-cast"},
+    {"swap-has-blocks", "--model sdxl --lora 4 --blocks-to-swap 2"},
+    {"swap-leaves-blocks", "--model qwen-image --lora 4 --blocks-to-swap 60"},
     {"fp8-takes-experts", "--model qwen3-30b-a3b --hidden 2112 --layers 2 --infer --quantize fp8"},
     {"tp-divides-weights",
      "--arch llama --heads 8 --kv-heads 8 --head-dim 8 --hidden 64 --ffn 90 --layers 2 --gpus 4 "

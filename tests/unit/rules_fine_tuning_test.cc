@@ -9,6 +9,7 @@ const RunOptions kInfers{.precision = Precision::kBf16, .inference = Inference{}
 
 const RunOptions kSft{
     .precision = Precision::kAmpBf16, .weights_dtype = DType::kBFloat16, .loop = Loop::kTrlSft, .lora_rank = 8};
+const RunOptions kAdapters{.precision = Precision::kAmpBf16, .lora_rank = 4};
 const RunOptions kTwoGpus{.precision = Precision::kAmpBf16,
                           .weights_dtype = DType::kBFloat16,
                           .loop = Loop::kTrlSft,
@@ -58,6 +59,16 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kGptq4; },
      {.inference = Inference{}}},
+    {"fp8-base-of-denoisers", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kFp8Cast; },
+     kAdapters},
+    {"fp8-cast-under-autocast",
+     "sd3-medium",
+     [](RunSpec& run) { run.precision = Precision::kBf16; },
+     {.precision = Precision::kAmpBf16, .lora_rank = 4, .quantization = Quantization::kFp8Cast}},
+    {"swap-of-nf4",
+     "sd3-medium",
+     [](RunSpec& run) { run.fine_tuning.blocks_to_swap = 2; },
+     {.precision = Precision::kAmpBf16, .lora_rank = 4, .quantization = Quantization::kNf4}},
     {"quantize-trains-adapters", "gpt2", [](RunSpec& run) { run.fine_tuning.quantization = Quantization::kNf4; }},
     {"prepare-kbit-of-position-bias",
      "t5-small",

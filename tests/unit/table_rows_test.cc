@@ -361,6 +361,28 @@ TEST(OperatorRows, FindTheDistinctValues) {
   EXPECT_EQ(call.results.back().shape(), (Shape{3}));
 }
 
+// By torchvision's sources: boxes [100, 4] in the order of their scores, a mask of two words each; of 7 that are kept
+// the places come from the host. RoIAlign keeps the boxes and makes zeros of its input's shape.
+TEST(OperatorRows, DetectRegions) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({100, 4}, kFloat, false), bench.input({100}, kFloat, false),
+                             bench.input({2, 4, 8, 8}), bench.input({3, 5}, kFloat, false)};
+  const std::vector<BoundArgument> boxes{v(0), v(1), real(0.7)};
+  const std::vector<GivenResult> given{{{7}, kPlace}};
+  RecordedCall nms(bench.tape, "nms", boxes, values, {}, given);
+  bench.start();
+  find_operator("nms")->run(nms);
+  EXPECT_EQ(nms.results.front().shape(), (Shape{7}));
+  expect_same(bench.requests(), {400, 800, 1, -1, 1600, 1600, 56, 56, -56, -1600, -1600, -800, -400}, "nms");
+  const std::vector<BoundArgument> regions{v(2), v(3), real(0.25), n(2), n(2), n(2), {.kind = Kind::kBool}};
+  RecordedCall align(bench.tape, "roi_align", regions, values, {});
+  bench.start();
+  find_operator("roi_align")->run(align);
+  EXPECT_EQ(align.results.front().shape(), (Shape{3, 4, 2, 2}));
+  EXPECT_EQ(bench.requests(), (Requests{192}));
+  EXPECT_TRUE(align.results.front().requires_grad());
+}
+
 TEST(OperatorRows, AreOpaqueWithArgumentsThatTheyDoNotModel) {
   TapeBench bench;
   std::vector<Tensor> values{bench.input({8, 4, 4})};

@@ -49,8 +49,8 @@ Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   if (x.tape().modes.adapters_disabled) return result;
   const DType result_dtype = result.dtype();
-  if (quantized.kind == Quantization::kNone) {   // lora.Linear.forward
-    Tensor input = to_dtype(x, lora_a.dtype());  // _cast_input_dtype
+  if (quantized.kind == Quantization::kNone || is_fp8_base(quantized.kind)) {  // lora.Linear.forward
+    Tensor input = to_dtype(x, lora_a.dtype());                                // _cast_input_dtype
     result = result + low_rank_product(input);
     result = to_dtype(result, result_dtype);
     return result;

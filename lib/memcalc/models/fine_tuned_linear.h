@@ -32,6 +32,7 @@ struct FineTunedLinear {
   std::size_t first_parameter = 0;  // places of the layer's parameters among the model's: its weight is the first
   std::size_t last_parameter = 0;
   QuantizedWeight quantized;
+  bool is_swapped = false;  // the weight waits on the host (train/swapped_blocks.h)
   LinearSplit split = LinearSplit::kNone;
   std::int64_t ranks = 1;  // that share the weight
   SequencePlan sequence = SequencePlan::kNone;

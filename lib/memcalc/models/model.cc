@@ -7,6 +7,7 @@
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/peft_targets.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -101,8 +102,9 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   builder.first_embedding_requires_grad = checkpoints_hook_inputs(spec, run, tape);
   const bool offloads_weights = !run.trains() && run.parallel.offload_parameters == OffloadTo::kHost;
   std::optional<OnMetaDevice> on_meta;  // as from_pretrained
+  const bool is_read = run.fine_tuning.quantization != Quantization::kNone || is_denoiser(spec);
   const bool loads_later = run.trains() && run.training().loading != ModelLoading::kConfig;
-  on_meta.emplace(tape.memory, offloads_weights || loads_later || run.fine_tuning.quantization != Quantization::kNone);
+  on_meta.emplace(tape.memory, offloads_weights || loads_later || is_read);
   std::unique_ptr<Model> model = build_architecture(spec, run, builder);
   on_meta.reset();
   model->parameters = std::move(builder.parameters);

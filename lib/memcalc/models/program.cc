@@ -253,6 +253,9 @@ bool ProgramModel::turns_into_weights_type(std::int32_t value, std::string_view 
 ModelOutput ProgramModel::forward(const Batch& batch) {
   graphs_run_ = 0;
   run_residents();
+  // The module makes it once; here each pass makes it anew, in the place of what is let go of.
+  for (Tensor& each : kept_) each.reset();
+  kept_.clear();
   const BoundFunction& main = bound(placed_->main);
   Variables variables(*main.function);
   std::vector<Tensor>& values = variables.values();
@@ -270,6 +273,10 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   for (const std::vector<std::int32_t>* made : {&forward_->loss, &forward_->outputs}) {
     if (own == nullptr || made->empty()) continue;
     hooks->after_module(std::exchange(own, nullptr), values[static_cast<std::size_t>(made->front())]);
+  }
+  for (const std::int32_t number : forward_->held) {
+    const auto place = static_cast<std::size_t>(number);
+    if (place < values.size() && values[place].defined()) kept_.push_back(values[place]);
   }
   ModelOutput output;
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);

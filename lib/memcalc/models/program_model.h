@@ -189,6 +189,7 @@ class ProgramModel : public Model {
   std::vector<std::unique_ptr<BoundFunction>> functions_;  // of the program; null: it is not called
   std::vector<ProgramResident> residents_;
   std::vector<BoundInput> inputs_;  // of the function's keywords
+  std::vector<Tensor> kept_;        // what the module keeps of its last pass
 };
 
 /// nn.LSTM and its like, whose weights lie in one storage (RNNBase.flatten_parameters).

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/models/program_model.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/modes.h"
 #include "memcalc/symbolic/ops/host_values.h"
 
@@ -14,6 +15,7 @@ ProgramResident::ProgramResident(ProgramResident&&) noexcept = default;
 ProgramResident::~ProgramResident() = default;
 
 void ProgramModel::make_residents(Tape& tape) {
+  const OnMetaDevice on_card(tape.memory, false);  // whatever the network itself is made on
   for (const PipelinePart& part : program_->parts) {
     if (!part.is_resident) continue;
     RunSpec run = run_;
@@ -21,7 +23,7 @@ void ProgramModel::make_residents(Tape& tape) {
     run.fine_tuning = {};
     run.parallel = {};
     run.sequence_length = 0;  // as recorded
-    const DType type = part.in_float32 ? DType::kFloat32 : binding_.weights;
+    const DType type = part.in_float32 ? DType::kFloat32 : weights_dtype_of(run_);
     run.weights_dtype = type;
     run.precision = type == DType::kBFloat16  ? Precision::kBf16
                     : type == DType::kFloat16 ? Precision::kFp16

@@ -107,8 +107,9 @@ void fill_parameters(const SymbolicRun& symbolic, const RunSpec& run, Report& re
     input.offloads = run.training().offload_optimizer;
   }
   for (const ParameterInfo& parameter : symbolic.parameters) {
-    if (parameter.packing != Quantization::kNone) {
-      input.add_packed(std::string(name_of(parameter.packing)), parameter.elements, parameter.packed);
+    if (parameter.packing != Quantization::kNone || parameter.is_swapped) {
+      const std::string how = parameter.is_swapped ? "host" : std::string(name_of(parameter.packing));
+      input.add_packed(how, parameter.elements, parameter.packed);
       continue;
     }
     const OptimizedTensor tensor{parameter.shape, parameter.dtype, parameter.is_embedding};

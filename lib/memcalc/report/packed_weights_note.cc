@@ -49,7 +49,7 @@ WeightsOfRun sum_up(const std::vector<ParameterInfo>& parameters) {
 std::vector<std::string> notes_on_packed_weights(const SymbolicRun& symbolic, const ModelSpec& model,
                                                  const RunSpec& run, const DeviceSpec& device) {
   const Quantization kind = run.fine_tuning.quantization;
-  if (kind == Quantization::kNone) return {};
+  if (kind == Quantization::kNone || is_fp8_base(kind)) return {};
   const WeightsOfRun sums = sum_up(symbolic.parameters);
   if (!is_native(kind)) {
     if (sums.experts == 0) return {};

@@ -234,6 +234,7 @@ std::vector<std::string> setting_of(const Report& report) {
     words.push_back(std::string(name_of(tuning.quantization)) +
                     (leaves_experts ? " base, experts not packed" : " base"));
   }
+  if (tuning.blocks_to_swap > 0) words.push_back(std::to_string(tuning.blocks_to_swap) + " blocks swapped");
   if (tuning.liger) words.emplace_back("Liger kernels");
   if (tuning.cut_cross_entropy) words.emplace_back("cut cross entropy");
   if (tuning.unsloth) words.emplace_back("Unsloth");

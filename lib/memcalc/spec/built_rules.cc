@@ -90,6 +90,17 @@ const BuiltRule kPackedHead{"quantize-head-exists", "--quantize-head --model",
                             "no --quantize-head"};
 const BuiltRule kQuantizedLayers{"quantize-has-layers", "--quantize --model",
                                  "this model has no linear layers that bitsandbytes would replace", "--quantize none"};
+const BuiltRule kFp8BaseLayers{"fp8-base-linear", "--quantize --model",
+                               "fp8-cast and fp8-scaled are modelled of networks of linear layers; the convolutions of "
+                               "this one, which sd-scripts casts, too, are not",
+                               "--quantize none, nf4"};
+const BuiltRule kBlocksToSwap{"swap-has-blocks", "--blocks-to-swap --model",
+                              "this network has no lists of equal blocks that the scripts would swap (of UNets they "
+                              "swap none)",
+                              "no --blocks-to-swap"};
+const BuiltRule kSwapLeavesBlocks{"swap-leaves-blocks", "--blocks-to-swap",
+                                  "blocks to swap {}: {} of the {} {}, of which {} or more stay on the card",
+                                  "fewer blocks", ErrorCode::kUsage};
 const BuiltRule kOffloadedParameterHooks{"offload-parameters-hooks", "--offload-parameters --model",
                                          "which module of this model holds {}, and so when it is on the card, is not "
                                          "known",
@@ -196,6 +207,9 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kFp8Experts,
                                      &kPackedHead,
                                      &kQuantizedLayers,
+                                     &kFp8BaseLayers,
+                                     &kBlocksToSwap,
+                                     &kSwapLeavesBlocks,
                                      &kOffloadedParameterHooks,
                                      &kTpDivides,
                                      &kTpExperts,

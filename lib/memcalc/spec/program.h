@@ -265,6 +265,7 @@ struct ProgramForward {
   std::int32_t function = 0;
   std::vector<std::int32_t> loss;     // the value of the loss; empty: there is none
   std::vector<std::int32_t> outputs;  // what else the caller is given, in the order in which it dies
+  std::vector<std::int32_t> held;     // what the module keeps of the pass for the next one
   std::size_t cached = 0;             // the last of these are a cache's, which is no container of tensors to accelerate
 };
 

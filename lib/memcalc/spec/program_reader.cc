@@ -555,6 +555,7 @@ ProgramForward forward_of(const Place& place) {
     forward.cached = cached.size();
     forward.outputs.insert(forward.outputs.end(), cached.begin(), cached.end());
   }
+  if (const auto held = place.find("held")) collect(*held, forward.held);
   return forward;
 }
 

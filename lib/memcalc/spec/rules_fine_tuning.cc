@@ -6,6 +6,7 @@
 #include <string>
 
 #include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -101,6 +102,29 @@ constexpr Rule kQuantized[] = {
      .accepted = "--precision bf16, fp16",
      .broken = [](const RuleQuestion& q) { return is_prequantized(q) && !is_half(weights_dtype_of(q.run)); },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    {.id = "fp8-base-of-denoisers",
+     .options = "--quantize --model",
+     .message = "quantize {--quantize}: it is how scripts for diffusion models hold a frozen denoising network, and "
+                "{model} is none",
+     .accepted = "--quantize nf4, nf4-double, int8, or one of the networks of docs/diffusion.md",
+     .broken = [](const RuleQuestion& q) { return is_fp8_base(packing_of(q)) && !is_denoiser(q.model); }},
+    {.id = "fp8-cast-under-autocast",
+     .options = "--quantize --precision",
+     .message = "quantize fp8-cast: it is autocast that casts the weights, as PyTorch has no product of float8 with 16 "
+                "bits",
+     .accepted = "--precision amp-bf16, amp-fp16, or --quantize fp8-scaled",
+     .broken =
+         [](const RuleQuestion& q) {
+           return packing_of(q) == Quantization::kFp8Cast && !is_autocast(q.run.precision);
+         }},
+    {.id = "swap-of-nf4",
+     .options = "--blocks-to-swap --quantize",
+     .message = "blocks to swap: the scripts swap weights of 16 bits or float8, none that bitsandbytes packed",
+     .accepted = "--quantize none, fp8-cast, fp8-scaled",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.fine_tuning.blocks_to_swap > 0 && is_packed_by_bitsandbytes(packing_of(q));
+         }},
     {.id = "quantize-trains-adapters",
      .options = "--quantize --lora",
      .message =

@@ -78,11 +78,8 @@ bool has_targets(const RunRecord& r) {
   const auto* recorded = r.model.architecture.get_if<ProgramSpec>();
   return trains(r) && (recorded != nullptr ? has_symbol(*recorded, "target") : r.run.task == Task::kSeq2Seq);
 }
-bool is_quantized(const RunRecord& r) { return r.run.fine_tuning.quantization != Quantization::kNone; }
 bool is_in_marlin(const RunRecord& r) { return is_marlin(r.run.fine_tuning.quantization); }
-bool packs_by_bitsandbytes(const RunRecord& r) {
-  return is_quantized(r) && !is_prequantized(r.run.fine_tuning.quantization);
-}
+bool packs_by_bitsandbytes(const RunRecord& r) { return is_packed_by_bitsandbytes(r.run.fine_tuning.quantization); }
 bool packs_nf4(const RunRecord& r) {
   const Quantization kind = r.run.fine_tuning.quantization;
   return kind == Quantization::kNf4 || kind == Quantization::kNf4Double;
@@ -427,7 +424,7 @@ const Field kFields[] = {
     row("--lora-head", "lora_head", G::kFineTuning, K::kFlag, "", "a classifier is trained in full (peft's task_type)",
         {.set = put<&R::lora_trains_head>, .get = take<&Lora::trains_head>, .exists = adapts, .belongs_to = kLora}),
     row("--quantize", "quantize", G::kFineTuning, K::kName, "Q",
-        "nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8",
+        "nf4[-double] int8 gptq4/8 awq4 mxfp4 fp8[-cast/-scaled]",
         {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),
     row("--quantize-head", "quantize_head", G::kFineTuning, K::kFlag, "", "the output head is packed, too (LitGPT)",
         {.set = put<&R::packs_head>,
@@ -453,7 +450,7 @@ const Field kFields[] = {
          .negative_help = "leave that call out",
          .set = put<&R::prepares_for_kbit>,
          .get = take<&T::prepares_for_kbit>,
-         .exists = [](const RunRecord& r) { return trains(r) && is_quantized(r); },
+         .exists = [](const RunRecord& r) { return trains(r) && packs_by_bitsandbytes(r); },
          .belongs_to = "the training of a quantised base (--quantize nf4, nf4-double or int8)"}),
     row("--liger", "liger", G::kFineTuning, K::kFlag, "", "Liger's fused kernels and loss (LLaMA, Mistral, Qwen)",
         {.set = put<&R::liger>, .get = take<&T::liger>, .exists = trains, .belongs_to = kTraining}),
@@ -481,6 +478,15 @@ const Field kFields[] = {
          .get = take<&N::offload_optimizer>,
          .exists = trains,
          .belongs_to = kTraining}),
+    row("--blocks-to-swap", "blocks_to_swap", G::kSaving, K::kWhole, "N",
+        "a denoiser's frozen blocks that wait on the host [0]",
+        {.unit = "blocks",
+         .least = 0,
+         .most = 1024,
+         .set = put<&R::blocks_to_swap>,
+         .get = take<&T::blocks_to_swap>,
+         .exists = [](const RunRecord& r) { return trains(r) && adapts(r) && is_denoiser(r.model); },
+         .belongs_to = "LoRA of a denoising network (docs/diffusion.md)"}),
     row("--offload-gradients", "offload_gradients", G::kSaving, K::kFlag, "",
         "with it: gradients die once they are copied",
         {.set = put<&R::offload_gradients>,

@@ -114,8 +114,8 @@ inline constexpr TrainerOptimizer kTrainerOptimizers[] = {
 /// The dtypes that weights can have, in the order of DType.
 inline constexpr std::array<std::string_view, 3> kWeightDTypeNames = {"fp32", "fp16", "bf16"};
 
-inline constexpr std::array<std::string_view, 9> kQuantizationNames = {"none", "nf4",   "nf4-double", "int8", "gptq4",
-                                                                       "awq4", "mxfp4", "fp8",        "gptq8"};
+inline constexpr std::array<std::string_view, 11> kQuantizationNames = {
+    "none", "nf4", "nf4-double", "int8", "gptq4", "awq4", "mxfp4", "fp8", "gptq8", "fp8-cast", "fp8-scaled"};
 inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "base"};
 
 [[nodiscard]] constexpr std::string_view name_of(Quantization v) {

@@ -291,8 +291,8 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
         "TRL casts the adapters of a packed base to bfloat16 and leaves what is not packed as it was loaded: it does "
         "not call prepare_model_for_kbit_training");
   }
-  tuning.prepares_for_kbit =
-      options.prepares_for_kbit.value_or(quantized && tuning.lora.has_value() && !tuning.unsloth && !packs_in_trl);
+  tuning.prepares_for_kbit = options.prepares_for_kbit.value_or(
+      is_packed_by_bitsandbytes(tuning.quantization) && tuning.lora.has_value() && !tuning.unsloth && !packs_in_trl);
   if (tuning.prepares_for_kbit && !options.prepares_for_kbit) {
     assumptions.emplace_back(
         "prepare_model_for_kbit_training turns what is not quantised into float32 (--no-prepare-kbit)");
@@ -305,11 +305,19 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
   tuning.packs_head = options.packs_head;
+  tuning.blocks_to_swap = options.blocks_to_swap;
   tuning.quant_storage = options.quant_storage;
   if (is_marlin(tuning.quantization)) {
     assumptions.push_back("groups of " + std::to_string(tuning.group_size) +
                           ", without act-order, in gptqmodel's Marlin kernel (not validated)");
-  } else if (quantized && !is_native(tuning.quantization) && !is_litgpt) {
+  } else if (is_fp8_base(tuning.quantization)) {
+    assumptions.emplace_back(
+        tuning.quantization == Quantization::kFp8Cast
+            ? "linear layers' weights are in float8_e4m3fn, and autocast casts each for its product, as with "
+              "sd-scripts' --fp8_base; biases and norms stay in 16 bits"
+            : "linear layers of the blocks, but for modulations and norms, are in float8_e4m3fn with a scale for 64 "
+              "numbers, and each product makes their 16-bit copy, as with musubi-tuner's --fp8_base --fp8_scaled");
+  } else if (is_packed_by_bitsandbytes(tuning.quantization) && !is_litgpt) {
     assumptions.emplace_back(
         "the base is loaded by from_pretrained with a BitsAndBytesConfig that computes in bfloat16");
   }

@@ -92,7 +92,8 @@ struct RunOptions {
   bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
   bool lora_trains_head = false;             // peft's task_type: a classifier is trained in full instead of adapted
   std::optional<Quantization> quantization;  // default none
-  std::optional<std::int64_t> group_size;    // default 128; GPTQ and AWQ only
+  std::int64_t blocks_to_swap = 0;
+  std::optional<std::int64_t> group_size;  // default 128; GPTQ and AWQ only
   bool packs_head = false;
   std::optional<DType> quant_storage;
   std::optional<bool> prepares_for_kbit;  // default: where a quantised base gets adapters

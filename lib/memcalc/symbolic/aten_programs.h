@@ -108,6 +108,10 @@ inline constexpr AtenOperator kNllLossNone{{"aten::nll_loss_forward"}, {"NllLoss
 /// too.
 inline constexpr AtenOperator kNllLossSum{
     {"aten::nll_loss_forward"}, {"NllLossBackward0"}, AutocastList::kFloat32, CompileRule::kNllLoss};
+/// torchvision's, which autocast runs in float32 (csrc/ops/autocast).
+inline constexpr AtenOperator kNms{{"torchvision::nms"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kRoiAlign{{"torchvision::roi_align"}, {"ROIAlignFunction"}, AutocastList::kFloat32};
+inline constexpr AtenOperator kRandperm{{"aten::randperm"}};
 inline constexpr AtenOperator kPadMode{{"aten::reflection_pad"}, {"ReflectionPad2DBackward0"}};
 inline constexpr AtenOperator kPadModeBackward{{"aten::reflection_pad_backward"}};
 inline constexpr AtenOperator kPowScalar{

@@ -14,6 +14,7 @@
 #include "memcalc/models/packed_experts.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/native_format.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/tape.h"
@@ -28,6 +29,7 @@
 #include "memcalc/train/optimizers/offload.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/step_patterns.h"
+#include "memcalc/train/swapped_blocks.h"
 #include "memcalc/train/version_notes.h"
 
 namespace memcalc {
@@ -201,6 +203,22 @@ void say_what_is_packed(const Model& model, const DeviceSpec& device, std::vecto
   }
 }
 
+/// Weights that wait on the host: the card has none of their bytes.
+void say_what_is_swapped(const Model& model, SymbolicRun& result) {
+  HeldRow row{"swapped blocks", 0, "weights of the blocks to swap, and as much again in staging buffers"};
+  for (const auto& layer : model.linear_layers) {
+    if (!layer->is_swapped) continue;
+    const std::string name = layer->name + ".weight";
+    const auto found = std::find_if(result.parameters.begin(), result.parameters.end(),
+                                    [&](const ParameterInfo& each) { return each.name == name; });
+    if (found == result.parameters.end()) continue;
+    row.bytes = checked_add(row.bytes, checked_multiply(found->elements, size_of(found->dtype)));
+    found->is_swapped = true;
+    found->packed.weight = 0;
+  }
+  if (row.bytes > 0) result.held_on_host.push_back(row);
+}
+
 /// What a long generation leaves out (train/generate.h).
 void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
   const Inference* inference = run.inference();
@@ -225,7 +243,10 @@ void keep_products_in_float32(KernelList& kernels) {
 namespace {
 
 void load(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run) {
-  if (run.fine_tuning.quantization != Quantization::kNone) {
+  const bool by_bitsandbytes = is_packed_by_bitsandbytes(run.fine_tuning.quantization);
+  if (is_denoiser(spec) && run.trains() && !by_bitsandbytes) {
+    load_denoiser(tape, model, run);
+  } else if (run.fine_tuning.quantization != Quantization::kNone) {
     load_quantized(tape, model, run, spec.model_type);
   } else if (loads_later(run) && run.training().loading == ModelLoading::kDeviceMap) {
     (void)load_on_card(tape, model, spec.model_type);
@@ -353,6 +374,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       result.held_on_host = wrapper->held_on_host();
     }
     say_what_is_packed(*model, device, result.parameters);
+    say_what_is_swapped(*model, result);
     result.inactive_parameters = model->inactive_parameters;
     result.not_modelled = model->not_modelled;
     result.assumptions.insert(result.assumptions.end(), model->assumptions.begin(), model->assumptions.end());

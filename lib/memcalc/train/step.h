@@ -31,7 +31,8 @@ struct ParameterInfo {
   Shape held{};               // what this rank stores of it and of its gradient; on one GPU all
   bool is_updated = true;     // its optimizer states are on this rank
   Quantization packing = Quantization::kNone;
-  PackedBytes packed{};  // where it is packed
+  PackedBytes packed{};     // where it is packed
+  bool is_swapped = false;  // it waits on the host (train/swapped_blocks.h)
 };
 
 /// What a rank holds between two steps, where the framework lays it out itself: a row of the accounting.

@@ -280,7 +280,7 @@ def _recorded(recordings: Recordings, example_inputs: Any, how: _How, found: _Fo
             for described in parts[1]:
                 met = inputs.setdefault(described["name"], {k: described[k] for k in ("name", "shape", "dtype")})
                 # Forwards of their own for float32 and bfloat16: the loop makes inputs in the weights' type.
-                if {str(met["dtype"].get("d")), str(described["dtype"].get("d"))} == {"float32", "bfloat16"}:
+                if {str(met["dtype"].get("d")), str(described["dtype"].get("d"))} in ({"float32", "bfloat16"}, {"float32", "weights"}):
                     met["dtype"] = {"d": "weights"}
             for constant in parts[5]:
                 if constant not in constants: constants.append(constant)

@@ -51,7 +51,7 @@ _COUNTED = frozenset("where nonzero masked_select".split())  # their results are
 _INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split())
 # The last parts of the names for which `_by_rule` has rules, and of those that may take whole numbers as tensors.
 _RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
-    _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique""".split()) | _INDEXED | _COUNTED
+    _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED
 _TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split".split())
 # What values may be known of though those of the arguments are not.
 _ANSWERED = frozenset([*_FILLED, "new_full", "full_like", *_PICKS, "isnan", "isinf", "isfinite", "rand", "rand_like"])
@@ -93,6 +93,7 @@ class Recorder(TorchFunctionMode):
     def __init__(self, fake: FakeTensorMode, policies: dict[str, Any]) -> None:
         super().__init__()
         self.fake, self.policies = fake, policies
+        self.asked: dict[str, int] = {}  # how often a line was answered before
         self.example: Any = None  # the inputs by name, of which a policy may make its answer
         self.names = Names()
         self.events: list[tuple[Any, ...]] = []
@@ -362,6 +363,8 @@ class Recorder(TorchFunctionMode):
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
+        if name == "torchvision.nms" and (kept := self._answered()) is not _NOTHING:
+            return args[0].new_empty(int(kept), dtype=torch.long), True
         if last in _COUNTED and (last != "where" or len(args) == 1 and not kwargs):
             answer = self._answered()
             if answer is not _NOTHING: return self._places(last, args[0], args[0].numel() if answer is True else int(answer), args, kwargs), True
@@ -696,6 +699,9 @@ class Recorder(TorchFunctionMode):
         if key not in self.policies: return _NOTHING
         self.assume(frozenset([key]))
         answer = self.policies[key]
+        if isinstance(answer, list):  # a line that asks several times
+            asked = self.asked[key] = self.asked.get(key, -1) + 1
+            answer = answer[asked % len(answer)]
         return answer(self.example) if callable(answer) else answer
 
     def _why(self) -> str:

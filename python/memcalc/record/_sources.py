@@ -1,6 +1,7 @@
 """What to record for a model of a library: how it is made, its inputs, its variants."""
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import json
@@ -275,30 +276,47 @@ def torchvision(name: str, *, batch: int = 32, image: int | None = None) -> Sour
 
 
 def _detector(name: str, batch: int, edge: int, objects: int = 8) -> Source:
-    """RetinaNet as it is made of a backbone that has been trained before: three of its stages train, their norms do not."""
-    policies = answers(name, objects)
-    from torchvision.models import resnet50
-    from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
-    from torchvision.models.detection.retinanet import RetinaNet
-    from torchvision.ops import FrozenBatchNorm2d
-    from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+    """A detector as it is made of a backbone that has been trained before: of a ResNet three stages train, their norms do not; of
+    VGG-16 four of five parts; of MobileNet all."""
+    policies = answers(name, objects, batch)
 
     def make() -> torch.nn.Module:
+        from torchvision.models import mobilenet_v3_large, resnet50, vgg16
+        from torchvision.models.detection import _utils, anchor_utils, backbone_utils, faster_rcnn, fcos, mask_rcnn, retinanet, ssd, ssdlite
+        from torchvision.ops import FrozenBatchNorm2d
+        from torchvision.ops.feature_pyramid_network import LastLevelP6P7
+
+        if name.startswith("ssd300"):
+            boxes = anchor_utils.DefaultBoxGenerator([[2], [2, 3], [2, 3], [2, 3], [2], [2]], scales=[0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05],
+                                                     steps=[8, 16, 32, 64, 100, 300])
+            return ssd.SSD(ssd._vgg_extractor(vgg16(weights=None), False, 4), boxes, (300, 300), 91)
+        if name.startswith("ssdlite320"):
+            norm = functools.partial(torch.nn.BatchNorm2d, eps=0.001, momentum=0.03)
+            backbone = ssdlite._mobilenet_extractor(mobilenet_v3_large(weights=None, norm_layer=norm, reduced_tail=True), 6, norm)
+            boxes = anchor_utils.DefaultBoxGenerator([[2, 3] for _ in range(6)], min_ratio=0.2, max_ratio=0.95)
+            head = ssdlite.SSDLiteHead(_utils.retrieve_out_channels(backbone, (320, 320)), boxes.num_anchors_per_location(), 91, norm)
+            return ssd.SSD(backbone, boxes, (320, 320), 91, head=head, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+        if "rcnn" in name:
+            backbone = backbone_utils._resnet_fpn_extractor(resnet50(weights=None, norm_layer=FrozenBatchNorm2d), 3)
+            return (mask_rcnn.MaskRCNN if name.startswith("mask") else faster_rcnn.FasterRCNN)(backbone, 91)
+        kind = retinanet.RetinaNet if name.startswith("retinanet") else fcos.FCOS
         backbone = resnet50(weights=None, norm_layer=FrozenBatchNorm2d)
-        return RetinaNet(_resnet_fpn_extractor(backbone, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256)), 91)
+        return kind(backbone_utils._resnet_fpn_extractor(backbone, 3, returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256)), 91)
 
     def example(batch: int, image: int) -> dict[str, Any]:
         boxes = torch.tensor([0.0, 0.0, 32.0, 32.0]).expand(batch, objects, 4).contiguous()
-        return {"images": torch.empty(batch, 3, image, image), "boxes": boxes, "labels": torch.ones(batch, objects, dtype=torch.long)}
+        return {"images": torch.empty(batch, 3, image, image), "boxes": boxes, "labels": torch.ones(batch, objects, dtype=torch.long),
+                **({"masks": torch.ones(batch, objects, image, image, dtype=torch.uint8)} if name.startswith("mask") else {})}
 
     def step(module: Any, given: dict[str, Any]) -> Any:
-        targets = [{"boxes": boxes, "labels": labels} for boxes, labels in zip(given["boxes"].unbind(), given["labels"].unbind())]
+        keys = [key for key in given if key != "images"]
+        targets = [dict(zip(keys, each)) for each in zip(*(given[key].unbind() for key in keys))]
         losses = module(list(given["images"].unbind()), targets)
         return {"loss": sum(losses.values()), **losses}
 
-    fixed = {"batch": "the loss goes through the images one by one", "image": "its transform resizes images to 800 pixels"}
+    fixed = {"batch": "the loss goes through the images one by one", "image": "its transform resizes images to one size"}
     return Source(make, example, {"batch": batch, "image": edge}, [Variant("train", precisions=("float32", "autocast"))], name, "detection",
-                  fixed=fixed, policies=policies, step=step,
+                  fixed=fixed, policies=policies, step=step, precisions=("float32", "autocast"),
                   not_compiled="left out: its loss breaks the graph for each image")
 
 

@@ -11,16 +11,40 @@ import torch
 
 _ONE_BY_ONE = (("batch", "the loss goes through the images one by one"),)
 # Of torchvision's detection models: what their losses find, by the line that asks (0.26); elsewhere the recording is refused.
-# Each object has 16 anchors, whose best one is one; no anchor lies between the thresholds, so that all count.
-_ANCHORS = 16
+# Each object has 16 anchors, whose best one is one; no anchor lies between the thresholds, so that all count. Of FCOS it has
+# the nine places around its centre (center_sampling_radius 1.5).
+_ANCHORS, _PLACES = 16, 9
 
 
-def answers(name: str, objects: int) -> dict[str, Any]:
-    if not name.startswith("retinanet"):
-        raise ValueError(f"{name}: what its loss matches, samples or suppresses depends on values, and no policy answers "
-                         "(torchvision's models/detection); of torchvision's detection models retinanet_resnet50_fpn is recorded")
-    return {"_utils.py:408": objects, "retinanet.py:173": objects * _ANCHORS, "retinanet.py:182": True, "retinanet.py:183": True,
-            "retinanet.py:186": False, "retinanet.py:282": objects * _ANCHORS}
+def _two_stages(name: str, objects: int, batch: int) -> dict[str, Any]:
+    """Faster R-CNN and Mask R-CNN (defaults of FasterRCNN.__init__). All boxes are large enough, and suppression leaves each image
+    the 2,000 that it keeps. The sampler finds as many places of objects as it takes, a half of 256 anchors and a quarter of 512
+    boxes, and background for the rest; boxes lie evenly on the pyramid's four levels."""
+    kept, anchors, boxes = 2000, 256, 512
+    levels = [boxes * batch // 4] * 4 + ([boxes * batch // 16] * 4 if name.startswith("mask") else [])
+    of_anchors, of_boxes = objects * _ANCHORS, boxes // 4
+    return {"boxes.py:145": True, "rpn.py:285": True, "boxes.py:48": kept, "_utils.py:408": objects,
+            "_utils.py:44": [of_anchors] * batch + [of_boxes] * batch,
+            "_utils.py:45": [159_882 - of_anchors] * batch + [kept + objects - of_boxes] * batch,
+            "rpn.py:315": min(of_anchors, anchors // 2) * batch, "rpn.py:316": (anchors - min(of_anchors, anchors // 2)) * batch,
+            "roi_heads.py:620": boxes, "roi_heads.py:40": of_boxes * batch, "poolers.py:201": levels, "roi_heads.py:808": of_boxes}
+
+
+def answers(name: str, objects: int, batch: int) -> dict[str, Any]:
+    found, places = objects * _ANCHORS, objects * _PLACES
+
+    def of_all(count: int) -> Callable[[dict[str, Any]], int]: return lambda given: count * given["boxes"].shape[0]
+
+    if name.startswith("retinanet"):
+        return {"_utils.py:408": objects, "retinanet.py:173": found, "retinanet.py:182": True, "retinanet.py:183": True,
+                "retinanet.py:186": False, "retinanet.py:282": found}
+    if name.startswith("fcos"):  # each predicted box meets its object's (torchvision/ops/_utils.py)
+        return {f"fcos.py:{line}": of_all(places) for line in (86, 90, 98, 99, 118)} | {"_utils.py:103": True}
+    if name.startswith("ssd"):  # three other places for each that an object has
+        return {"ssd.py:277": found, "ssd.py:323": [of_all(found), of_all(3 * found)]}
+    if name.startswith(("fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn")) and not name.endswith("v2"): return _two_stages(name, objects, batch)
+    raise ValueError(f"{name}: what its loss samples and suppresses depends on values, and no policy answers (torchvision's "
+                     "models/detection); retinanet, fcos, ssd300 and ssdlite320 are recorded")
 
 
 # A hundred graphs between the host's matchings, which double the program.

@@ -17,7 +17,7 @@ from pathlib import Path
 from families import compare, lines_of, main, write_lines
 
 ROOT = Path(__file__).resolve().parents[3]
-MODELS = ("sdxl", "flux.1-dev", "sd3-medium", "sd3.5-medium")
+MODELS = ("flux.1-dev", "sd3-medium", "z-image-turbo", "sdxl", "qwen-image", "sd3.5-medium", "sd3.5-large")
 LARGEST = 72 << 30  # bytes of a card of 80 GB that a drawn run may need, as predicted
 
 
@@ -35,10 +35,11 @@ def draw(a):
                    precision="amp-bf16", loop="bare", optimizer=r.choice(["adamw", "adamw", "adamw-fused"]))
         if name in ("sdxl", "sd3-medium") and r.random() < 0.3: run["precision"] = "amp-fp16"
         elif name == "flux.1-dev" and r.random() < 0.3: run["precision"] = "bf16"
+        if name == "z-image-turbo": run["batch_size"] = 1
         run["checkpointing"] = "full" if r.random() < (0.5 if name in ("sdxl", "sd3-medium", "sd3.5-medium") else 0.8) else "none"
         if r.random() < 0.4: run["lora_targets"] = r.choice([["to_q", "to_v"], ["to_k", "to_q", "to_v", "to_out.0"], ["to_q", "ff.net.2"]])
         if r.random() < 0.2: run["max_grad_norm"] = 0
-        if r.random() < 0.2 and name != "sdxl": run["sequence_length"] = r.choice([100, 77, 333])
+        if r.random() < 0.2 and name != "sdxl": run["sequence_length"] = r.choice([96, 160, 320] if name == "z-image-turbo" else [100, 77, 333])
         drawn.append(dict(id=f"diffusion-{a.seed}-{i}-{name}", run=run))
     write_lines(a.out, drawn)
 
@@ -111,6 +112,8 @@ def one(case):
         if parameter.dim() > 1: parameter.data.normal_(0, 0.02)
         else: parameter.data.fill_(1.0 if name.endswith("weight") else 0.0)
     for buffer in transformer.buffers(): buffer.zero_()
+    if kind == "QwenImageTransformer2DModel":  # its tables are no buffers, and those of the meta device have no data
+        with torch.device("cpu"): transformer.pos_embed = type(transformer.pos_embed)(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
     transformer.requires_grad_(False)
     bsz, edge = run["batch_size"], run["image_size"] // 8
     latents = latents_of(kind, transformer.config, bsz, edge, weight_dtype)

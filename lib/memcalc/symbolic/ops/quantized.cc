@@ -210,12 +210,32 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   return result;
 }
 
+/// F.linear whose weight autocast casts (aten/src/ATen/autocast_mode.cpp: float8 is not float32, so the copy is not
+/// cached), or musubi-tuner's fp8_linear_forward_patch (modules/fp8_optimization_utils.py), whose scaled copy is made
+/// of an unscaled one.
+Tensor fp8_base_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  const Shape shape{weight.out_features, weight.in_features};
+  const auto elements = static_cast<double>(elements_of(weight));
+  Tensor unpacked = tape.empty(shape, weight.dtype, aten::kToCopy);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, weight.dtype, 0,
+                   elements * (1.0 + static_cast<double>(size_of(weight.dtype))), KernelKind::kConverting, elements);
+  if (weight.kind == Quantization::kFp8Scaled) {
+    Tensor scaled = tape.empty(shape, weight.dtype, aten::kMul);
+    tape.kernels.add(aten::kMul, OperatorClass::kElementwise, weight.dtype, elements,
+                     2 * elements * static_cast<double>(size_of(weight.dtype)));
+    unpacked = std::move(scaled);
+  }
+  return linear(x, unpacked, bias);
+}
+
 }  // namespace
 
 Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias, const Tensor& gathered) {
   if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);
   if (weight.kind == Quantization::kFp8) return block_fp8_linear(x, weight, bias);
   if (is_marlin(weight.kind)) return marlin_linear(x, weight, bias);
+  if (is_fp8_base(weight.kind)) return fp8_base_linear(x, weight, bias);
   const DType input_dtype = x.dtype();
   Tensor input = to_dtype(x, weight.dtype);  // bnb_4bit_compute_dtype
   if (bias.defined() && bias.dtype() != weight.dtype) x.tape().convert(bias, weight.dtype, aten::kToCopy);
@@ -233,6 +253,9 @@ PackedBytes packed_bytes(Quantization kind, std::int64_t out_features, std::int6
     case Quantization::kGptq8:
     case Quantization::kAwq4: return {};  // marlin_bytes
     case Quantization::kInt8: return {.weight = elements, .constants = 4 * out_features};
+    case Quantization::kFp8Cast: return {.weight = elements};
+    case Quantization::kFp8Scaled:
+      return {.weight = elements, .constants = 2 * checked_multiply(out_features, fp8_scales_of_row(in_features))};
     case Quantization::kNf4: return {.weight = ceil_div(elements, 2), .constants = 4 * blocks + 4 * kCodes};
     case Quantization::kNf4Double: break;
   }

@@ -28,6 +28,12 @@ struct QuantizedWeight {
 inline constexpr std::int64_t kNf4Block = 64;
 inline constexpr std::int64_t kScaleBlock = 256;
 
+/// Of kFp8Scaled: how many scales a row has. One where its numbers make no whole blocks of 64.
+[[nodiscard]] constexpr std::int64_t fp8_scales_of_row(std::int64_t in_features) {
+  constexpr std::int64_t kBlock = 64;
+  return in_features % kBlock == 0 ? in_features / kBlock : 1;
+}
+
 /// What a packed weight of [out, in] takes: its codes, and what they are scaled with. Closed form of quantize(). The
 /// map of 256 codes that all doubly quantised weights share is not in it (kSharedMapBytes).
 struct PackedBytes {

@@ -614,6 +614,7 @@ constexpr OperatorRow kRows[] = {
     {"bfloat16", "input memory_format", convert<DType::kBFloat16>},
     {"long", "input memory_format", convert<DType::kInt64>},
     {"int", "input memory_format", convert<DType::kInt32>},
+    {"byte", "input memory_format", convert<DType::kUInt8>},
     {"bool", "input memory_format", convert<DType::kBool>},
     {"type_as", "input other", type_as_row},
     {"cat", "tensors dim", cat_row},

@@ -1,0 +1,100 @@
+// Rows of the operator table for detectors of two stages: torchvision's own operators (torchvision 0.26:
+// csrc/ops/cuda/nms_kernel.cu, csrc/ops/{autograd,autocast,cuda}/roi_align_kernel.*) and the random order of its
+// samplers (aten/src/ATen/native/cuda/Randperm.cu).
+#include <algorithm>
+#include <cmath>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
+#include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+namespace {
+
+constexpr std::int64_t kBoxesOfBlock = 64;  // threadsPerBlock: the bits of a word of the mask
+
+/// The boxes in the order of their scores, a word of a mask for each box and 64 others, which the host reads; how many
+/// are kept was recorded.
+void nms_row(RecordedCall& call) {  // dets scores iou_threshold
+  const Tensor dets = autocast(aten::kNms, call.tensor(0)), scores = autocast(aten::kNms, call.tensor(1));
+  const std::int64_t boxes = dets.size(0);
+  Tape& tape = call.tape;
+  const NoGrad no_grad(tape.modes);
+  const Tensor values = tape.empty({boxes}, scores.dtype(), aten::kSortOf);
+  const Tensor order = tape.empty({boxes}, DType::kInt64, aten::kSortOf);
+  tape.memory.scratch(radix_sort_bytes(boxes), aten::kSortOf);
+  tape.kernels.add(aten::kSortOf, OperatorClass::kMovement, scores.dtype(), 0,
+                   3.0 * static_cast<double>(order.bytes()));
+  const Tensor in_order = tape.empty(dets.shape(), dets.dtype(), aten::kNms);
+  const Tensor mask = tape.empty({boxes * ceil_div(boxes, kBoxesOfBlock)}, DType::kInt64, aten::kNms);
+  tape.kernels.add(aten::kNms, OperatorClass::kElementwise, dets.dtype(),
+                   20.0 * static_cast<double>(boxes) * static_cast<double>(boxes), static_cast<double>(mask.bytes()));
+  tape.kernels.synchronize(aten::kNms);
+  const Tensor places = tape.empty({call.given().shape[0]}, DType::kInt64, aten::kToCopy);
+  call.returns(tape.empty({call.given().shape[0]}, DType::kInt64, aten::kNms));
+}
+
+void roi_align_backward(BackwardCall& call) {
+  const Tensor& gradient = call.gradient();
+  Tensor result = filled(call.tape, call.payload<InputShape>().shape, gradient.dtype(), aten::kZeros);
+  call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, gradient.dtype(),
+                        20.0 * static_cast<double>(gradient.elements()),
+                        static_cast<double>(gradient.bytes() + result.bytes()));
+  call.set(0, std::move(result));
+}
+
+/// In float32 under autocast, which casts the result to the images' type again.
+void roi_align_row(RecordedCall& call) {  // input rois spatial_scale pooled_height pooled_width sampling_ratio aligned
+  const DType dtype = call.tensor(0).dtype();
+  const Tensor x = autocast(aten::kRoiAlign, call.tensor(0)), rois = autocast(aten::kRoiAlign, call.tensor(1));
+  Node* node = record(aten::kRoiAlign, roi_align_backward, {&x});
+  if (node != nullptr) {
+    node->payload.set(InputShape{x.shape()});
+    call.tape.autograd.save(*node, rois);
+  }
+  Tensor result =
+      filled(call.tape, {rois.size(0), x.size(1), call.integer(3), call.integer(4)}, x.dtype(), aten::kRoiAlign);
+  call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, x.dtype(),
+                        20.0 * static_cast<double>(result.elements()), static_cast<double>(x.bytes() + result.bytes()));
+  result = finish(node, std::move(result));
+  call.returns(to_dtype(std::move(result), dtype));
+}
+
+/// A range that is sorted by random keys, of as many bits as make two equal ones rare.
+void randperm_row(RecordedCall& call) {  // n generator out dtype layout device
+  const std::int64_t n = call.integer(0);
+  Tape& tape = call.tape;
+  if (!call.text_or(5, "cpu").starts_with("cuda")) {
+    const OnMetaDevice on_meta(tape.memory);
+    return call.returns(tape.empty({n}, DType::kInt64, aten::kToCopy));
+  }
+  Tensor result = tape.empty({n}, DType::kInt64, aten::kRandperm);
+  if (n > 0) {
+    const auto size = static_cast<double>(n);
+    const int bits =
+        std::min(64, static_cast<int>(std::ceil(std::log2(size - (6 * size * size + 1) / (12 * std::log(0.9))))));
+    const Tensor range = tape.empty({n}, DType::kInt64, aten::kArange);
+    const DType key = bits <= 32 ? DType::kInt32 : DType::kInt64;
+    const Tensor keys = tape.empty({n}, key, aten::kRandperm), sorted_keys = tape.empty({n}, key, aten::kRandperm);
+    tape.memory.scratch(radix_sort_bytes(n, bits), aten::kRandperm);
+    tape.kernels.add(aten::kRandperm, OperatorClass::kMovement, key, 0, 6.0 * static_cast<double>(result.bytes()));
+  }
+  call.returns(std::move(result));
+}
+
+constexpr OperatorRow kRegionRows[] = {
+    {"nms", "dets scores iou_threshold", nms_row},
+    {"roi_align", "input rois spatial_scale pooled_height pooled_width sampling_ratio aligned", roi_align_row},
+    {"randperm", "n generator out dtype layout device requires_grad pin_memory", randperm_row},
+};
+
+}  // namespace
+
+std::span<const OperatorRow> region_rows() { return kRegionRows; }
+
+}  // namespace memcalc
