@@ -10,10 +10,12 @@
 #include "memcalc/alloc/replay_options.h"
 #include "memcalc/alloc/warm_up.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/cost/host_time.h"
 #include "memcalc/cost/missing_rates.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/epoch.h"
 #include "memcalc/report/rank_reports.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
@@ -23,14 +25,19 @@
 namespace memcalc {
 namespace {
 
-std::optional<StepTime> time_of(const SymbolicRun& symbolic, const RunSpec& run, const DeviceSpec& device) {
+std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& model, const RunSpec& run,
+                                const DeviceSpec& device) {
   if (device.rates == nullptr || symbolic.kernels.empty() || !untimed_call(run).empty()) return std::nullopt;
   if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
-  const Costed what = run.trains() ? Costed::kStep : Costed::kCall;
-  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates, what);
+  if (!run.trains()) {
+    const Family* family = family_of(model);
+    const double instructions = family != nullptr ? family->instructions_per_operator : 0;
+    return cost(symbolic.kernels, device, rates_of_call(*device.rates, instructions), Costed::kCall);
+  }
+  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);
   DeviceRates rates = *device.rates;
   rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
-  return cost(symbolic.kernels, device, rates, what);
+  return cost(symbolic.kernels, device, rates);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.
@@ -48,7 +55,7 @@ Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpe
   const ReplayOptions options = replay_options(run, device, symbolic.measured_from);
   if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
   ReplayResult memory = replay(symbolic.trace, options);                            // what the allocator makes of it
-  const std::optional<StepTime> time = time_of(symbolic, run, device);              // how long it takes
+  const std::optional<StepTime> time = time_of(symbolic, model, run, device);       // how long it takes
   Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
   if (!report.fits() && report.starts() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);
   if (report.epoch && report.full_card && report.full_card->runs) {

@@ -56,6 +56,16 @@ class Json(unittest.TestCase):
                 self.assertEqual(max(p["peak_bytes"] for p in memory["phases"].values()),
                                  memory["peak_allocated_bytes"])
 
+    def test_a_call_takes_the_host_that_is_named(self):
+        infer = ("--model", "gpt2", "--infer", "--new-tokens", "8", "--seq", "64", "--bf16", "--gpu", "h100-sxm")
+        rates = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "host.json")
+            path.write_text(json.dumps(dict(schema_version=1, name="slow", rates={k: 3 * v for k, v in rates.items() if k.endswith("_us")})))
+            named, middle = report(*infer, "--host", path)["time"], report(*infer)["time"]
+        self.assertEqual(named["host"], "slow")
+        self.assertGreater(named["step_seconds"], 2 * middle["step_seconds"])
+
     def test_the_same_question_has_the_same_answer(self):
         self.assertEqual(run(*BERT, "--explain").stdout, run(*BERT, "--explain").stdout)
 

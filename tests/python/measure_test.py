@@ -78,7 +78,8 @@ def test_without_a_gpu_it_says_so():
 
 REFERENCE = {name: 10.0 for name in ("tensor_us", "python_us", "forward_us", "checkpoint_forward_us", "checkpoint_backward_us", "packed_tensor_us",
                                      "unpacked_tensor_us", "trainer_step_us", "trainer_batch_us", "trainer_tensor_us",
-                                     "vmapped_index_us", "model_call_us", "generate_us", "generated_token_us")}
+                                     "vmapped_index_us", "model_call_us", "generate_us", "generated_token_us", "generate_encoder_us", "packed_linear_us",
+                                     "int8_linear_us", "int8_warning_us")}
 
 
 def test_a_host_file_has_what_was_timed_and_scales_the_rest():

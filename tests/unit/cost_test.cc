@@ -151,6 +151,21 @@ TEST(Cost, ACallBeginsWithAnIdleCardAndWaitsForEachToken) {
   EXPECT_GT(cost(list, device(), slow_calls).step_seconds, call.step_seconds);
 }
 
+// Without autograd the model's Python goes with the instructions that its family's layers run, on every host.
+TEST(Cost, PythonOfACallGoesWithItsFamilysInstructions) {
+  DeviceRates measured = rates();
+  measured.host.python_us = 100;
+  measured.hosts = {{.name = "slower", .rates = measured.host}};
+  measured.hosts.front().rates.python_us = 200;
+  const double few = rates_of_call(measured, 38).host.python_us, many = rates_of_call(measured, 170).host.python_us;
+  EXPECT_NEAR(few, 100 * (0.38 + 0.00774 * 38), 1e-9);
+  EXPECT_NEAR(many - few, 100 * 0.00774 * (170 - 38), 1e-9);
+  EXPECT_NEAR(rates_of_call(measured, 170).hosts.front().rates.python_us, 2 * many, 1e-9);
+  const double not_counted = rates_of_call(measured, 0).host.python_us;
+  EXPECT_GT(not_counted, few);
+  EXPECT_LT(not_counted, many);
+}
+
 TEST(Cost, AQueryAloneReadsItsKeysOnce) {
   Kernel one = kernel(0);
   one.kind = KernelKind::kFlashAttention;

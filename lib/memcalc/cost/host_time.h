@@ -15,4 +15,8 @@ namespace memcalc {
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad = false);
 
+/// Those of a model that is called without autograd, in whose forward so many instructions of Python go with each
+/// operator (Family::instructions_per_operator; 0: not counted).
+[[nodiscard]] DeviceRates rates_of_call(DeviceRates rates, double instructions);
+
 }  // namespace memcalc

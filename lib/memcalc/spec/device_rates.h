@@ -134,6 +134,10 @@ struct HostRates {
   double model_call_us = 1;           // inference: a call of a model, beside its operators
   double generate_us = 1;             // a call of generate(), beside its tokens
   double generated_token_us = 1;      // its loop around a token, beside the operators
+  double generate_encoder_us = 1;     // what generate() of an encoder-decoder takes longer before its first token
+  double packed_linear_us = 1;        // bitsandbytes' Linear4bit in forward, beside its operators
+  double int8_linear_us = 1;          // its Linear8bitLt
+  double int8_warning_us = 1;         // and where its input is not float16
   double compiled_us = 1;             // each kernel that the code of a compiled graph launches
   double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
   double compiled_tensor_us = 1;      // each tensor that it is given or returns
@@ -315,6 +319,10 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("model_call_us", rates.model_call_us);
   visit("generate_us", rates.generate_us);
   visit("generated_token_us", rates.generated_token_us);
+  visit("generate_encoder_us", rates.generate_encoder_us);
+  visit("packed_linear_us", rates.packed_linear_us);
+  visit("int8_linear_us", rates.int8_linear_us);
+  visit("int8_warning_us", rates.int8_warning_us);
   visit("compiled_us", rates.compiled_us);
   visit("compiled_call_us", rates.compiled_call_us);
   visit("compiled_tensor_us", rates.compiled_tensor_us);

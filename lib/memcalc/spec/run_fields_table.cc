@@ -687,7 +687,7 @@ const Field kFields[] = {
 
     // --- Time ---
     row("--host", "host", G::kTime, K::kText, "FILE", "of the host, by memcalc.measure --host [their middle]",
-        {.set = put<&TimeOptions::host>, .get = take<&TimeOptions::host>, .exists = trains, .belongs_to = kTraining}),
+        {.set = put<&TimeOptions::host>, .get = take<&TimeOptions::host>}),
     row("--tokens", "tokens", G::kTime, K::kNumber, "T", "of the whole training: days, price, energy",
         {.unit = "tokens",
          .least = 1,

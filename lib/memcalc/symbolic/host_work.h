@@ -35,8 +35,12 @@ enum class HostWork : std::uint8_t {
   kModelCall,        // inference: the model's __call__ around its layers
   kGenerateCall,     // generate() before its first token: configuration, processors, criteria
   kGeneratedToken,   // its loop around a token: the arguments of the next call, processors, criteria
+  kGenerateEncoder,  // generate() of an encoder-decoder before its first token: the encoder's arguments, its own cache
+  kPackedLinear,     // bitsandbytes' Linear4bit: its checks, autograd.Function, torch.library's operators
+  kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
+  kInt8Warning,      // its warning at each call that the input is not float16
 };
-inline constexpr std::size_t kHostWorkCount = 20;
+inline constexpr std::size_t kHostWorkCount = 24;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -59,7 +63,11 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"vmap: tensor[index]"},
      {"PreTrainedModel.__call__"},
      {"GenerationMixin.generate"},
-     {"GenerationMixin._sample: a token"}}};
+     {"GenerationMixin._sample: a token"},
+     {"GenerationMixin.generate: encoder"},
+     {"bitsandbytes: Linear4bit"},
+     {"bitsandbytes: Linear8bitLt"},
+     {"bitsandbytes: MatMul8bitLt's warning"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

@@ -18,7 +18,8 @@ SCHEMA_VERSION = 1
 REFERENCE_MODELS = {"bert": (3264.0, 7981.0), "llama": (10009.0, 13513.0), "gpt2": (5792.0, 7098.0)}
 # Rates of Python that is not an operator: they go with the tiny models' forward.
 PYTHON_RATES = ("python_us", "forward_us", "checkpoint_forward_us", "checkpoint_backward_us", "packed_tensor_us", "unpacked_tensor_us",
-                "trainer_step_us", "trainer_batch_us", "trainer_tensor_us", "vmapped_index_us", "model_call_us", "generate_us", "generated_token_us")
+                "trainer_step_us", "trainer_batch_us", "trainer_tensor_us", "vmapped_index_us", "model_call_us", "generate_us", "generated_token_us",
+                "generate_encoder_us", "packed_linear_us", "int8_linear_us", "int8_warning_us")
 
 
 def _median_us(call: Callable[[], Any], calls: int) -> float:

@@ -4,9 +4,10 @@ usage: inference_times.py draw SEED N OUT
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
-A measured case has call_ms (the mean of whole calls after the first, which warms up) and first_ms (the median of calls for one token), token_ms (their difference, for
+A measured case has call_ms (the mean of whole calls after those that warm up) and first_ms (the median of calls for one token), token_ms (their difference, for
 each token after the first) and tiny_ms: a tiny LLaMA's forward in training just before and just after, which tells how fast the host
-was (memcalc.measure --host scales Python by it).
+was (memcalc.measure --host scales Python by it); token_forward_ms: the host's in the model's own forward; on_one_core: the same with
+the thread bound to the core on which a loop of Python is quickest.
 """
 import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
 from pathlib import Path
@@ -130,10 +131,28 @@ class Tiny:
         return round(statistics.median(times[3:]), 3)
 
 
+def quickest_core():
+    """The core on which a loop of Python is quickest: on a machine whose cores are shared with others they differ by two."""
+    def loop():
+        t = time.perf_counter(); x = 0
+        for i in range(300000): x += i & 7
+        return time.perf_counter() - t
+    everywhere, each = os.sched_getaffinity(0), {}
+    for core in sorted(everywhere):
+        os.sched_setaffinity(0, {core})
+        each[core] = min(loop() for _ in range(2))
+    os.sched_setaffinity(0, everywhere)
+    return min(each, key=each.get)
+
+
 def one(case, tiny):
     import torch
     model, batch = built(case)
-    new = case["run"]["new_tokens"]
+    new, forwards, everywhere = case["run"]["new_tokens"], [], os.sched_getaffinity(0)
+    forward = model.forward
+
+    def timed(*args, **kwargs):
+        t = time.perf_counter(); out = forward(*args, **kwargs); forwards.append(1e3 * (time.perf_counter() - t)); return out
 
     def call(tokens):
         torch.cuda.synchronize(); t = time.perf_counter()
@@ -141,13 +160,26 @@ def one(case, tiny):
         torch.cuda.synchronize(); return 1e3 * (time.perf_counter() - t)
     row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__)
     with torch.no_grad():
-        call(3); call(2)
-        row["tiny_ms"] = [tiny()]
-        first = [call(1) for _ in range(5)]
-        whole = [call(new) for _ in range(3)]
-        row["tiny_ms"].append(tiny())
-        row.update(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.mean(whole[1:]), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first])
-        row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (new - 1), 4)
+        call(3); call(new)  # cuDNN makes a plan for each number of keys
+        core = quickest_core()
+        for bound in (False, True):
+            if bound: os.sched_setaffinity(0, {core})
+            speeds = [tiny()]
+            first = [call(1) for _ in range(4)]
+            whole = [call(new) for _ in range(2)]
+            # The host's time within the model's own forward: the loop around a token is the rest.
+            from inspect import signature
+            timed.__signature__ = signature(forward)  # generate() looks which arguments forward() takes
+            model.forward, begin = timed, len(forwards)
+            with_clock = call(min(new, 16))
+            model.forward = forward
+            speeds.append(tiny())
+            got = dict(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.mean(whole), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first], tiny_ms=speeds,
+                       first_forward_ms=round(forwards[begin], 3), token_forward_ms=round(statistics.median(forwards[begin + 1:]), 3), clocked_call_ms=round(with_clock, 1))
+            got["token_ms"] = round((got["call_ms"] - got["first_ms"]) / (new - 1), 4)
+            if bound: row["on_one_core"] = dict(got, core=core)
+            else: row.update(got)
+        os.sched_setaffinity(0, everywhere)
         from torch.profiler import ProfilerActivity, profile
         sums = []
         for tokens in (1, 4):

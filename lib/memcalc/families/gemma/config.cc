@@ -193,6 +193,7 @@ const Family kGemma2 = {
     .tp_plan = kGemmaPlan,
     .is_eager = [](const Behaviors& b) { return b.gemma2_eager; },
     .dropout_is_module = false,
+    .instructions_per_operator = 45,
     .fp8_layers = true,
     .has_stages = true,
 };
@@ -218,6 +219,7 @@ const Family kGemma3Text = {
     .measured = kGemmaMeasured,
     .tp_plan = kGemmaNormedPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 38,
     .fp8_layers = true,
     .has_stages = true,
 };

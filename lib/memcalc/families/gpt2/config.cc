@@ -45,6 +45,7 @@ const Family kGpt2 = {
     .size_keys = kGpt2Keys,
     .measured = kGpt2Measured,
     .has_own_classifier = true,
+    .instructions_per_operator = 128,
     .to_megatron = gpt2_to_megatron,
 };
 

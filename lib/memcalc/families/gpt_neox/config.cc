@@ -49,6 +49,7 @@ const Family kGptNeox = {
     .renamings = kGptNeoxRenamings,
     .loads_by_checkpoint_names = true,
     .tp_plan = kGptNeoxPlan,
+    .instructions_per_operator = 94,
     .fp8_layers = true,
 };
 

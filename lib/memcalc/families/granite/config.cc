@@ -29,6 +29,7 @@ const Family kGranite = {
     .measured = kGraniteMeasured,
     .tp_plan = kGranitePlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 58,
     .fp8_layers = true,
 };
 

@@ -27,6 +27,7 @@ const Family kGraniteMoe = {
     .size_keys = kDecoderKeys,
     .measured = kGraniteMoeMeasured,
     .dropout_is_module = false,
+    .instructions_per_operator = 59,
 };
 
 }  // namespace memcalc::family

@@ -44,6 +44,7 @@ const Family kOlmo2 = {
     .special_tokens = {.begins = false},
     .tp_plan = kOlmo2Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 47,
     .fp8_layers = true,
     .has_stages = true,
 };

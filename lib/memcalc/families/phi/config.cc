@@ -36,6 +36,7 @@ const Family kPhi = {
     .size_keys = kDecoderKeys,
     .measured = kPhiMeasured,
     .tp_plan = kPhiPlan,
+    .instructions_per_operator = 77,
     .fp8_layers = true,
 };
 

@@ -36,6 +36,7 @@ const Family kStableLm = {
     .build = build_stablelm,
     .size_keys = with(kDecoderKeys, 4, {}),
     .measured = kStablelmMeasured,
+    .instructions_per_operator = 90,
     .fp8_layers = true,
 };
 

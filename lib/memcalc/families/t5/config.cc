@@ -111,6 +111,7 @@ const Family kT5 = {
     .dropout_is_module = false,
     .shares_position_bias = true,
     .decoder_config_is_copy = true,
+    .instructions_per_operator = 90,
     .as_transformers = tie_head,
     .to_megatron = t5_to_megatron,
 };

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/ops/quantized.h"
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/host_values.h"
@@ -127,6 +128,7 @@ Tensor matmul_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
     if (gathered.defined()) payload.gathered = tape.alias(gathered, gathered.shape(), gathered.strides(), false);
   }
   Tensor result;
+  record_host_work(tape, HostWork::kPackedLinear);
   {
     const NoGrad no_grad(tape.modes);
     result = gemm_4bit(x, weight, bias);
@@ -182,6 +184,8 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
   if (node != nullptr) node->payload.set(MatMul8BitPayload{.weight = &weight, .input = x.dtype()});
   Tensor result;
   Tensor flat;
+  record_host_work(tape, HostWork::kInt8Linear);
+  if (x.dtype() != DType::kFloat16) record_host_work(tape, HostWork::kInt8Warning);
   {
     const NoGrad no_grad(tape.modes);
     flat = reshape(x, {x.elements() / x.size(-1), x.size(-1)});

@@ -1,0 +1,279 @@
+"""What the host of a machine takes for models whose kernels take no time, on a core of its own: where Python's time goes in a token.
+
+usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,families,turns,quantized,compiled]
+Each part appends lines:
+  core      a loop of Python on each core, microseconds; which one the main thread is then bound to
+  steady    a tiny LLaMA's forward, bound to that core and not: quartiles, so that what the machine itself varies by is seen
+  tiny      of families at two depths: decode_ms, train_ms (forward), token_ms of generate(), each the median of calls from an idle card
+  layer     one of bitsandbytes' layers or torch's Linear in a loop: microseconds of the host, and of the card in the profiler
+  packed    a tiny LLaMA of such layers at two depths
+  turns     of families at two depths, packed LLaMAs and Python without an operator: the calls take turns, so that each round sees one
+            state of the machine; the milliseconds of each round
+  compiled  tiny models under torch.compile at two depths: forward and backward, launches of each, tensors in and out
+"""
+import argparse, json, os, statistics, sys, time, traceback, warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+SMALL = dict(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128)
+FAMILIES = ("llama", "gpt2", "gpt_neox", "opt", "qwen2", "qwen3", "t5", "bart", "whisper", "gemma3_text", "granitemoe", "bert", "phi", "olmo2", "gemma2", "mixtral", "stablelm", "vit")
+
+
+def tiny(family, layers, attention="sdpa"):
+    import transformers as tf
+    n, kv = dict(num_hidden_layers=layers), dict(num_key_value_heads=2)
+    sides = dict(encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=128, decoder_ffn_dim=128)
+    ends = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    config = {
+        "llama": lambda: tf.LlamaConfig(**kv, **SMALL, **n), "qwen2": lambda: tf.Qwen2Config(**kv, **SMALL, **n),
+        "qwen3": lambda: tf.Qwen3Config(**kv, head_dim=16, **SMALL, **n), "gemma2": lambda: tf.Gemma2Config(**kv, head_dim=16, **SMALL, **n),
+        "gemma3_text": lambda: tf.Gemma3TextConfig(**kv, head_dim=16, **SMALL, **n), "gpt2": lambda: tf.GPT2Config(vocab_size=99, n_embd=64, n_layer=layers, n_head=4, **ends),
+        "gpt_neox": lambda: tf.GPTNeoXConfig(**SMALL, **n), "opt": lambda: tf.OPTConfig(vocab_size=99, hidden_size=64, ffn_dim=128, num_attention_heads=4, word_embed_proj_dim=64, **n),
+        "phi": lambda: tf.PhiConfig(**SMALL, **n, **ends), "olmo2": lambda: tf.Olmo2Config(**SMALL, **n, **ends), "stablelm": lambda: tf.StableLmConfig(num_key_value_heads=4, **SMALL, **n, **ends),
+        "granitemoe": lambda: tf.GraniteMoeConfig(num_local_experts=4, **kv, **SMALL, **n), "mixtral": lambda: tf.MixtralConfig(num_local_experts=4, **kv, **SMALL, **n),
+        "t5": lambda: tf.T5Config(vocab_size=99, d_model=64, d_kv=16, d_ff=128, num_layers=layers, num_heads=4, decoder_start_token_id=0, pad_token_id=0),
+        "bart": lambda: tf.BartConfig(vocab_size=99, d_model=64, **sides), "bert": lambda: tf.BertConfig(**SMALL, **n),
+        "whisper": lambda: tf.WhisperConfig(vocab_size=99, d_model=64, decoder_start_token_id=3, suppress_tokens=None, begin_suppress_tokens=None, **sides, **ends),
+        "vit": lambda: tf.ViTConfig(hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8, **n)}[family]()
+    cls = {"t5": tf.AutoModelForSeq2SeqLM, "bart": tf.AutoModelForSeq2SeqLM, "whisper": tf.AutoModelForSpeechSeq2Seq, "bert": tf.AutoModelForMaskedLM, "vit": tf.AutoModelForImageClassification}.get(family, tf.AutoModelForCausalLM)
+    return cls.from_config(config, attn_implementation=attention).eval()
+
+
+def calls_of(family, model, device):
+    """{name: a call}: decode (one token with a cache), train (forward with labels), token (generate() of so many)."""
+    import torch
+    ids = torch.randint(5, 90, (1, 16), device=device)
+    given = dict(input_features=torch.randn(1, 80, 3000, device=device, dtype=next(model.parameters()).dtype)) if family == "whisper" else dict(input_ids=ids)
+    if family == "vit":
+        image = dict(pixel_values=torch.randn(1, 3, 32, 32, device=device, dtype=next(model.parameters()).dtype), labels=torch.zeros(1, dtype=torch.long, device=device))
+        return {"train": lambda: model(**image)}
+    calls = {"train": lambda: model(**given, labels=ids)}
+    if family == "bert": return calls
+    with torch.no_grad():
+        if family in ("t5", "bart", "whisper"):
+            encoded = model.get_encoder()(**given)
+            past = model(encoder_outputs=encoded, decoder_input_ids=ids, use_cache=True).past_key_values
+            calls["decode"] = lambda: model(encoder_outputs=encoded, decoder_input_ids=ids[:, :1], past_key_values=past, use_cache=True)
+        else:
+            past = model(input_ids=ids, use_cache=True).past_key_values
+            place = torch.tensor([[16]], device=device)
+            calls["decode"] = lambda: model(input_ids=ids[:, :1], past_key_values=past, position_ids=place, use_cache=True, logits_to_keep=1,
+                                            attention_mask=torch.ones(1, past.get_seq_length() + 1, dtype=torch.long, device=device))
+    # The same length each time: cuDNN makes a plan for each, which takes some 50 ms.
+    calls["shorten"] = lambda: past.crop(16)
+    calls["generate"] = lambda new: model.generate(**given, max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=1, pad_token_id=0)
+    return calls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out"); parser.add_argument("--seconds", type=float, default=240); parser.add_argument("--parts", default="cores,turns,quantized,compiled")
+    parser.add_argument("--device", default="cuda")
+    a = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    import torch
+    end, cuda = time.time() + a.seconds, a.device == "cuda"
+    wait = torch.cuda.synchronize if cuda else (lambda: None)
+    everywhere = os.sched_getaffinity(0)
+
+    def emit(kind, **values):
+        with open(a.out, "a") as out: out.write(json.dumps(dict(kind=kind, **values)) + "\n")
+        print(kind, str(values)[:200], flush=True)
+
+    def times(call, n, skip=3, after=lambda: None):
+        got = []
+        for _ in range(n + skip):
+            after(); wait(); t = time.perf_counter(); out = call(); got.append(1e3 * (time.perf_counter() - t)); wait(); del out
+        return got[skip:]
+
+    def middle(values): return round(statistics.median(values), 4)
+
+    def quartiles(values):
+        s = sorted(values)
+        return [round(s[int(q * (len(s) - 1))], 3) for q in (0, 0.1, 0.25, 0.5, 0.75, 0.9)]
+
+    def launches(call):
+        """(kernels, their milliseconds) of a call."""
+        if not cuda: return 0, 0
+        from torch.profiler import ProfilerActivity, profile
+        with profile(activities=[ProfilerActivity.CUDA]) as p: call(); wait()
+        events = [e for e in p.events() if str(e.device_type).endswith("CUDA")]
+        return len(events), round(sum(e.device_time_total for e in events) / 1e3, 4)
+
+    def cores(_):
+        emit("machine", gpu=torch.cuda.get_device_name(0) if cuda else "none", torch=torch.__version__, python=sys.version.split()[0],
+             cpu=next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), ""), cores=len(everywhere))
+        llama = tiny("llama", 8).to(a.device, torch.bfloat16)
+        calls = calls_of("llama", llama, a.device)
+        call = calls["decode"]
+        def loop():
+            t = time.perf_counter(); x = 0
+            for i in range(300000): x += i & 7
+            return 1e6 * (time.perf_counter() - t)
+        with torch.no_grad():
+            emit("steady", bound=False, decode_ms=quartiles(times(call, 120, after=calls["shorten"])))
+            each = {}
+            for core in sorted(everywhere):
+                os.sched_setaffinity(0, {core})
+                each[core] = round(min(loop() for _ in range(2)))
+            best = min(each, key=each.get)
+            os.sched_setaffinity(0, {best})
+            emit("core", microseconds=each, bound_to=best)
+            emit("steady", bound=True, decode_ms=quartiles(times(call, 120, after=calls["shorten"])))
+        return best
+
+    def families(best):
+        with torch.no_grad():
+            reference = calls_of("llama", tiny("llama", 8).to(a.device, torch.bfloat16), a.device)["decode"]
+        for family in FAMILIES:
+            if time.time() > end: return
+            try:
+                row = dict(family=family, layers=[2, 8])
+                made = [tiny(family, layers).to(a.device, torch.bfloat16) for layers in row["layers"]]
+                with torch.no_grad(): row["reference_ms"] = [middle(times(reference, 9))]
+                for name, n in (("decode", 15), ("train", 11), ("generate", 5)):
+                    both = [calls_of(family, model, a.device) for model in made]
+                    if name not in both[0]: continue
+                    if name == "generate":
+                        with torch.no_grad():
+                            row["first_ms"] = [middle(times(lambda: each[name](1), 5, 2)) for each in both]
+                            whole = [times(lambda: each[name](17), n, 1) for each in both]
+                        row["token_ms"] = [round((middle(w) - f) / 16, 4) for w, f in zip(whole, row["first_ms"])]
+                        continue
+                    if name == "train":
+                        for model in made: model.train()
+                    # One after the other, so that both see the same minutes of the machine.
+                    with torch.set_grad_enabled(name == "train"):
+                        got = [[], []]
+                        for turn in range(3):
+                            for which in (0, 1): got[which] += times(both[which][name], n // 3, 2 if turn else 3)
+                        row[f"{name}_kernels"] = [launches(each[name])[0] for each in both]
+                    row[f"{name}_ms"], row[f"{name}_least_ms"] = [middle(g) for g in got], [round(min(g), 4) for g in got]
+                    for model in made: model.eval()
+                with torch.no_grad(): row["reference_ms"].append(middle(times(reference, 9)))
+            except Exception as error: row.update(error=repr(error)[:200], where=traceback.format_exc()[-300:])
+            emit("tiny", **row)
+
+    def turns(_):
+        from inference_times import pack
+        class Nothing(torch.nn.Module):
+            def __init__(self, inner=None): super().__init__(); self.inner = inner
+            def forward(self, x, **kwargs): return x if self.inner is None else self.inner(x, **kwargs)
+        nested = Nothing(Nothing(Nothing(Nothing())))
+        def python():
+            for _ in range(50): nested(1, a=1, b=2)
+        todo = [("python", 200, "train", True, python, lambda: None)]
+        def add(name, family, layers, packed=None):
+            model = tiny(family, layers).to(a.device, torch.float16 if packed == "int8" else torch.bfloat16)
+            if packed: pack(model, packed, next(model.parameters()).dtype)
+            calls = calls_of(family, model, a.device)
+            if "decode" in calls: todo.append((name, layers, "decode", False, calls["decode"], calls["shorten"]))
+            if packed: return
+            again = tiny(family, layers).to(a.device, torch.bfloat16).train()
+            todo.append((name, layers, "train", True, calls_of(family, again, a.device)["train"], lambda: None))
+            if "generate" in calls and layers == 2:
+                for new in (1, 5): todo.append((name, layers, f"generate{new}", False, lambda new=new: calls["generate"](new), lambda: None))
+        for family in ("llama", "gpt2", "opt", "bart", "t5", "gemma3_text", "gpt_neox", "whisper", "qwen3", "granitemoe", "bert", "vit"):
+            for layers in (2, 8):
+                try: add(family, family, layers)
+                except Exception as error: emit("error", family=family, error=repr(error)[:200])
+        for packed in ("nf4", "int8"):
+            for layers in (2, 8):
+                if not cuda: continue
+                try: add(f"llama-{packed}", "llama", layers, packed)
+                except Exception as error: emit("error", family=packed, error=repr(error)[:200], where=traceback.format_exc()[-300:])
+        taken, rounds = [[] for _ in todo], 0
+        while time.time() < end and rounds < 400:
+            for place, (_, _, _, grad, call, after) in enumerate(todo):
+                with torch.set_grad_enabled(grad): taken[place].append(times(call, 1, 0, after)[0])
+            rounds += 1
+        for place, (name, layers, kind, grad, call, after) in enumerate(todo):
+            after()
+            with torch.set_grad_enabled(grad): number = launches(call)[0]
+            emit("turn", name=name, layers=layers, call=kind, kernels=number, ms=[round(x, 3) for x in taken[place][3:]])
+
+    def quantized(best):
+        import bitsandbytes as bnb
+        from inference_times import pack
+        def layer(kind, ins, outs, dtype):
+            if kind == "linear": return torch.nn.Linear(ins, outs, bias=False).to(a.device, dtype)
+            if kind == "nf4":
+                new = bnb.nn.Linear4bit(ins, outs, bias=False, compute_dtype=dtype, compress_statistics=False, quant_type="nf4")
+            else: new = bnb.nn.Linear8bitLt(ins, outs, bias=False, has_fp16_weights=False, threshold=6.0 if kind == "int8" else 0.0)
+            return new.to(dtype).cuda() if kind == "nf4" else new.half().cuda()
+        for kind, dtype in (("linear", torch.bfloat16), ("nf4", torch.bfloat16), ("int8", torch.float16), ("int8-0", torch.float16), ("int8", torch.bfloat16)):
+            for rows, ins, outs in ((1, 512, 512), (8, 512, 512), (128, 512, 512), (1, 2048, 2048), (8, 2048, 8192), (256, 2048, 2048)):
+                for grad in (False, True):
+                    if time.time() > end: return
+                    if grad and rows != 128: continue
+                    try:
+                        made = layer(kind, ins, outs, dtype)
+                        x = torch.randn(1, rows, ins, device=a.device, dtype=dtype, requires_grad=grad)
+                        with torch.set_grad_enabled(grad):
+                            made(x); made(x); wait()
+                            loops = []
+                            for _ in range(5):
+                                wait(); t = time.perf_counter()
+                                for _ in range(60): made(x)
+                                loops.append(1e6 * (time.perf_counter() - t) / 60)
+                            alone = times(lambda: made(x), 15)
+                            kernels = launches(lambda: made(x))
+                        row = dict(layer=kind, dtype=str(dtype), rows=rows, ins=ins, outs=outs, grad=grad, loop_us=round(statistics.median(loops), 2), alone_us=round(1e3 * middle(alone), 2), kernels=kernels[0], card_us=round(1e3 * kernels[1], 2))
+                    except Exception as error: row = dict(layer=kind, rows=rows, error=repr(error)[:200])
+                    emit("layer", **row)
+        for kind, dtype in (("linear", torch.bfloat16), ("nf4", torch.bfloat16), ("int8", torch.float16)):
+            if time.time() > end: return
+            try:
+                both = []
+                for layers in (2, 8):
+                    model = tiny("llama", layers).to(a.device, dtype)
+                    if kind != "linear": pack(model, kind, dtype)
+                    both.append(calls_of("llama", model, a.device)["decode"])
+                with torch.no_grad():
+                    got = [[], []]
+                    for turn in range(3):
+                        for which in (0, 1): got[which] += times(both[which], 7, 2)
+                    emit("packed", layer=kind, layers=[2, 8], linears=7, decode_ms=[middle(g) for g in got], kernels=[launches(each)[0] for each in both])
+            except Exception as error: emit("packed", layer=kind, error=repr(error)[:200], where=traceback.format_exc()[-300:])
+
+    def compiled(best):
+        for family, layers, mode in (("gpt2", 2, None), ("gpt2", 6, None), ("llama", 2, None), ("gpt2", 2, "reduce-overhead"), ("llama", 6, None), ("bert", 6, None)):
+            if time.time() > end - 20: return
+            os.sched_setaffinity(0, everywhere)
+            try:
+                torch._dynamo.reset()
+                begin = time.time()
+                model = tiny(family, layers).to(a.device, torch.bfloat16).train()
+                run = torch.compile(model, mode=mode) if mode else torch.compile(model)
+                ids = torch.randint(5, 90, (1, 16), device=a.device)
+                def step():
+                    wait(); t = time.perf_counter(); loss = run(input_ids=ids, labels=ids).loss; forward = time.perf_counter() - t
+                    wait(); t = time.perf_counter(); loss.backward(); backward = time.perf_counter() - t; wait()
+                    for p in model.parameters(): p.grad = None
+                    return 1e3 * forward, 1e3 * backward
+                for _ in range(4): step()
+                took = time.time() - begin
+                if best is not None: os.sched_setaffinity(0, {best})
+                got = [step() for _ in range(25)][3:]
+                with torch.no_grad(): pass
+                row = dict(family=family, layers=layers, mode=mode or "default", compile_s=round(took, 1), parameters=sum(1 for _ in model.parameters()), forward_ms=middle([g[0] for g in got]), backward_ms=middle([g[1] for g in got]),
+                           least_ms=[round(min(g[i] for g in got), 4) for i in (0, 1)])
+                row["forward_kernels"] = launches(lambda: run(input_ids=ids, labels=ids))
+                loss = run(input_ids=ids, labels=ids).loss
+                row["backward_kernels"] = launches(lambda: loss.backward())
+                eager = []
+                for _ in range(12):
+                    wait(); t = time.perf_counter(); loss = model(input_ids=ids, labels=ids).loss; f = time.perf_counter() - t
+                    wait(); t = time.perf_counter(); loss.backward(); b = time.perf_counter() - t; wait()
+                    eager.append((1e3 * f, 1e3 * b))
+                row.update(eager_forward_ms=middle([e[0] for e in eager[3:]]), eager_backward_ms=middle([e[1] for e in eager[3:]]))
+            except Exception as error: row = dict(family=family, layers=layers, mode=mode, error=repr(error)[:300])
+            emit("compiled", **row)
+
+    best = None
+    for part in a.parts.split(","):
+        try: best = dict(cores=cores, families=families, turns=turns, quantized=quantized, compiled=compiled)[part](best) or best
+        except Exception as error: emit("error", part=part, error=repr(error)[:300], where=traceback.format_exc()[-500:])
+
+
+if __name__ == "__main__": main()
