@@ -9,7 +9,7 @@ namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
-    kLoraParameterGathered;  // spec/peft_targets.h
+    kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 
 // --- models
 
@@ -197,6 +197,8 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLoraLayers,
                                      &kLoraTarget,
                                      &kLoraFused,
+                                     &kLoraPattern,
+                                     &kLoraSaved,
                                      &kLoraAllLinear,
                                      &kLoraParameterDropout,
                                      &kLoraParameterCompiled,
