@@ -393,8 +393,8 @@ TEST(ConfigFiles, TorchtunesOtherRecipesAreRefused) {
               HasSubstr("/teacher_model: torchtune's distillation recipes"));
   EXPECT_THAT(Written(model + tokenizer + loss + "quantizer: {groupsize: 256}\n").refusal(),
               HasSubstr("quantisation-aware training"));
-  EXPECT_THAT(Written(model + tokenizer + loss + "optimizer_in_bwd: true\n").refusal(),
-              HasSubstr("/optimizer_in_bwd: an optimizer step within backward"));
+  EXPECT_THAT(text_of(Written(model + tokenizer + loss + "optimizer_in_bwd: true\n").read().options),
+              HasSubstr("--optimizer-in-backward"));
   EXPECT_THAT(Written(model + tokenizer + "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n").refusal(),
               HasSubstr("the loss torchtune.rlhf.loss.DPOLoss is not modelled"));
   EXPECT_THAT(Written("model: {_component_: torchtune.models.phi3.lora_phi3_mini}\n" + tokenizer + loss).refusal(),

@@ -33,7 +33,7 @@ constexpr Rule kInBackward[] = {
      .accepted = "--loop bare on one GPU, or no --optimizer-in-backward",
      .broken = [](const RuleQuestion& q) { return training_of(q).loop != Loop::kBare || q.parallel.is_parallel(); }},
     {.id = "optimizer-in-backward-gradients",
-     .options = "--optimizer-in-backward --accum --clip-grad --precision --optimizer-offload --offload-gradients",
+     .options = "--optimizer-in-backward --accum --clip-grad --precision --offload-optimizer --offload-gradients",
      .message =
          "an optimizer that steps within backward sees one gradient at a time: none can be accumulated, clipped, "
          "scaled or offloaded",

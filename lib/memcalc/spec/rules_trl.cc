@@ -447,12 +447,10 @@ std::span<const RuleGroup> rules_of_trl() {
   static constexpr Rule kLengths[] = {
       {.id = "lengths-of-tokens",
        .options = "--lengths --task --loop",
-       .message = "lengths: batches of different lengths are modelled for sequence classification and causal models in "
-                  "the Trainer and in TRL's trainers, for encoder-decoders in the Trainer, and for "
-                  "sentence-transformers",
-       .accepted =
-           "--task seqcls, causal and --loop trainer or one of TRL's; --task seq2seq and --loop trainer; --loop "
-           "sentence-transformer, cross-encoder",
+       .message = "lengths: batches of different lengths are modelled for classifiers and causal models in the Trainer "
+                  "and TRL, for encoder-decoders in the Trainer, and for sentence-transformers",
+       .accepted = "--task seqcls, causal with --loop trainer or TRL's; --task seq2seq with --loop trainer; --loop "
+                   "sentence-transformer",
        .broken =
            [](const RuleQuestion& q) {
              const bool task = is_causal(q) || q.run.task == Task::kSequenceClassification;

@@ -111,13 +111,15 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
   }
 }
 
-/// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that looks like
-/// a slip is refused.
+/// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that is
+/// one letter off is refused.
 void pass_over(const std::vector<std::string>& unknown, const Targets& targets, Model& model) {
   const std::vector<std::string> known = ends_of(model);
   const bool has_others = !targets.modules.empty() || !targets.parameters.empty();
   for (const std::string& target : unknown) {
-    if (!has_others || !nearest_names(target, known).empty()) {
+    const bool is_slip = std::any_of(known.begin(), known.end(),
+                                     [&](const std::string& each) { return edit_distance(target, each) == 1; });
+    if (!has_others || is_slip) {
       throw refusal(rules::kLoraTarget, {one_line(target), join(known)});
     }
     model.assumptions.push_back("no layer's name ends in the LoRA target '" + one_line(target) +

@@ -21,6 +21,7 @@ namespace {
 constexpr Operator kLse{"cut_cross_entropy::lse"}, kIndexedDot{"cut_cross_entropy::indexed_neg_dot"};
 constexpr Operator kBackward{"LinearCrossEntropyFunctionBackward"};
 constexpr std::int64_t kRowsOfLock = 128, kColumnsOfLock = 64;
+constexpr std::int64_t kSmallSort = 4096;  // cuda/Sort.cpp, should_use_small_sort
 
 struct LossPayload {
   std::int64_t targets = 0;
@@ -32,9 +33,10 @@ Tensor vocabulary_order(Tape& tape, std::int64_t vocabulary) {
   Tensor values = part(DType::kFloat32), indices = part(DType::kInt64);
   {
     const Tensor positions = part(DType::kInt64);
-    // Keys of 4 bytes in place of 8.
-    const Bytes narrower = round_up(8 * vocabulary, kCubAlignment) - round_up(4 * vocabulary, kCubAlignment);
-    tape.memory.scratch(radix_sort_bytes(vocabulary, 32) - narrower, aten::kSort);
+    if (vocabulary > kSmallSort) {  // keys of 4 bytes in place of 8
+      const Bytes narrower = round_up(8 * vocabulary, kCubAlignment) - round_up(4 * vocabulary, kCubAlignment);
+      tape.memory.scratch(radix_sort_bytes(vocabulary, 32) - narrower, aten::kSort);
+    }
   }
   tape.kernels.add(aten::kSort, OperatorClass::kMovement, DType::kFloat32, 0, 32.0 * static_cast<double>(vocabulary));
   values.reset();
