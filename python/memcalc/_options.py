@@ -149,12 +149,16 @@ class RunOptions(TypedDict, total=False):
     """`--eval-accum`: batches after which they are moved to the host [all]"""
     eval_generate: int | None
     """`--eval-generate`: predict_with_generate: N tokens a sample [none]"""
+    no_eval_labels: bool | None
+    """`--no-eval-labels`: an evaluation that generates computes no loss, as LLaMA-Factory's"""
     eval_beams: int | None
     """`--eval-beams`: beams of that generation [1]"""
     lora: int | None
     """`--lora`: peft adapters of this rank on a frozen base"""
     lora_targets: Sequence[str] | None
-    """`--lora-targets`: layers or experts' parameters by name [all linear]"""
+    """`--lora-targets`: layers or experts' parameters by name, or re:PATTERN [all]"""
+    lora_modules_to_save: Sequence[str] | None
+    """`--lora-modules-to-save`: modules that are trained in full beside adapters"""
     lora_dropout: float | None
     """`--lora-dropout`: dropout in front of the adapters [0]"""
     lora_dtype: str | None
@@ -162,7 +166,7 @@ class RunOptions(TypedDict, total=False):
     lora_head: bool | None
     """`--lora-head`: a classifier is trained in full (peft's task_type)"""
     quantize: str | None
-    """`--quantize`: nf4, nf4-double, int8, gptq4, gptq8, awq4, mxfp4, fp8; denoisers: fp8-cast, fp8-scaled"""
+    """`--quantize`: nf4[-double] int8 gptq4/8 awq4 mxfp4 fp8[-cast/-scaled]"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
     quant_storage: str | None
@@ -173,6 +177,8 @@ class RunOptions(TypedDict, total=False):
     """`--prepare-kbit`: prepare_model_for_kbit_training [with both]; False: leave that call out"""
     liger: bool | None
     """`--liger`: Liger's fused kernels and loss (LLaMA, Mistral, Qwen)"""
+    cut_cross_entropy: bool | None
+    """`--cut-cross-entropy`: the loss of cut_cross_entropy's kernels, without logits"""
     unsloth: bool | None
     """`--unsloth`: Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)"""
     freeze: Sequence[str] | None
@@ -182,10 +188,11 @@ class RunOptions(TypedDict, total=False):
     offload_optimizer: bool | None
     """`--offload-optimizer`: AdamW's states and step on the host (torchao)"""
     blocks_to_swap: int | None
-    """`--blocks-to-swap`: of a denoiser's blocks: their frozen weights wait on the host (sd-scripts, musubi-
-    tuner) [0]"""
+    """`--blocks-to-swap`: a denoiser's frozen blocks that wait on the host [0]"""
     offload_gradients: bool | None
     """`--offload-gradients`: with it: gradients die once they are copied"""
+    optimizer_in_backward: bool | None
+    """`--optimizer-in-backward`: a step for each parameter as its gradient arrives"""
     expandable: bool | None
     """`--expandable`: the allocator's expandable_segments:True; False: without it"""
     loader_workers: int | None
