@@ -168,8 +168,9 @@ class BareLoop {
   /// What the next step drops when it assigns its own.
   template <typename Visit>
   void visit_carried(Visit visit) {
+    const bool keeps_gradients = in_backward_.empty();
     for (const Parameter& parameter : model_.parameters) {
-      if (parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
+      if (keeps_gradients && parameter.tensor.requires_grad()) visit(parameter.tensor.impl()->grad);
     }
     optimizer_.visit_carried(visit);
     for (OptimizerSteps& each : in_backward_) each.visit_carried(visit);
