@@ -330,8 +330,7 @@ const Field kFields[] = {
          .get = take_of_evaluation<&Evaluation::new_tokens>,
          .exists = evaluates,
          .belongs_to = kEvaluation}),
-    row("--no-eval-labels", "no_eval_labels", G::kJob, K::kFlag, "",
-        "an evaluation that generates computes no loss, as LLaMA-Factory's",
+    row("--no-eval-labels", "no_eval_labels", G::kJob, K::kFlag, "", "an evaluation that generates computes no loss",
         {.set = put<&R::no_eval_labels>,
          .get = [](const RunRecord& r) -> std::
                                            optional<FieldValue> {

@@ -402,7 +402,7 @@ const Field kFields[] = {
          .exists = trains,
          .belongs_to = kTraining}),
     row("--lora-targets", "lora_targets", G::kFineTuning, K::kTexts, "LIST",
-        "layers or experts' parameters by name, or re:PATTERN [all]",
+        "layers, experts' parameters by name or re:PATTERN [all]",
         {.set = put_lora_targets, .get = take_lora_targets, .exists = adapts, .belongs_to = kLora}),
     row("--lora-modules-to-save", "lora_modules_to_save", G::kFineTuning, K::kTexts, "LIST",
         "modules that are trained in full beside adapters",
