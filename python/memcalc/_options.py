@@ -150,13 +150,13 @@ class RunOptions(TypedDict, total=False):
     eval_generate: int | None
     """`--eval-generate`: predict_with_generate: N tokens a sample [none]"""
     no_eval_labels: bool | None
-    """`--no-eval-labels`: an evaluation that generates computes no loss, as LLaMA-Factory's"""
+    """`--no-eval-labels`: an evaluation that generates computes no loss"""
     eval_beams: int | None
     """`--eval-beams`: beams of that generation [1]"""
     lora: int | None
     """`--lora`: peft adapters of this rank on a frozen base"""
     lora_targets: Sequence[str] | None
-    """`--lora-targets`: layers or experts' parameters by name, or re:PATTERN [all]"""
+    """`--lora-targets`: layers, experts' parameters by name or re:PATTERN [all]"""
     lora_modules_to_save: Sequence[str] | None
     """`--lora-modules-to-save`: modules that are trained in full beside adapters"""
     lora_dropout: float | None

@@ -17,6 +17,8 @@ constexpr Mode kModes[] = {
     // Fine-tuning
     {"lora", [](const RunSpec& r) { return r.fine_tuning.lora.has_value(); }, true},
     {"lora dropout", [](const RunSpec& r) { return r.fine_tuning.lora && r.fine_tuning.lora->dropout > 0; }, true},
+    {"lora modules to save", [](const RunSpec& r) { return r.fine_tuning.lora && !r.fine_tuning.lora->saved.empty(); },
+     false},
     {"lora dtype base",
      [](const RunSpec& r) {
        return r.fine_tuning.lora && r.fine_tuning.lora->in_base_dtype && is_half(weights_dtype_of(r));
@@ -33,7 +35,7 @@ constexpr Mode kModes[] = {
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
-    {"cut_cross_entropy", [](const RunSpec& r) { return r.fine_tuning.cut_cross_entropy; }, false},
+    {"cut cross entropy", [](const RunSpec& r) { return r.fine_tuning.cut_cross_entropy; }, false},
     // Saving memory
     {"checkpointing full",
      [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kFull && r.training().checkpoint_every == 1; },
