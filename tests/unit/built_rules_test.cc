@@ -39,6 +39,7 @@ constexpr Case kCases[] = {
     {"image-large-enough", "--model vgg16 --image 8"},
     {"lora-target-is-a-layer", "--model gpt2 --lora 8 --lora-targets nonsense"},
     {"lora-saved-is-a-module", "--model llama-3.2-1b --lora 8 --lora-modules-to-save embed_tokens"},
+    {"cut-cross-entropy-types", "--model gpt2 --bf16 --cut-cross-entropy"},
     {"lora-pattern", "--model gpt2 --lora 8 --lora-targets re:("},
     {"lora-targets-fused", "--model mixtral-8x7b --layers 2 --lora 8 --lora-targets q_proj,w1"},
     {"lora-all-linear-of-version", "--model mixtral-8x7b --layers 2 --lora 8 --peft 0.19.1"},

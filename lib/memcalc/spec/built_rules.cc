@@ -10,6 +10,7 @@ namespace rules {
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
     kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
+extern const BuiltRule kCutCrossEntropyTypes;          // symbolic/ops/cut_cross_entropy.h
 
 // --- models
 
@@ -37,6 +38,11 @@ const BuiltRule kImageLargeEnough{"image-large-enough", "--image",
 const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
                                 "torch's grouped_mm takes experts whose sizes are multiples of {} in {}, not {}",
                                 "another width of the experts, or another precision"};
+
+const BuiltRule kCutCrossEntropyTypes{
+    "cut-cross-entropy-types", "--cut-cross-entropy --precision --weights-dtype",
+    "--cut-cross-entropy: its kernels take states and a head of 16 bits, and one of them is float32 here",
+    "--precision bf16, --weights-dtype bf16"};
 
 // --- adapters, quantised weights, frozen parameters
 
@@ -194,6 +200,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kImageLargeEnough,
                                      &kGroupedExperts,
                                      &kNoClassifier,
+                                     &kCutCrossEntropyTypes,
                                      &kLoraLayers,
                                      &kLoraTarget,
                                      &kLoraFused,

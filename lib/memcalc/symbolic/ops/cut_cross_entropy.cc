@@ -5,12 +5,11 @@
 
 #include <utility>
 
-#include "memcalc/base/error.h"
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -21,26 +20,16 @@ namespace {
 constexpr Operator kLse{"cut_cross_entropy::lse"}, kIndexedDot{"cut_cross_entropy::indexed_neg_dot"};
 constexpr Operator kBackward{"LinearCrossEntropyFunctionBackward"};
 constexpr std::int64_t kRowsOfLock = 128, kColumnsOfLock = 64;
-constexpr std::int64_t kSmallSort = 4096;  // cuda/Sort.cpp, should_use_small_sort
 
 struct LossPayload {
   std::int64_t targets = 0;
 };
 
 /// sort_logit_avg: torch.argsort of the vocabulary's mean logits, as int32. torch.compile leaves the sort to ATen.
-Tensor vocabulary_order(Tape& tape, std::int64_t vocabulary) {
-  const auto part = [&](DType dtype) { return tape.empty({vocabulary}, dtype, aten::kSort); };
-  Tensor values = part(DType::kFloat32), indices = part(DType::kInt64);
-  {
-    const Tensor positions = part(DType::kInt64);
-    if (vocabulary > kSmallSort) {  // keys of 4 bytes in place of 8
-      const Bytes narrower = round_up(8 * vocabulary, kCubAlignment) - round_up(4 * vocabulary, kCubAlignment);
-      tape.memory.scratch(radix_sort_bytes(vocabulary, 32) - narrower, aten::kSort);
-    }
-  }
-  tape.kernels.add(aten::kSort, OperatorClass::kMovement, DType::kFloat32, 0, 32.0 * static_cast<double>(vocabulary));
-  values.reset();
-  return no_grad::to(std::move(indices), DType::kInt32);
+Tensor vocabulary_order(const Tensor& mean_logits) {
+  Selection sorted = sort(mean_logits);
+  sorted.values.reset();
+  return no_grad::to(std::move(sorted.indices), DType::kInt32);
 }
 
 /// Kernels: each block of rows and of the vocabulary computes its logits anew, and adds to both gradients.
@@ -50,7 +39,7 @@ void linear_cross_entropy_backward(BackwardCall& call) {  // saved: states, weig
   const Tensor& weight = call.saved(1);
   const std::int64_t rows = call.payload<LossPayload>().targets;
   const std::int64_t width = weight.size(1), vocabulary = weight.size(0);
-  const Tensor order = vocabulary_order(tape, vocabulary);
+  const Tensor order = vocabulary_order(call.saved(5));
   const auto locks = [&](std::int64_t of) {
     return tape.empty({ceil_div(of, kRowsOfLock), ceil_div(width, kColumnsOfLock)}, DType::kInt32, kBackward);
   };
@@ -87,12 +76,7 @@ Tensor valid_rows(const Tensor& labels, std::int64_t targets) {
 Tensor cut_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Tensor& labels,
                          std::int64_t targets, bool softcap) {
   for (const Tensor* each : {&hidden, &weight}) {
-    if (each->dtype() == DType::kFloat32) {
-      throw Error(
-          ErrorCode::kUnsupported,
-          "--cut-cross-entropy: its kernels take states and a head of 16 bits, and one of them is float32 here; "
-          "accepted: --precision bf16, --weights-dtype bf16");
-    }
+    if (each->dtype() == DType::kFloat32) throw refusal(rules::kCutCrossEntropyTypes);
   }
   Tape& tape = hidden.tape();
   Tensor valids;

@@ -5,9 +5,14 @@
 
 #include <cstdint>
 
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
+
+namespace rules {
+extern const BuiltRule kCutCrossEntropyTypes;  // built_rules.cc
+}
 
 /// linear_cross_entropy(..., shift=True, impl="cce"): the loss of hidden [batch, sequence, width] @ weight.T (+ bias),
 /// a scalar. `targets`: labels that count. `softcap`: logits are capped (Gemma).

@@ -83,10 +83,14 @@ Selection sort(const Tensor& x) {
   Selection result = empty_selection(x, x.shape(), aten::kSort);
   // cuda/SortStable.cu: the positions are sorted along with the values.
   const Tensor positions = tape.empty({n}, DType::kInt64, aten::kSort);
-  if (n > kSmallSort) tape.memory.scratch(radix_sort_bytes(n), aten::kSort);
+  const int bits = 8 * static_cast<int>(size_of(x.dtype()));
+  if (n > kSmallSort) {  // radix_sort_bytes() counts keys of 8 bytes
+    const Bytes narrower = round_up(8 * n, kCubAlignment) - round_up(x.bytes(), kCubAlignment);
+    tape.memory.scratch(radix_sort_bytes(n, bits) - narrower, aten::kSort);
+  }
   selection_kernel(aten::kSort, x, result);
   // a copy of the values, arange, the sort
-  if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n) : 1);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n, bits) : 1);
   return result;
 }
 

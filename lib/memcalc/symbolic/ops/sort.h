@@ -10,7 +10,7 @@ struct Selection {
   Tensor indices;  // int64
 };
 
-/// torch.sort of a vector of int64.
+/// torch.sort of a vector.
 [[nodiscard]] Selection sort(const Tensor& x);
 /// torch.topk over the last dimension.
 [[nodiscard]] Selection topk(const Tensor& x, std::int64_t k);
