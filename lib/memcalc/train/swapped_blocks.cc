@@ -10,7 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/quantized.h"
 
