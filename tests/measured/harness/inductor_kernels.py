@@ -75,7 +75,7 @@ def patch_inductor():
     import torch._inductor.config as config
 
     def lines(self, wrapper_code):
-        CODES.append(("backward" if self.is_backward else "forward", wrapper_code.value, self.scheduler.nodes))
+        CODES.append(("backward" if self.is_backward else "forward", wrapper_code.value))
 
         def call(args):
             raise Done
@@ -172,16 +172,14 @@ def main():
     cfg, cls = build(case)
     if case["precision"] not in ("bf16", "fp32"):
         raise SystemExit("precision: bf16 or fp32, found " + case["precision"])
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
+    dtype = torch.bfloat16 if case["precision"] == "bf16" else torch.float32
+    with FakeTensorMode(allow_non_fake_inputs=True):
         torch.set_default_device(None)
-        model = cls._from_config(cfg, dtype=torch.bfloat16 if case["precision"] == "bf16" else torch.float32)
+        model = cls._from_config(cfg, dtype=dtype)
         model.train()
         b, s = case["batch"], case.get("seq", 0)
         if case["model"] == "vit":
-            batch = dict(pixel_values=torch.empty(b, 3, 224, 224,
-                         dtype=torch.bfloat16 if case["precision"] == "bf16" else torch.float32),
-                         labels=torch.zeros(b, dtype=torch.long))
+            batch = dict(pixel_values=torch.empty(b, 3, 224, 224, dtype=dtype), labels=torch.zeros(b, dtype=torch.long))
         else:
             ids = torch.zeros(b, s, dtype=torch.long)
             batch = dict(input_ids=ids, labels=ids if case["model"] != "bert" else torch.zeros(b, dtype=torch.long))
@@ -193,7 +191,7 @@ def main():
         except Done:
             pass
     total = collections.Counter()
-    for part, code, nodes in CODES:
+    for part, code in CODES:
         body = code[code.rindex("def call("):]
         calls = re.findall(r"^\s+(?:buf\d+ = )?(?:extern_kernels|torch\.ops|aten)\.([\w.]+)\(", body, re.M)
         kernels = re.findall(r"^\s+(triton_\w+?)\.run\(", body, re.M)
@@ -205,7 +203,7 @@ def main():
     print(dict(total))
     if "--code" in sys.argv:
         with open(sys.argv[sys.argv.index("--code") + 1], "w") as f:
-            for part, code, nodes in CODES:
+            for part, code in CODES:
                 f.write("#" * 30 + part + "\n" + code)
 
 
