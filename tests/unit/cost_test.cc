@@ -2,6 +2,12 @@
 // and the models of single kernels where they can be worked out by hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
@@ -114,6 +120,29 @@ TEST(Cost, AStepIsBoundByWhatTheCardWaitsForMost) {
 }
 
 // The middle decides the step; a card that never waits is as quick beside any host.
+// Kinds of machines: a of 10 and 40 us (their mean is 20), b of 30, c of 90.
+TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
+  const auto row = [](const char* machine, int microseconds) {
+    return std::string(R"({"name": "n", "machine": ")") + machine + R"(", "rates": {"pointwise_us": )" +
+           std::to_string(microseconds) + "}}";
+  };
+  const auto middle = [&](const std::vector<std::string>& rows) {
+    const std::string path = testing::TempDir() + "middle_hosts.json";
+    std::string text;
+    for (const std::string& each : rows) text += (text.empty() ? "" : ",") + each;
+    std::ofstream(path) << R"({"hosts": [)" << text << "]}";
+    DeviceRates of_hosts = rates();
+    add_measured_hosts(of_hosts, path);
+    EXPECT_EQ(of_hosts.hosts.size(), rows.size());
+    std::filesystem::remove(path);
+    return of_hosts.host.pointwise_us;
+  };
+  const std::string quick = row("a", 10), slow = row("a", 40), b = row("b", 30), c = row("c", 90);
+  EXPECT_NEAR(middle({quick, slow}), 20, 1e-9) << "of one kind the geometric mean";
+  EXPECT_NEAR(middle({quick, b, slow, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "and of the kinds";
+  EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
+}
+
 TEST(Cost, MeasuredHostsGiveARange) {
   DeviceRates hosts = rates();
   hosts.hosts = {{"quick", hosts.host}, {"slow", hosts.host}};
