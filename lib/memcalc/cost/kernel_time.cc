@@ -9,6 +9,7 @@
 
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -355,7 +356,11 @@ struct SecondsOf {
       return packed_product_seconds(product, device);
     }
     const ProductRates& of_type = product_rates(kernel, device, rates);
-    if (kernel.kind != KernelKind::kGroupedProduct) return product_seconds(kernel, product, device, of_type);
+    const bool by_engine =
+        kernel.op != nullptr && std::string_view(kernel.op->name) == "transformer_engine::te_general_grouped_gemm";
+    if (kernel.kind != KernelKind::kGroupedProduct || (product.batch == 1 && !by_engine)) {
+      return published_ratio(kernel, product, device, rates) * product_seconds(kernel, product, device, of_type);
+    }
     if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
       Kernel one = kernel;
       work::Product of_group = product;
@@ -364,14 +369,15 @@ struct SecondsOf {
       one.bytes /= groups;
       return groups * product_seconds(one, of_group, device, of_type);
     }
-    if (kernel.op != nullptr && std::string_view(kernel.op->name) == "transformer_engine::te_general_grouped_gemm") {
+    if (by_engine) {
       return engine_groups_seconds(kernel, product, device, of_type);
     }
     const double seconds = product_seconds(kernel, product, device, of_type);
     return kernel.op == &aten::kGroupedMm ? seconds / kGroupedShare : seconds;
   }
   double operator()(const work::Attention& attention) const {
-    return attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
+    return published_ratio(kernel, attention, device, rates) *
+           attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
     if (rates.convolution_times.empty()) {
