@@ -7,7 +7,7 @@ from pathlib import Path
 import memcalc
 import pytest
 from memcalc.measure import Line, Measurement, case_of, compare
-from memcalc.measure._host import REFERENCE_MODELS, factors_of, host_rates
+from memcalc.measure._host import LENGTH, REFERENCE_MODELS, TINY_MODELS, factors_of, host_rates
 
 pytest.importorskip("numpy")
 
@@ -93,6 +93,16 @@ def test_a_host_file_is_the_reference_host_as_fast_as_its_models():
 def test_a_host_is_as_fast_as_the_median_of_its_models():
     slower = {name: (forward * factor, backward * 2) for factor, (name, (forward, backward)) in zip((1.2, 1.4, 9), REFERENCE_MODELS.items())}
     assert factors_of(slower) == pytest.approx((1.4, 2))
+
+
+@pytest.mark.parametrize("name", TINY_MODELS)
+def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
+    kind, config = TINY_MODELS[name]
+    host = tmp_path / "host.json"
+    host.write_text(json.dumps(dict(schema_version=1, name="reference", rates={})))
+    report = memcalc.estimate(memcalc.Model.from_config(config), gpu="h100-sxm", loop="bare", batch_size=1, sequence_length=LENGTH, precision="fp32",
+                              weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
+    assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)
 
 
 def test_a_host_is_measured_with_a_card_only(tmp_path):

@@ -2,7 +2,7 @@
 
 Every clock runs on the host while the card is never waited for, so a card as small as any will do. What is timed is whole
 models: tiny ones of transformers, which take turns for some seconds. Each rate of the host file is the reference host's
-(specs/measured/h100-sxm/rates.json) times what their forward or backward took over what it took there. Loops of one
+(specs/measured/h100-sxm/rates.json) times what their forward or backward took over what those rates say of them. Loops of one
 operator are not timed: their code and data stay in the processor's caches, which a model's do not, and two machines that
 were 1.15 and 1.42 times as slow in such loops were 1.74 and 1.00 times as slow in models (specs/measured/hosts.json).
 """
@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any, Callable
 
 SCHEMA_VERSION = 1
-# Microseconds of forward and backward of the tiny models below on the reference host (eight layers, float32).
-REFERENCE_MODELS = {"bert": (3264.0, 7981.0), "llama": (10009.0, 13513.0), "gpt2": (5792.0, 7098.0)}
+# Tiny models, whose kernels take no time, and the class each is made as.
+TINY_MODELS = {
+    "bert": ("AutoModelForSequenceClassification", dict(model_type="bert", vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4,
+                                                        intermediate_size=128)),
+    "llama": ("AutoModelForCausalLM", dict(model_type="llama", vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4,
+                                           num_key_value_heads=2, intermediate_size=128)),
+    "gpt2": ("AutoModelForCausalLM", dict(model_type="gpt2", vocab_size=99, n_embd=64, n_layer=8, n_head=4))}
+LENGTH = 16  # of one sequence
+# Microseconds of their forward and backward in float32, as memcalc predicts them with the reference host's rates.
+REFERENCE_MODELS = {"bert": (7256.0, 9252.0), "llama": (13194.0, 17022.0), "gpt2": (7469.0, 7997.0)}
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
 BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
 NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread")  # of the driver, the card and ranks
@@ -60,16 +68,16 @@ def _optimizer(make: Callable[[Any], Any]) -> tuple[float, float]:
 
 
 def tiny_models() -> dict[str, tuple[Any, Any, Any]]:
-    """Models whose kernels take no time, by name, with inputs and labels."""
+    """The tiny models by name, with inputs and labels."""
     import torch
     import transformers
     torch.manual_seed(0)
-    ids = torch.randint(0, 90, (1, 16), device="cuda")
-    small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4, intermediate_size=128)
-    made = {"bert": (transformers.BertForSequenceClassification(transformers.BertConfig(**small)), ids[:, 0] * 0),
-            "llama": (transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **small)), ids),
-            "gpt2": (transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=99, n_embd=64, n_layer=8, n_head=4)), ids)}
-    return {name: (model.cuda().train(), ids, labels) for name, (model, labels) in made.items()}
+    ids = torch.randint(0, 90, (1, LENGTH), device="cuda")
+    made = {}
+    for name, (kind, config) in TINY_MODELS.items():
+        model = getattr(transformers, kind).from_config(transformers.AutoConfig.for_model(**config))
+        made[name] = (model.cuda().train(), ids, ids[:, 0] * 0 if kind == "AutoModelForSequenceClassification" else ids)
+    return made
 
 
 def timed(model: Any, ids: Any, labels: Any, steps: int) -> list[tuple[float, float]]:
