@@ -49,10 +49,28 @@ MeasureOptions measure_options(const std::vector<std::string>& words) {
   return options;
 }
 
+HostOptions host_options(const std::vector<std::string>& words) {
+  HostOptions options;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i] == "--python") {
+      if (i + 1 == words.size()) throw InputError("--python: expected a value, found nothing");
+      options.python = words[++i];
+    } else if (words[i].starts_with("--")) {
+      throw InputError("host: unknown option '" + words[i] + "'; accepted: --python");
+    } else if (options.output_path.empty()) {
+      options.output_path = writable("host", words[i]);
+    } else {
+      throw InputError("host: found another file '" + words[i] + "'; accepted: one file");
+    }
+  }
+  if (options.output_path.empty()) throw InputError("host: found no file; accepted: the one to write");
+  return options;
+}
+
 }  // namespace
 
 Arguments parse(const std::vector<std::string>& words) {
-  if (words.empty()) throw InputError("expected a command, found nothing; accepted: measure, run");
+  if (words.empty()) throw InputError("expected a command, found nothing; accepted: host, measure, run");
   Arguments arguments;
   for (const std::string& word : words) {
     if (word == "--help" || word == "-h") return arguments;
@@ -60,6 +78,9 @@ Arguments parse(const std::vector<std::string>& words) {
   if (words[0] == "measure") {
     arguments.command = Command::kMeasure;
     arguments.measure = measure_options(words);
+  } else if (words[0] == "host") {
+    arguments.command = Command::kHost;
+    arguments.host = host_options(words);
   } else if (words[0] == "run") {
     arguments.command = Command::kRun;
     if (words.size() != 2) {
@@ -67,7 +88,7 @@ Arguments parse(const std::vector<std::string>& words) {
     }
     arguments.replay_path = words[1];
   } else {
-    throw InputError("unknown command '" + words[0] + "'; accepted: measure, run");
+    throw InputError("unknown command '" + words[0] + "'; accepted: host, measure, run");
   }
   return arguments;
 }

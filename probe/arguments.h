@@ -4,14 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "host.h"
 #include "measure.h"
 
 namespace memcalc::probe {
 
-enum class Command { kHelp, kMeasure, kRun };
+enum class Command { kHelp, kHost, kMeasure, kRun };
 
 struct Arguments {
   Command command = Command::kHelp;
+  HostOptions host;
   MeasureOptions measure;
   std::string replay_path;
 };

@@ -24,7 +24,7 @@ class Probe(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def test_help_is_the_answer_wherever_it_stands(self):
-        for arguments in (("--help",), ("-h",), ("measure", "--help"), ("run", "--help")):
+        for arguments in (("--help",), ("-h",), ("measure", "--help"), ("host", "--help"), ("run", "--help")):
             status, out, err = run(*arguments)
             self.assertEqual((status, err), (0, ""), arguments)
             self.assertTrue(out.startswith("usage: memcalc-probe measure"), arguments)
@@ -34,8 +34,14 @@ class Probe(unittest.TestCase):
         cut = self.folder / "cut.replay"
         cut.write_text("memcalc-replay 1\nk vectorized bf16\n")
         for arguments, said in (
-                ((), "expected a command, found nothing; accepted: measure, run"),
-                (("meassure",), "unknown command 'meassure'; accepted: measure, run"),
+                ((), "expected a command, found nothing; accepted: host, measure, run"),
+                (("meassure",), "unknown command 'meassure'; accepted: host, measure, run"),
+                (("host",), "host: found no file; accepted: the one to write"),
+                (("host", self.folder / "a", self.folder / "b"), "host: found another file"),
+                (("host", "--output", "a"), "host: unknown option '--output'; accepted: --python"),
+                (("host", self.folder / "a", "--python"), "--python: expected a value, found nothing"),
+                (("host", self.folder / "no/such/file"), "cannot be written"),
+                (("host", self.folder / "a", "--python", "/nowhere/python"), "host: found no program '/nowhere/python'"),
                 (("run",), "run: found 0 arguments; accepted: one file"),
                 (("run", "a", "b"), "run: found 2 arguments; accepted: one file"),
                 (("run", "/nowhere"), "/nowhere: found no 'memcalc-replay 1' line"),
@@ -50,6 +56,24 @@ class Probe(unittest.TestCase):
             status, out, err = run(*arguments)
             self.assertEqual((status, out, err.count("\n")), (2, "", 1), (arguments, err))
             self.assertIn(said, err, arguments)
+
+    def python(self, text):
+        """A program that stands for Python: asked what it lacks (-c) it runs `text`, else it prints its words."""
+        path = self.folder / "python"
+        path.write_text(f"#!/bin/sh\nif [ \"$1\" = -c ]; then {text}; else echo \"$@\"; fi\n")
+        path.chmod(0o755)
+        return path
+
+    def test_a_host_is_measured_by_python(self):
+        status, out, err = run("host", self.folder / "host.json", "--python", self.python("echo"))
+        self.assertEqual((status, out, err), (0, f"-m memcalc.measure --host {self.folder / 'host.json'}\n", ""))
+
+    def test_what_a_host_file_needs_and_is_not_there_is_said(self):
+        for python, said in (("echo torch, transformers", "has no torch, transformers; a host file times Python"), ("exit 1", "is no Python 3 that starts")):
+            status, out, err = run("host", self.folder / "host.json", "--python", self.python(python))
+            self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+            self.assertIn(said, err)
+            self.assertFalse((self.folder / "host.json").exists())
 
     def test_without_a_card_it_says_so_and_leaves_no_file(self):
         replay, output = self.folder / "step.replay", self.folder / "device.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 import memcalc
 import pytest
 from memcalc.measure import Line, Measurement, case_of, compare
-from memcalc.measure._host import host_rates
+from memcalc.measure._host import LENGTH, REFERENCE_MODELS, TINY_MODELS, factors_of, host_rates
 
 pytest.importorskip("numpy")
 
@@ -76,20 +76,34 @@ def test_without_a_gpu_it_says_so():
     assert process.returncode == 2 and process.stderr.startswith("memcalc: error: ")
 
 
-REFERENCE = {name: 10.0 for name in ("tensor_us", "python_us", "forward_us", "checkpoint_forward_us", "checkpoint_backward_us", "packed_tensor_us",
-                                     "unpacked_tensor_us", "trainer_step_us", "trainer_batch_us", "trainer_tensor_us",
-                                     "vmapped_index_us", "model_call_us", "generate_us", "generated_token_us", "generate_encoder_us", "packed_linear_us",
-                                     "int8_linear_us", "int8_warning_us")}
+REFERENCE = {"pointwise_us": 8.0, "python_us": 15.0, "node_us": 9.0, "backward_us": 100.0, "tensor_us": 0.5, "trainer_step_us": 400.0,
+             "optimizer_tensor_us": 3.0, "zeroed_tensor_us": 2.0, "queue_kernels": 1024.0, "rank_spread": 0.2, "launch_latency_us": 5.0}
 
 
-def test_a_host_file_has_what_was_timed_and_scales_the_rest():
-    operators = {"add": 8, "scale": 9, "gelu": 7, "cast": 10, "layer_norm": 14, "batch_norm": 30, "linear": 16, "view": 2, "transpose": 2.4,
-                 "attention": 20, "convolution": 24, "copy": 21}
-    rates = host_rates(operators, {"scale": 16, "gelu": 17, "view": 4}, (200, 2), 1.5, 1007, REFERENCE)
-    assert rates["pointwise_us"] == 8.5 and rates["product_us"] == 14 and rates["view_us"] == 2.2
-    assert rates["node_us"] == 7.5  # of 16 - 8.5, 17 - 8.5 and 4
-    assert rates["python_us"] == 15 and rates["queue_kernels"] == 1007
-    assert rates["optimizer_tensor_us"] == 0.5  # 18 passes of 15 take all of the 200 us
+def test_a_host_file_is_the_reference_host_as_fast_as_its_models():
+    rates = host_rates(1.5, 2.0, (20.0, 2.5), 1007, REFERENCE)
+    assert rates["pointwise_us"] == 12 and rates["python_us"] == 22.5 and rates["trainer_step_us"] == 600  # with forward
+    assert rates["node_us"] == 18 and rates["backward_us"] == 200  # with backward
+    assert rates["optimizer_tensor_us"] == 6.5 and rates["zeroed_tensor_us"] == 2.5  # timed: 20 less 18 passes of 0.75
+    assert rates["queue_kernels"] == 1007 and "rank_spread" not in rates and "launch_latency_us" not in rates
+    assert host_rates(1.5, 2.0, (5.0, 0.0), 0, REFERENCE)["optimizer_tensor_us"] == 0.5  # not below what was ever seen
+    assert "queue_kernels" not in host_rates(1.5, 2.0, (5.0, 0.0), 0, REFERENCE)
+
+
+def test_a_host_is_as_fast_as_the_median_of_its_models():
+    slower = {name: (forward * factor, backward * 2) for factor, (name, (forward, backward)) in zip((1.2, 1.4, 9), REFERENCE_MODELS.items())}
+    assert factors_of(slower) == pytest.approx((1.4, 2))
+
+
+@pytest.mark.parametrize("name", TINY_MODELS)
+def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
+    kind, config = TINY_MODELS[name]
+    host = tmp_path / "host.json"
+    rates = json.loads((MEASURED.parents[1] / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+    host.write_text(json.dumps(dict(schema_version=1, name="reference", rates=rates)))
+    report = memcalc.estimate(memcalc.Model.from_config(config), gpu="h100-sxm", loop="bare", batch_size=1, sequence_length=LENGTH, precision="fp32",
+                              weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
+    assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)
 
 
 def test_a_host_is_measured_with_a_card_only(tmp_path):

@@ -2,6 +2,12 @@
 // and the models of single kernels where they can be worked out by hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
@@ -114,6 +120,29 @@ TEST(Cost, AStepIsBoundByWhatTheCardWaitsForMost) {
 }
 
 // The middle decides the step; a card that never waits is as quick beside any host.
+// Kinds of machines: a of 10 and 40 us (their mean is 20), b of 30, c of 90.
+TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
+  const auto row = [](const char* machine, int microseconds) {
+    return std::string(R"({"name": "n", "machine": ")") + machine + R"(", "rates": {"pointwise_us": )" +
+           std::to_string(microseconds) + "}}";
+  };
+  const auto middle = [&](const std::vector<std::string>& rows) {
+    const std::string path = testing::TempDir() + "middle_hosts.json";
+    std::string text;
+    for (const std::string& each : rows) text += (text.empty() ? "" : ",") + each;
+    std::ofstream(path) << R"({"hosts": [)" << text << "]}";
+    DeviceRates of_hosts = rates();
+    add_measured_hosts(of_hosts, path);
+    EXPECT_EQ(of_hosts.hosts.size(), rows.size());
+    std::filesystem::remove(path);
+    return of_hosts.host.pointwise_us;
+  };
+  const std::string quick = row("a", 10), slow = row("a", 40), b = row("b", 30), c = row("c", 90);
+  EXPECT_NEAR(middle({quick, slow}), 20, 1e-9) << "of one kind the geometric mean";
+  EXPECT_NEAR(middle({quick, b, slow, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "and of the kinds";
+  EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
+}
+
 TEST(Cost, MeasuredHostsGiveARange) {
   DeviceRates hosts = rates();
   hosts.hosts = {{"quick", hosts.host}, {"slow", hosts.host}};
@@ -627,6 +656,27 @@ TEST(MemoryScaling, ByHand) {
   EXPECT_NEAR(carried(2, 2e12, 100), 2, 1e-9);
   EXPECT_NEAR(carried(0.5, 0.5e12, 100), 1 / (2.5e-12 * 0.5e12), 1e-9) << "slower memory alone: 1 + 1.5 ps";
   EXPECT_EQ(carried(0.5, 0.5e12, 50), 0.5) << "a smaller card: the share holds";
+}
+
+// 1 TB/s: float32 lists take the memory's share on any card, 16 bits what 100 multiprocessors move where memory is
+// faster.
+TEST(MemoryScaling, ListsTakeTheMemorysShare) {
+  DeviceRates of_card = rates();
+  of_card.multi_tensor = {.launch_us = 0, .bandwidth = 0.5, .elements = 1};
+  of_card.scaling = {.bytes_per_second = 1e12, .multiprocessors = 100, .share = 0.5, .source = ""};
+  carry_over(of_card, 4e12, 100);
+  EXPECT_EQ(of_card.multi_tensor.bandwidth, 0.5);
+  Kernel list = kernel(8e9, Phase::kOptimizer);
+  list.kind = KernelKind::kMultiTensor;
+  list.elements = 2e9;
+  list.work = work::TensorList{};
+  DeviceSpec fast = device();
+  fast.memory_bandwidth_bytes_per_second = 8e12;
+  list.dtype = DType::kFloat32;
+  EXPECT_NEAR(kernel_seconds(list, fast, of_card), 8e9 / 4e12, 1e-6);
+  list.dtype = DType::kBFloat16;
+  EXPECT_NEAR(kernel_seconds(list, fast, of_card), 8e9 / (2.89e12 * 100 / 132), 1e-6);
+  EXPECT_NEAR(kernel_seconds(list, device(), of_card), 8e9 / (0.5 * 0.945 * 1e12), 1e-6) << "slower memory decides";
 }
 
 // 256 x 128 tiles without prologue: one wave of 100 tiles of 2 * 256 * 128 * 4096 FLOPs each on 1/100 of 1 PFLOP/s.

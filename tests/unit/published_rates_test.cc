@@ -94,6 +94,47 @@ TEST(PublishedRates, OfBlackwellOnesTheProductsWereTimedByShape) {
   }
 }
 
+// Rows of specs/measured/b200-sxm-180gb/operator_times.txt.
+TEST(PublishedRates, AnOperatorThatWasTimedTakesThatTime) {
+  const DeviceSpec device = card("b200-sxm-180gb");
+  const auto microseconds = [&](const work::Product& product) {
+    Kernel kernel = product_of(DType::kBFloat16);
+    kernel.work = product;
+    return 1e6 * kernel_seconds(kernel, device, *device.rates);
+  };
+  using enum Transposed;
+  EXPECT_NEAR(microseconds({.batch = 1, .m = 4096, .n = 26624, .k = 16384, .transposed = kNone}), 3190.3, 32);
+  EXPECT_NEAR(microseconds({.batch = 1, .m = 4096, .n = 13312, .k = 16384, .transposed = kSecond}), 1603.1, 16);
+  work::Product gradient{.batch = 1, .m = 26624, .n = 16384, .k = 4096, .transposed = kFirst};
+  EXPECT_NEAR(microseconds(gradient), 3221.1, 32);
+  gradient.accumulated_bytes = 8.0 * 26624 * 16384;
+  EXPECT_NEAR(microseconds(gradient), 3519.0, 35) << "into a buffer in float32";
+  EXPECT_NEAR(microseconds({.batch = 1, .m = 26624, .n = 26624, .k = 26624}), 26624.0 * 26624 * 26624 * 2 / 1.1e9, 4e3)
+      << "between those that were timed";
+
+  Kernel attention = product_of(DType::kBFloat16);
+  attention.kind = KernelKind::kCudnnAttention;
+  work::Attention of{.heads = 8, .queries = 131072, .keys = 131072, .width = 128, .causal = true};
+  const auto timed = [&] {
+    attention.work = of;
+    return 1e3 * kernel_seconds(attention, device, *device.rates);
+  };
+  EXPECT_NEAR(timed(), 31.188, 0.3);
+  of.backward = true;
+  EXPECT_NEAR(timed(), 94.610, 0.9);
+  of.causal = false;
+  EXPECT_NEAR(timed(), 1e3 * attention_seconds(attention, of, device, device.rates->cudnn), 1e-6) << "none were timed";
+}
+
+TEST(PublishedRates, OtherCardsHaveTheirFormulas) {
+  for (const char* name : {"h100-sxm", "a100-sxm4-80gb", "rtx-5090"}) {
+    const DeviceSpec device = card(name);
+    Kernel kernel = product_of(DType::kBFloat16);
+    const double formula = product_seconds(kernel, *kernel.as<work::Product>(), device, device.rates->half);
+    EXPECT_EQ(kernel_seconds(kernel, device, *device.rates), formula) << name;
+  }
+}
+
 TEST(PublishedRates, AWrongFileIsRefused) {
   const std::string path = testing::TempDir() + "published_rates.json";
   for (const char* text : {"{}", R"({"products": {"reference": {"half_share": 0}}, "flash_attention": {}})"}) {

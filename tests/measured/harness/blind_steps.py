@@ -1,11 +1,13 @@
 """Steps drawn at random, predicted, then profiled on a card, with a file of the host before and after.
 
-usage: blind_steps.py draw OUT.jsonl MEMCALC [SEED]             draws 20 runs (seed 2822 made blind28-) and predicts them
-       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl …  on the card; MODULES: any_module.py, which builds cases of kind "any"
+usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws 60 runs and predicts them on the middle host
+       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any"
+       blind_steps.py with_host CASES.jsonl MEASURED.jsonl HOST.json OUT.jsonl MEMCALC   the measured rows, predicted with the host's file
 """
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -16,13 +18,22 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE), str(ROOT / "scripts")]
 EXPERTS = ("mixtral", "moe", "gpt-oss", "deepseek")
-GPU = "NVIDIA H100 80GB HBM3"
 ROWS = ("single_gpu.jsonl", "rows_h100.jsonl", "rows_h200.jsonl", "rows_families_h100.jsonl", "rows_experts_h200.jsonl", "rows_blind_h200.jsonl",
         "rows_finetuning_h200.jsonl")
-IMAGES = ["resnet34", "resnet101", "densenet121", "mobilenet_v2", "efficientnet_b2", "convnext_small", "regnet_y_1_6gf", "vgg13", "swin_t", "vit_b_16",
-          "wide_resnet50_2", "mnasnet1_0"]
-PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert"]
-PRECISION = {"bf16": ["--precision", "bf16"], "amp-bf16": ["--precision", "amp-bf16", "--weights-dtype", "fp32"]}
+IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b3",
+          "efficientnet_v2_s", "convnext_tiny", "convnext_base", "vgg16", "vgg19_bn", "swin_s", "swin_v2_t",
+          "wide_resnet101_2", "resnext50_32x4d"]
+PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
+            "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
+SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium")
+QUOTAS = dict(text=20, image=12, experts=8, lora=8, program=6, speech=4, compile=2)
+PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
+WEIGHED = ["bf16"] * 6 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 3 + ["tf32"] * 2
+OPTIMIZERS = ["adamw"] * 6 + ["adamw-fused"] * 2 + ["adafactor", "sgdm", "sgd", "adamw-for", "rmsprop"]
+LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
+BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+LARGEST, LONGEST = 100e9, 450  # bytes reserved, milliseconds of a step
+PATIENCE = 60  # seconds of a case
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
 
@@ -35,60 +46,135 @@ def groups(models, read):
             and not any(row["run"].get(key) for key in NOT_BUILT) and "8bit" not in row["run"].get("optimizer", "")]
     of_experts = lambda row: any(each in row["run"]["model"] for each in EXPERTS)
     full = [row for row in rows if not row["run"].get("lora")]
-    return {"text": [row for row in full if not of_experts(row) and row["run"]["task"] in ("causal", "seqcls", "mlm", "seq2seq", "tokcls")],
-            "experts": [row for row in full if of_experts(row)],
-            "lora": [row for row in rows if row["run"].get("lora")],
-            "speech": [row for row in read("steps_blind_h100.jsonl") if "whisper" in row["run"]["model"]]}
+    text = [row for row in full if not of_experts(row) and row["run"]["task"] in ("causal", "seqcls", "mlm", "seq2seq", "tokcls")
+            and row["run"].get("checkpointing", "none") in ("none", "full")]
+    return {"text": text, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
+            "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls") and row["run"].get("checkpointing", "none") == "none"
+                        and row["run"].get("attention") == "sdpa" and row["run"]["model"].startswith(("bert", "gpt2", "llama-3.2", "qwen3"))]}
 
 
-def draw(out, executable, seed=2822):
+def speech(pick):
+    """A row of Whisper, its config from the registry."""
+    name = pick.choice(SPEECH)
+    config = json.loads((ROOT / f"specs/models/{name}.json").read_text())["config"]
+    return dict(run=dict(model=name, task="speech", loop="bare", use_cache=True, sequence_length=1), harness=dict(config=config))
+
+
+def changed(group, run, pick):
+    """The run with another batch, length, precision, optimizer."""
+    run = dict(run, batch_size=pick.choice(BATCHES))
+    run.pop("skipped_steps", None)
+    if "sequence_length" in run: run["sequence_length"] = pick.choice(LENGTHS)
+    if group == "lora": return run  # the adapter's type goes with the precision
+    run["precision"] = pick.choice(["bf16", "amp-bf16"] if group in ("experts", "compile") else WEIGHED)
+    run["weights_dtype"] = PRECISIONS[run["precision"]]
+    run["optimizer"] = "adamw" if group == "compile" else pick.choice(OPTIMIZERS)
+    if group == "compile": run |= dict(compile=True, compile_parts="model", accumulation_steps=1)
+    return run
+
+
+def question(case, write):
+    """The words that ask memcalc for a case."""
+    import memcalc_rows
+    run, how = case["run"], case["harness"]
+    if how.get("kind") == "tv": return ["--model", how["name"], *memcalc_rows.words_of(run), "--gpu", case["gpu"]]
+    if how.get("kind") == "any":
+        return ["--model", ROOT / "tests/measured/any_module" / f"{how['name']}.json.gz", *memcalc_rows.words_of(run), "--gpu", case["gpu"]]
+    return memcalc_rows.question_of(case, write)
+
+
+def answer_of(memcalc, case, *more):
+    """What memcalc says of a case: (predicted_ms, predicted, bytes reserved)."""
+    answer = memcalc.json(*question(case, memcalc.file), *more, "--no-remedies")
+    step = answer["time"]
+    told = dict(kernel_ms=round(1e3 * step["kernel_seconds"], 3), host_ms=round(1e3 * step["host_seconds"], 3), bound=step["bound_by"])
+    return round(1e3 * step["step_seconds"], 3), told, answer["memory"]["peak_reserved_bytes"]
+
+
+def draw(out, executable, gpu, seed):
     import memcalc_rows
     import models
     from memcalc_pages import Memcalc, Refused
-    memcalc, pick, cases = Memcalc(executable), random.Random(seed), []
-
-    def predicted(case, words):
-        try: answer = memcalc.json(*words, "--no-remedies")
-        except Refused: return False
-        if answer["memory"]["peak_reserved_bytes"] > 72e9: return False
-        step = answer["time"]
-        case.update(gpu=GPU, predicted_ms=round(1e3 * step["step_seconds"], 3),
-                    predicted=dict(kernel_ms=round(1e3 * step["kernel_seconds"], 3), host_ms=round(1e3 * step["host_seconds"], 3), bound=step["bound_by"]))
-        cases.append(case)
-        return True
-
+    memcalc, pick, cases, of = Memcalc(executable), random.Random(int(seed)), [], f"blind{seed}"
     drawn = groups(models.MODELS, memcalc_rows.read)
-    for group, left in (("text", 7), ("experts", 3), ("lora", 2), ("speech", 1)):
-        seen = set()
+
+    def taken(case):
+        case["gpu"] = gpu
+        try: case["predicted_ms"], case["predicted"], reserved = answer_of(memcalc, case)
+        except Refused as refused: return print(case["id"], refused)
+        if reserved > LARGEST or case["predicted_ms"] > LONGEST or case["id"] in {each["id"] for each in cases}: return None
+        cases.append(case)
+        print(len(cases), case["id"], case["predicted_ms"], case["predicted"]["bound"], flush=True)
+        return case
+
+    def named(group, name, run):
+        length = f"-s{run['sequence_length']}" if "sequence_length" in run else ""
+        kept = "-ckpt" if run.get("checkpointing", "none") != "none" else ""
+        return f"{of}-{group}-{name}-b{run['batch_size']}{length}-{run['precision']}-{run.get('optimizer', 'adamw')}{kept}"
+
+    for group in ("text", "experts", "lora", "speech", "compile"):
+        left = QUOTAS[group]
         while left:
-            row = pick.choice(drawn[group])
-            run = dict(row["run"])
-            if run["model"] in seen or run.get("sequence_length", 0) > 4096: continue
-            run["batch_size"] = pick.choice((2, 3, 4, 6, 8))
-            if "sequence_length" in run: run["sequence_length"] = pick.choice((192, 320, 448, 640, 1024))
-            case = dict(id=f"blind-{group}-{run['model']}-b{run['batch_size']}-s{run.get('sequence_length', 0)}-{run['precision']}", run=run,
-                        harness={"of": "blind", **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}})
-            if not predicted(case, memcalc_rows.question_of(dict(case, gpu=GPU), memcalc.file)): continue
-            seen.add(run["model"])
-            left -= 1
-    left, names = 3, list(IMAGES)
+            rows = drawn.get(group)
+            if group == "text":
+                kept = "full" if pick.random() < 0.25 else "none"
+                rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept]
+            row = speech(pick) if group == "speech" else pick.choice(rows)
+            run = changed(group, row["run"], pick)
+            how = {"of": of, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
+            left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how)) is not None
+    left, names = QUOTAS["image"], list(IMAGES)
     while left:
         name = pick.choice(names)
+        run = dict(model=name, task="image", batch_size=pick.choice((4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
+        run["precision"], run["optimizer"] = pick.choice(WEIGHED), pick.choice(("adamw", "adamw", "sgdm", "sgd", "rmsprop"))
+        run["weights_dtype"] = PRECISIONS[run["precision"]]
+        if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of))) is None: continue
         names.remove(name)
-        run = dict(model=name, task="image", batch_size=pick.choice((8, 24, 40, 64)), image_size=224, weights_dtype="fp32", loop="bare",
-                   precision=pick.choice(("fp32", "tf32", "amp-bf16", "amp-fp16")), optimizer="adamw")
-        case = dict(id=f"blind-image-{name}-b{run['batch_size']}-{run['precision']}", run=run, harness=dict(kind="tv", name=name, of="blind"))
-        left -= predicted(case, ["--model", name, *memcalc_rows.words_of(run), "--gpu", "h100-sxm"])
-    for name in pick.sample(PROGRAMS, 3):
-        precision, batch = pick.choice(tuple(PRECISION)), pick.choice((3, 6, 12))
-        case = dict(id=f"blind-program-{name}-b{batch}-{precision}", run=dict(model=name, precision=precision, batch_size=batch, optimizer="adamw"),
-                    harness=dict(kind="any", name=name, batch=batch, of="blind"))
-        predicted(case, ["--model", ROOT / f"tests/measured/any_module/{name}.json.gz", "--gpu", "h100-sxm", "--loop", "bare", "--bs", batch,
-                         *PRECISION[precision]])
-    Path(out).write_text("".join(json.dumps(case) + "\n" for case in cases))
+        left -= 1
+    left, names = QUOTAS["program"], list(PROGRAMS)
+    while left:
+        name = pick.choice(names)
+        run = dict(model=name, loop="bare", batch_size=pick.choice((3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
+        run["weights_dtype"] = PRECISIONS[run["precision"]]
+        if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of))) is None: continue
+        names.remove(name)
+        left -= 1
+    last = [case for case in cases if case["run"].get("compile")]  # compiling takes longest
+    cases = [case for case in cases if not case["run"].get("compile")]
+    pick.shuffle(cases)
+    Path(out).write_text("".join(json.dumps(case) + "\n" for case in cases + last))
+
+
+def with_host(cases, measured, host, out, executable):
+    """The rows that were measured, with what memcalc says on the host of that file; what was predicted first is the cases'."""
+    from memcalc_pages import Memcalc, in_parallel
+    memcalc, known = Memcalc(executable), {case["id"]: case for case in map(json.loads, Path(cases).read_text().splitlines())}
+
+    def told(line):
+        row = json.loads(line)
+        if "step_ms_median" not in row: return None
+        case = known[row["id"]]
+        step_ms, predicted, _ = answer_of(memcalc, case, "--host", host)
+        kept = {key: row[key] for key in KEPT if key in row}
+        return {**case, **kept, "with_host": dict(step_ms=step_ms, host_ms=predicted["host_ms"])}
+
+    rows = [row for row in in_parallel(told, Path(measured).read_text().splitlines()) if row is not None]
+    Path(out).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+KEPT = ("torch", "step_ms_median", "step_ms_min", "step_n", "host_ms", "beside", "peak_allocated", "params", "n_param_tensors", "busy_ms", "kernels")
+
+
+def loaded(path, name):
+    spec = spec_from_file_location(name, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def host(folder, when):
+    """The host's file, by a process of its own."""
     code = ("import json, sys; from importlib.util import module_from_spec, spec_from_file_location as of; spec = of('host', sys.argv[1]); "
             "host = module_from_spec(spec); spec.loader.exec_module(host); print(json.dumps(host.measure_host(json.load(open(sys.argv[2]))['host'])))")
     done = subprocess.run([sys.executable, "-c", code, ROOT / "python/memcalc/measure/_host.py", ROOT / "specs/measured/h100-sxm/rates.json"],
@@ -96,19 +182,19 @@ def host(folder, when):
     (folder / f"host_{when}.json").write_text(done.stdout or done.stderr[-2000:])
 
 
-def run(budget, folder, modules, *files):
+def run(budget, folder, modules, cases):
+    folder, end = Path(folder), time.time() + float(budget)
+    host(folder, "before")
     import profile_steps
     import torch  # never asked for its cards here: forked children could not take one
-    spec = spec_from_file_location("any_module", modules)
-    any_module = module_from_spec(spec)
-    spec.loader.exec_module(any_module)
-    folder, end = Path(folder), time.time() + float(budget)
-    vision, measured = profile_steps.vision, profile_steps.one
+    any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
+    vision, measured, tiny = profile_steps.vision, profile_steps.one, {}
 
     def program(case):
         how, known = case["harness"], dict(any_module.CASES[case["harness"]["name"]])
         if how.get("batch"): known["inputs"] = {key: (kind, most, (how["batch"], *shape[1:])) for key, (kind, most, shape) in known["inputs"].items()}
         model, batch, loss = any_module.build(known, case["run"]["precision"], profile_steps.DEVICE)
+        if how["name"].startswith("own-"): batch = {key: value[:how["batch"]].contiguous() for key, value in batch.items()}
 
         def loss_of(**batch):
             result = model(**batch)
@@ -116,21 +202,34 @@ def run(budget, folder, modules, *files):
             return result if torch.is_tensor(result) else result.loss
         return model, batch, loss_of
 
+    def beside():
+        """How many times as long as on the reference host the tiny models of a host's file take now: forward, backward."""
+        if profile_steps.DEVICE != "cuda": return None
+        if not tiny: tiny.update(of_host.tiny_models())
+        return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 4)) for name, each in tiny.items()})]
+
+    def too_long(*_): raise TimeoutError(f"longer than {PATIENCE} s")
+
     def one(case):
-        if case["harness"].get("kind") != "any": return measured(case)
+        signal.signal(signal.SIGALRM, too_long)
+        signal.alarm(PATIENCE)
+        try: return profiled(case)
+        finally: signal.alarm(0)
+
+    def profiled(case):
+        now = beside()
+        if case["harness"].get("kind") != "any": return dict(measured(case), beside=now)
         profile_steps.vision = lambda _: program(case)
         row = measured(dict(case, harness=dict(case["harness"], kind="tv")))
         profile_steps.vision = vision
-        return dict(row, harness=case["harness"])
+        return dict(row, harness=case["harness"], beside=now)
 
     profile_steps.one = one
-    host(folder, "before")
-    for file in files:
-        sys.argv = ["profile_steps", file, str(folder / f"{Path(file).stem}_measured.jsonl"), "--budget", str(end - time.time() - 35)]
-        profile_steps.main()
+    sys.argv = ["profile_steps", cases, str(folder / "measured.jsonl"), "--budget", str(end - time.time() - 30), *os.environ.get("PROFILE_STEPS", "").split()]
+    profile_steps.main()
     host(folder, "after")
 
 
 if __name__ == "__main__":
     os.environ.setdefault("MEMCALC_SPEC_PATH", str(ROOT / "specs"))
-    {"draw": draw, "run": run}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "run": run, "with_host": with_host}[sys.argv[1]](*sys.argv[2:])

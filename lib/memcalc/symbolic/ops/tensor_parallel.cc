@@ -64,6 +64,15 @@ struct HeadPayload {
   bool bias = false;
 };
 
+/// Into main_grad, in float32 beside bfloat16 (megatron_buffers.cc), where fused.
+void head_weight_gradient(MegatronMemory& memory, DType dtype, std::int64_t out, std::int64_t in, std::int64_t rows) {
+  if (memory.fuses_weight_gradients) {
+    const DType buffer = dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+    return memory.tape.kernels.grouped_weight_gradient(aten::kMm, dtype, 1, rows, out, in, buffer);
+  }
+  memory.tape.kernels.product(aten::kMm, dtype, 1, out, in, rows, KernelKind::kMatrixProduct, Transposed::kFirst);
+}
+
 void head_backward(BackwardCall& call) {  // saved: x
   const auto& payload = call.payload<HeadPayload>();
   MegatronMemory& memory = *payload.memory;
@@ -81,7 +90,7 @@ void head_backward(BackwardCall& call) {  // saved: x
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows, x.size(-1), out);
   Tensor scattered;
   if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
-  if (!defers) tape.kernels.product(aten::kMm, x.dtype(), 1, out, x.size(-1), rows);
+  if (!defers) head_weight_gradient(memory, x.dtype(), out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
     wgrad = memory.use_dummy_weight_gradient(out, x.size(-1), x.dtype());
@@ -102,7 +111,7 @@ void unsplit_backward(BackwardCall& call) {  // saved: x
   Tensor grad_input = tape.empty(x.shape(), x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows, in, out);
   const Tensor weight = tape.empty({out, in}, x.dtype(), aten::kMm);
-  tape.kernels.product(aten::kMm, x.dtype(), 1, out, in, rows);
+  tape.kernels.product(aten::kMm, x.dtype(), 1, out, in, rows, KernelKind::kMatrixProduct, Transposed::kFirst);
   const Tensor bias = tape.empty({out}, x.dtype(), aten::kSum);
   call.set(0, std::move(grad_input));
 }
@@ -251,7 +260,7 @@ void drain_head_gradients(MegatronMemory& memory) {
     const Tensor x = std::move(memory.head_inputs[i]), gradient = std::move(memory.head_gradients[i]);
     if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), 1 + i % 2);
     tape.memory.use_cublas(false);
-    tape.kernels.product(aten::kMm, x.dtype(), 1, gradient.size(-1), x.size(-1), rows_of(gradient));
+    head_weight_gradient(memory, x.dtype(), gradient.size(-1), x.size(-1), rows_of(gradient));
   }
   memory.head_inputs.clear();
   memory.head_gradients.clear();
@@ -269,7 +278,8 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
   }
   tape.memory.use_cublas(false);
   Tensor result = tape.empty(shape, x.dtype(), aten::kMm);
-  tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(result), out, x.size(-1));
+  tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(result), out, x.size(-1), KernelKind::kMatrixProduct,
+                       Transposed::kSecond);
   if (bias) {
     result = tape.empty(shape, x.dtype(), aten::kAdd);
     tape.kernels.add(aten::kAdd, OperatorClass::kElementwise, x.dtype(), real(result.elements()),
@@ -289,7 +299,8 @@ Tensor unsplit_linear(MegatronMemory& memory, const Tensor& x, std::int64_t out)
   Node* node = tape.autograd.record(kUnsplitNode, unsplit_backward, inputs, 1);
   tape.memory.use_cublas(true);
   Tensor result = tape.empty(with_last(x.shape(), out), x.dtype(), aten::kAddmm);
-  tape.kernels.product(aten::kAddmm, x.dtype(), 1, rows_of(x), out, x.size(-1));
+  tape.kernels.product(aten::kAddmm, x.dtype(), 1, rows_of(x), out, x.size(-1), KernelKind::kMatrixProduct,
+                       Transposed::kSecond);
   if (node != nullptr) tape.autograd.save(*node, x);
   tape.autograd.set_history(node, result);
   return result;

@@ -96,11 +96,12 @@ bool splits_sequence(const TeLinear& layer) {
   return layer.split_ranks && layer.memory->sequence_parallel && layer.memory->tensor_parallel > 1;
 }
 
-Tensor gemm(const TeLinear& layer, const Tensor& x, std::int64_t out) {
+/// `transposed`: the second in forward, where a weight is [out, in]; none for the gradient of the input.
+Tensor gemm(const TeLinear& layer, const Tensor& x, std::int64_t out, Transposed transposed) {
   Tape& tape = layer.memory->tape;
   layer.memory->use_workspace();
   Tensor result = tape.empty(with_sequence_and_width(x.shape(), x.size(0), out), x.dtype(), kGemm);
-  tape.kernels.product(kGemm, x.dtype(), 1, rows_of(x), out, x.size(-1));
+  tape.kernels.product(kGemm, x.dtype(), 1, rows_of(x), out, x.size(-1), KernelKind::kMatrixProduct, transposed);
   return result;
 }
 
@@ -108,7 +109,13 @@ Tensor gemm(const TeLinear& layer, const Tensor& x, std::int64_t out) {
 void weight_gradient(const TeLinear& layer, const Tensor& x) {
   Tape& tape = layer.memory->tape;
   layer.memory->use_workspace();
-  tape.kernels.product(kGemm, x.dtype(), 1, layer.out, layer.in, rows_of(x));
+  if (layer.memory->fuses_weight_gradients) {  // main_grad is in float32 beside bfloat16 (megatron_buffers.cc)
+    const DType buffer = x.dtype() == DType::kBFloat16 ? DType::kFloat32 : x.dtype();
+    tape.kernels.grouped_weight_gradient(kGemm, x.dtype(), 1, rows_of(x), layer.out, layer.in, buffer);
+    return;
+  }
+  tape.kernels.product(kGemm, x.dtype(), 1, layer.out, layer.in, rows_of(x), KernelKind::kMatrixProduct,
+                       Transposed::kFirst);
 }
 
 /// What a function returns for its weight, at its end.
@@ -133,7 +140,7 @@ void layer_norm_linear_backward(BackwardCall& call) {  // saved: x, normalized, 
   Tensor gradient = contiguous(call.gradient());
   Tensor total;
   if (gathers) total = gather_sequence(*layer.memory, call.saved(1));
-  Tensor gemm_out = gemm(layer, gradient, layer.in);
+  Tensor gemm_out = gemm(layer, gradient, layer.in, Transposed::kNone);
   Tensor dgrad = gathers ? scatter_sequence(*layer.memory, gemm_out) : gemm_out;
   all_reduce(layer, dgrad);
   weight_gradient(layer, gathers ? total : call.saved(1));
@@ -155,7 +162,7 @@ void linear_backward(BackwardCall& call) {  // saved: x
   if (splits && layer.mode == ParallelMode::kRow) gradient = gather_sequence(memory, gradient);
   Tensor total;
   if (splits && layer.mode == ParallelMode::kColumn) total = gather_sequence(memory, call.saved(0));
-  Tensor gemm_out = gemm(layer, gradient, layer.in);
+  Tensor gemm_out = gemm(layer, gradient, layer.in, Transposed::kNone);
   Tensor dgrad = splits && layer.mode == ParallelMode::kColumn ? scatter_sequence(memory, gemm_out) : gemm_out;
   if (layer.mode == ParallelMode::kColumn) all_reduce(layer, dgrad);
   weight_gradient(layer, total.defined() ? total : call.saved(0));
@@ -202,7 +209,7 @@ Tensor te_layer_norm_linear(const TeLinear& layer, const Tensor& x) {
   Node* node = tape.autograd.record(kNormLinearNode, layer_norm_linear_backward, inputs, 1);
   Normalized normalized = normalize(tape, x, layer.norm_rms);
   Tensor total = splits_sequence(layer) ? gather_sequence(memory, normalized.output) : normalized.output;
-  Tensor result = gemm(layer, total, layer.out);
+  Tensor result = gemm(layer, total, layer.out, Transposed::kSecond);
   total.reset();
   if (node != nullptr) {
     node->payload.set(LinearPayload{&layer});
@@ -222,7 +229,7 @@ Tensor te_linear(const TeLinear& layer, const Tensor& x) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kLinearNode, linear_backward, inputs, 1);
   Tensor total = splits && layer.mode == ParallelMode::kColumn ? gather_sequence(memory, x) : x;
-  Tensor gemm_out = gemm(layer, total, layer.out);
+  Tensor gemm_out = gemm(layer, total, layer.out, Transposed::kSecond);
   total.reset();
   Tensor result = splits && layer.mode == ParallelMode::kRow ? scatter_sequence(memory, gemm_out) : gemm_out;
   if (layer.mode == ParallelMode::kRow) all_reduce(layer, result);
