@@ -24,7 +24,7 @@ UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
     causal=("smollm-135m", "smollm2-360m", "cerebras-gpt-1.3b", "bloom-560m", "bloom-1b1", "gemma-2b", "gemma-3-270m", "phi-1.5", "olmo-1b", "starcoder2-3b",
             "stablelm-3b", "qwen1.5-1.8b", "qwen2.5-3b", "ernie-4.5-0.3b", "exaone-4.0-1.2b", "granite-4.0-1b", "smollm3-3b", "hunyuan-1.8b", "glm-edge-1.5b", "lfm2-1.2b",
             "falcon-rw-1b", "opt-350m", "mobilellm-r1-360m", "minicpm5-1b"),
-    experts=("olmoe-1b-7b", "qwen1.5-moe-a2.7b", "lfm2-8b-a1b"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
+    experts=("qwen1.5-moe-a2.7b", "lfm2-8b-a1b", "granite-3.1-3b-a800m"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
     speech=("whisper-tiny", "whisper-base"))
 REFERENCE_TINY_MS = 10.009  # memcalc.measure's llama, forward
 
@@ -73,7 +73,7 @@ def predict(a):
     said = []
     with tempfile.TemporaryDirectory() as folder:
         for case in lines_of(a.cases):
-            words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", "h100-sxm", "--format", "json", "--no-remedies"]
+            words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", a.gpu, "--format", "json", "--no-remedies"]
             if a.host: words += ["--host", a.host]
             elif case["id"] in hosts and hosts[case["id"]].get("tiny_ms"):
                 scale = statistics.mean(hosts[case["id"]]["tiny_ms"]) / REFERENCE_TINY_MS
@@ -258,6 +258,7 @@ def main():
         if name == "measure": command.add_argument("--budget", type=float, default=220)
         if name == "measure": command.add_argument("--quick", action="store_true", help="without the calls on one core")
         if name == "predict": command.add_argument("--hosts")
+        if name == "predict": command.add_argument("--gpu", default="h100-sxm")
         if name == "predict": command.add_argument("--host", help="a file of memcalc.measure --host")
         command.set_defaults(call=function)
     a = parser.parse_args()
