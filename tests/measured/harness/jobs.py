@@ -327,13 +327,14 @@ def predict(a):
 
 
 def measure_job(job, out, rank, port):
-    """In a forked process: its result is one line. bitsandbytes starts CUDA as it is imported: a process anew has it ($BNB: a
-    folder that holds it)."""
+    """In a forked process: its result is one line. bitsandbytes and torchao start CUDA as they are imported: a process anew has them
+    ($BNB, $TORCHAO: folders that hold them)."""
     import jobs_run
 
     said = os.dup(1)
-    if "--quantize" in job["arguments"] and "BNB" in os.environ:
-        path = os.pathsep.join([os.environ.pop("BNB"), os.environ.get("PYTHONPATH", "")])
+    needs = "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
+    if needs is not None and needs in os.environ:
+        path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"
         os.chdir(os.path.dirname(os.path.abspath(__file__)))

@@ -52,7 +52,9 @@ def run(job, wants_events, wants_stacks):
         os.makedirs(events, exist_ok=True)
         cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
                                           max_entries=4000000)
-    marks, seconds = [], []
+    marks, seconds, requests = [], [], []
+    count = lambda: cuda.memory_stats()["allocation.all.allocated"] if on_card else 0  # noqa: E731
+    requests.append(count())
     for _ in range(job.number("--steps", 3)):
         begin = time.perf_counter()
         if not each_alone: whole.zero_grad(set_to_none=True)
@@ -62,8 +64,10 @@ def run(job, wants_events, wants_stacks):
         if not each_alone: whole.step()
         if on_card: cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
+        requests.append(count())
         marks.append(["step", cuda.max_memory_allocated() - base, cuda.max_memory_reserved()] if on_card else ["step", 0, 0])
     result.update(allocated=max(m[1] for m in marks), reserved=max(m[2] for m in marks), marks=marks, step_s=sorted(seconds)[len(seconds) // 2],
                   seconds=seconds, steps=len(marks), parameters=sum(p.numel() for p in model.parameters()))
+    if events: result["requests"] = [each - requests[0] for each in requests[1:]]
     if events: jobs_card.write_events(os.path.join(events, job.name + ".tsv.gz"))
     return result

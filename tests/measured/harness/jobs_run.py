@@ -53,6 +53,7 @@ def import_all():
     datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
+    if "JOBS_LIGHT" in os.environ: return  # of the Trainer alone
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
         try:
             __import__(module)
@@ -473,7 +474,7 @@ def run(job, rank=None):
     if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
     base = 0 if ON_CPU else cuda.memory_allocated()
     trainer = make_trainer(job)
-    stamps, marks = [], []
+    stamps, marks, requests = [], [], []
 
     class Clock(tf.TrainerCallback):
         def mark(self, what):
@@ -481,6 +482,7 @@ def run(job, rank=None):
             if ON_CPU: return marks.append([what, 0, 0])
             cuda.synchronize()
             marks.append([what, cuda.max_memory_allocated() - base, cuda.max_memory_reserved()])
+            requests.append(cuda.memory_stats()["allocation.all.allocated"])
             cuda.reset_peak_memory_stats()
 
         def on_train_begin(self, *unused, **more):
@@ -508,6 +510,7 @@ def run(job, rank=None):
         os.makedirs(events, exist_ok=True)
         cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
                                           max_entries=4000000)
+    if not ON_CPU: requests.append(cuda.memory_stats()["allocation.all.allocated"])
     trainer.train()
     Clock().mark("end")
     if "--save" in job.options:
@@ -527,6 +530,7 @@ def run(job, rank=None):
                   optimizer=str(trainer.args.optim), checkpointing=bool(trainer.args.gradient_checkpointing))
     evaluations = [peak for what, peak, _ in marks if what == "evaluation"]
     if evaluations: result["evaluation"] = max(evaluations)
+    if events: result["requests"] = [each - requests[0] for each in requests[1:]]  # until each mark
     if len(trained) < len(marks): result.update(save=marks[-1][1], unsaved=unsaved)
     if not ON_CPU: result["retries"] = cuda.memory_stats()["num_alloc_retries"]
     if events: jobs_card.write_events(os.path.join(events, job.name + ".tsv.gz"))
