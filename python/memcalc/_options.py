@@ -182,7 +182,7 @@ class RunOptions(TypedDict, total=False):
     unsloth: bool | None
     """`--unsloth`: Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)"""
     freeze: Sequence[str] | None
-    """`--freeze`: parts of parameter names, by commas, not to train"""
+    """`--freeze`: parts of names not to train; except:PATTERNS: the others"""
     activation_offload: bool | None
     """`--activation-offload`: saved tensors go to pinned host memory"""
     offload_optimizer: bool | None

@@ -328,6 +328,16 @@ TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
             "--checkpointing none --eval-bs 16");
 }
 
+TEST(ConfigFiles, AxolotlsUnfrozenParametersAloneTrain) {
+  const std::string some =
+      "base_model: gpt2\nunfrozen_parameters:\n  - ^lm_head.weight$[:32000]\n  - model.layers.4[4-9]+.mlp\n";
+  EXPECT_THAT(text_of(Written(some).read().options),
+              HasSubstr(R"(--freeze except:^lm_head\.weight$,model\.layers\.4[4-9]+\.mlp)"));
+  EXPECT_THAT(Written(some + "adapter: lora\nlora_r: 8\nlora_target_linear: true\n").refusal(),
+              HasSubstr("the adapters are frozen, too, and nothing trains"));
+  EXPECT_THAT(text_of(Written("base_model: gpt2\nunfrozen_parameters:\n").read().options), Not(HasSubstr("--freeze")));
+}
+
 TEST(ConfigFiles, StagesOfLlamaFactoryThatHoldMoreThanTrlsAreRefused) {
   const auto refusal = [](const std::string& stage) {
     return Written("stage: " + stage + "\ndo_train: true\nfinetuning_type: lora\nmodel_name_or_path: gpt2\n").refusal();

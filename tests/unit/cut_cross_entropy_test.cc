@@ -84,7 +84,9 @@ TEST(CutCrossEntropy, LeavesTheLogitsOutOfARun) {
 }
 
 TEST(CutCrossEntropy, TakesNoFloat32) {
-  EXPECT_THAT(error_text([] { (void)report_of("--model gpt2 --bf16 --cut-cross-entropy"); }),
+  EXPECT_THAT(error_text([] {
+                (void)report_of("--model llama-3.2-1b --layers 2 --bf16 --weights-dtype fp32 --cut-cross-entropy");
+              }),
               HasSubstr("its kernels take states and a head of 16 bits"));
 }
 

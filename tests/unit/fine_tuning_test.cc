@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/run_options.h"
@@ -68,6 +70,26 @@ TEST_F(FineTuningTest, FrozenParametersHaveNoGradientAndNoState) {
   frozen.frozen = {"embed_tokens", "lm_head"};
   const std::int64_t vocabulary = 2 * 32000 * 2048;
   EXPECT_EQ(report_of(frozen).parameters_trainable, report_of(options()).parameters_total - vocabulary);
+}
+
+// axolotl's unfrozen_parameters: patterns that names begin with, as the whole model of images and text has them, too.
+TEST_F(FineTuningTest, OfAllButSomeParametersThoseTrainWhoseNamesBeginSo) {
+  const auto trained = [&](std::vector<std::string> patterns) {
+    RunOptions frozen = options();
+    frozen.frozen = std::move(patterns);
+    return report_of(frozen).parameters_trainable;
+  };
+  constexpr std::int64_t kHead = 32000 * 2048, kQuery = 2048 * 2048;
+  EXPECT_EQ(trained({"except:^lm_head\\.weight$"}), kHead);
+  EXPECT_EQ(trained({"except:lm_head", "model\\.layers\\.[01]\\.self_attn\\.q_proj"}), kHead + 2 * kQuery);
+  EXPECT_EQ(trained({"except:model\\.language_model\\.layers\\.2[01]\\.self_attn\\.q_proj"}), 2 * kQuery);
+  EXPECT_EQ(rule_of([&] {
+              RunOptions none = options();
+              none.frozen = {"except:q_proj"};
+              return none;
+            }()),
+            "freeze-leaves-some")
+      << "no name begins so";
 }
 
 TEST_F(FineTuningTest, AQuantisedBaseTakesHalfAByteForEachPackedWeight) {

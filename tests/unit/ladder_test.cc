@@ -173,6 +173,20 @@ TEST(Remedies, AutocastWhereAQuantizedBaseComputesInFloat32) {
   }
 }
 
+TEST(Remedies, CutTheLogitsOutOfALossThatLigerHasNoKernelFor) {
+  const std::string words = "--precision amp-bf16 --weights-dtype bf16 --checkpointing full --lora 8 --bs ";
+  const std::vector<Remedy> remedies = remedies_of("--model gemma-2-9b " + words + "2 --seq 4096 --gpu rtx-4090");
+  ASSERT_FALSE(remedies.empty());
+  EXPECT_THAT(remedies.front().command, HasSubstr("--cut-cross-entropy"));
+  // TRL's losses are its own, and Falcon's class has its layers under another name.
+  for (const char* line : {"2 --seq 4096 --model gemma-2-9b --loop trl-sft --gpu rtx-4090",
+                           "4 --seq 2048 --model falcon-7b --gpu rtx-3060-12gb"}) {
+    const std::vector<Remedy> others = remedies_of(words + line);
+    EXPECT_FALSE(others.empty());
+    for (const Remedy& each : others) EXPECT_THAT(each.command, Not(HasSubstr("--cut-cross-entropy"))) << line;
+  }
+}
+
 TEST(Remedies, OfInferenceAreOfInference) {
   const std::vector<Remedy> remedies =
       remedies_of("--model llama-3.1-8b --infer --new-tokens 64 --seq 2048 --bs 8 --gpu rtx-4060");

@@ -133,6 +133,15 @@ TEST(PeftTargets, OfAPatternAreTheLayersThatItMatches) {
   EXPECT_EQ(error_rule([&] { (void)trained(gpt2 + "re:c_attn"); }), "lora-target-is-a-layer") << "the whole name";
 }
 
+// axolotl's examples of models of images and text, which the hub's name answers by their text model.
+TEST(PeftTargets, APatternMayNameTheTextModelsLayersAsAModelOfImagesDoes) {
+  const std::string gemma = "--model gemma-3-4b --layers 2 --bs 1 --seq 64 --lora 8 --lora-targets ";
+  const std::int64_t text = trained(gemma + R"(re:model.layers.[\d]+.(mlp|self_attn).(up|down|q)_proj)");
+  EXPECT_EQ(trained(gemma + R"(re:model.language_model.layers.[\d]+.(mlp|self_attn).(up|down|q)_proj)"), text);
+  EXPECT_EQ(trained(gemma + R"(re:language_model.model.layers.[\d]+.(mlp|self_attn).(up|down|q)_proj)"), text);
+  EXPECT_EQ(error_rule([&] { (void)trained(gemma + "re:model.vision_tower.*"); }), "lora-target-is-a-layer");
+}
+
 TEST(PeftTargets, ANameThatNoLayerHasIsPassedOverBesideOthers) {
   const std::string gpt2 = "--model gpt2 --bs 1 --seq 64 --lora 8 --lora-targets ";
   const Report report = estimate(test::question_of(test::words_in(gpt2 + "c_attn,gate_up_proj")));

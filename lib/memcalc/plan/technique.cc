@@ -131,6 +131,14 @@ bool fuse_loss(RunSpec& run, const Q& q, int /*grade*/) {
   return true;
 }
 
+/// cut_cross_entropy's kernels take a head in 16 bits; where Liger's loss is, there are no logits to save.
+bool cut_loss(RunSpec& run, const Q& q, int /*grade*/) {
+  FineTuning& tuning = run.fine_tuning;
+  if (!run.trains() || tuning.liger || tuning.cut_cross_entropy || !takes_bfloat16(q.device)) return false;
+  tuning.cut_cross_entropy = is_half(weights_dtype_of(run));
+  return tuning.cut_cross_entropy;
+}
+
 /// Without a length of its own vLLM must be able to hold the model's whole context.
 bool shorten_vllm(RunSpec& run, const Q& q, int /*grade*/) {
   if (!run.shares_card_with_vllm() || run.training().vllm.max_length > 0) return false;
@@ -452,6 +460,9 @@ constexpr Technique kTechniques[] = {
      .price = "its weights are mapped and sent anew in each step",
      .apply = put_vllm_to_sleep},
     {.name = "fused loss and kernels (Liger)", .price = "none: faster", .apply = fuse_loss},
+    {.name = "loss without logits (cut cross entropy)",
+     .price = "the head's product again in backward",
+     .apply = cut_loss},
     {.name = "{}", .price = "", .apply = divide_batch, .figure = batch_of, .beside = price_of_batch, .graded = true},
     {.name = "selective checkpointing",
      .price = "some of forward again, in backward",

@@ -11,6 +11,7 @@ extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/line
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
     kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 extern const BuiltRule kCutCrossEntropyTypes;          // symbolic/ops/cut_cross_entropy.h
+extern const BuiltRule kFreezePattern;                 // spec/freeze_patterns.h
 
 // --- models
 
@@ -84,6 +85,8 @@ const BuiltRule kFreezeName{"freeze-names-a-parameter", "--freeze",
 const BuiltRule kFreezeNotAll{"freeze-leaves-some", "--freeze",
                               "every parameter is frozen, so there is nothing to train", "fewer names, or --infer",
                               ErrorCode::kUsage};
+const BuiltRule kFreezePattern{"freeze-pattern", "--freeze", "'{}' is no regular expression that can be read here",
+                               "except:PATTERN,… as ECMAScript writes it, or parts of names", ErrorCode::kUsage};
 const BuiltRule kMarlinShape{"marlin-takes-layer", "--quantize --model",
                              "the Marlin kernel of quantize {} takes no layer of {} x {} ({}), and other kernels are "
                              "not modelled",
@@ -212,6 +215,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLoraParameterGathered,
                                      &kFreezeName,
                                      &kFreezeNotAll,
+                                     &kFreezePattern,
                                      &kMarlinShape,
                                      &kFp8Experts,
                                      &kPackedHead,

@@ -462,7 +462,8 @@ const Field kFields[] = {
          .belongs_to = kTraining}),
     row("--unsloth", "unsloth", G::kFineTuning, K::kFlag, "", "Unsloth's FastLanguageModel (LLaMA, Mistral, Qwen)",
         {.set = put<&R::unsloth>, .get = take<&T::unsloth>, .exists = trains, .belongs_to = kTraining}),
-    row("--freeze", "freeze", G::kFineTuning, K::kTexts, "LIST", "parts of parameter names, by commas, not to train",
+    row("--freeze", "freeze", G::kFineTuning, K::kTexts, "LIST",
+        "parts of names not to train; except:PATTERNS: the others",
         {.set = put<&R::frozen>, .get = take_filled<&T::frozen>, .exists = trains, .belongs_to = kTraining}),
 
     // --- Saving memory, host memory ---

@@ -46,16 +46,24 @@ std::vector<std::string> ends_of(const Model& model) {
   return ends;
 }
 
+/// The name of a layer in the model of images and text whose text model this is; empty: it has none there.
+std::string name_in_whole(std::string_view prefix, std::string_view name) {
+  constexpr std::string_view kModel = "model.";
+  if (!name.starts_with(kModel)) return {};
+  return std::string(prefix).append(name.substr(kModel.size()));
+}
+
 /// What LoraConfig targets, as peft has converted it for the model.
 struct Targets {
   bool every_linear = false;              // no modules were named
   std::optional<NamePattern> pattern{};   // of their whole names
+  std::string_view in_whole{};            // where the pattern has them in a model of images and text
   std::vector<std::string> modules{};     // of nn.Linear
   std::vector<std::string> parameters{};  // of other modules
   std::vector<std::string> fused{};       // of these, those that were two modules: their adapters have both ranks
 
   [[nodiscard]] bool has(const FineTunedLinear& layer) const {
-    if (pattern) return pattern->matches(layer.name);
+    if (pattern) return pattern->matches(in_whole.empty() ? layer.name : name_in_whole(in_whole, layer.name));
     return (every_linear && !is_output_embedding(layer.name)) || any_of(modules, layer.name);
   }
   [[nodiscard]] bool has(const Parameter& parameter) const { return any_of(parameters, parameter.name); }
@@ -127,6 +135,22 @@ void pass_over(const std::vector<std::string>& unknown, const Targets& targets, 
   }
 }
 
+/// Files of models of images and text name the layers of the text model as they are called in there.
+void find_layers(const Lora& lora, Model& model, Targets& targets) {
+  constexpr std::string_view kPlaces[] = {"", "model.language_model.", "language_model.model."};
+  for (const std::string_view place : kPlaces) {
+    targets.in_whole = place;
+    const auto matches = [&](const auto& layer) { return targets.has(*layer); };
+    if (std::none_of(model.linear_layers.begin(), model.linear_layers.end(), matches)) continue;
+    if (place.empty()) return;
+    model.assumptions.push_back(
+        "the LoRA targets are the text model's layers, which the pattern names as a model of images and text does (" +
+        std::string(place) + ")");
+    return;
+  }
+  throw refusal(rules::kLoraTarget, {one_line(lora.targets.front()), model.linear_layers.front()->name});
+}
+
 /// Names that end no linear layer's are LoraConfig's target_parameters.
 Targets targets_of(const Lora& lora, Model& model, ConvertedNames converted) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
@@ -134,10 +158,7 @@ Targets targets_of(const Lora& lora, Model& model, ConvertedNames converted) {
   const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
   Targets targets;
   if (targets.pattern = pattern_of(lora.targets); targets.pattern) {
-    const auto matches = [&](const auto& layer) { return targets.pattern->matches(layer->name); };
-    if (std::none_of(model.linear_layers.begin(), model.linear_layers.end(), matches)) {
-      throw refusal(rules::kLoraTarget, {one_line(lora.targets.front()), model.linear_layers.front()->name});
-    }
+    find_layers(lora, model, targets);
     return targets;
   }
   const bool converts = converted != ConvertedNames::kNone && !model.experts.empty();

@@ -1,9 +1,14 @@
 #include "memcalc/train/fine_tuning.h"
 
 #include <algorithm>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/freeze_patterns.h"
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
@@ -17,7 +22,40 @@ void apply_fine_tuning(Tape& tape, Model& model, const RunSpec& run) {
   if (tuning.lora) add_adapters(tape, model, run);
 }
 
-void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>& fragments) {
+namespace {
+
+/// Python's re.match(): from the beginning of a name. The text model of a model of images and text has other names
+/// there.
+bool begins_with(const std::regex& pattern, const std::string& name) {
+  constexpr auto kFromStart = std::regex_constants::match_continuous;
+  if (std::regex_search(name, pattern, kFromStart)) return true;
+  constexpr std::string_view kModel = "model.";
+  if (!name.starts_with(kModel)) return false;
+  return std::regex_search("model.language_model." + name.substr(kModel.size()), pattern, kFromStart);
+}
+
+/// axolotl's utils/freeze.py, freeze_layers_except: whatever matches none of the patterns.
+void freeze_all_but(Tape& tape, Model& model, const std::vector<std::string>& fragments) {
+  std::vector<std::string> patterns = fragments;
+  patterns.front().erase(0, kFreezeExcept.size());
+  std::vector<bool> trains(model.parameters.size());
+  for (const std::string& text : patterns) {
+    std::regex pattern;
+    try {
+      pattern = std::regex(text);
+    } catch (const std::regex_error&) {
+      throw refusal(rules::kFreezePattern, {one_line(text)});
+    }
+    for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+      trains[i] = trains[i] || begins_with(pattern, model.parameters[i].name);
+    }
+  }
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    if (!trains[i]) tape.autograd.set_trainable(model.parameters[i].tensor, false);
+  }
+}
+
+void freeze_named(Tape& tape, Model& model, const std::vector<std::string>& fragments) {
   for (const std::string& fragment : fragments) {
     bool found = false;
     for (const Parameter& parameter : model.parameters) {
@@ -27,6 +65,12 @@ void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>&
     }
     if (!found) throw refusal(rules::kFreezeName, {one_line(fragment), model.parameters.front().name});
   }
+}
+
+}  // namespace
+
+void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>& fragments) {
+  (fragments.front().starts_with(kFreezeExcept) ? freeze_all_but : freeze_named)(tape, model, fragments);
   const auto trains = [](const Parameter& parameter) { return parameter.tensor.requires_grad(); };
   if (std::none_of(model.parameters.begin(), model.parameters.end(), trains)) {
     throw refusal(rules::kFreezeNotAll);

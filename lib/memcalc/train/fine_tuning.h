@@ -26,8 +26,8 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
 /// peft.prepare_model_for_kbit_training: frozen, and in float32 where not quantised.
 void prepare_for_kbit_training(Tape& tape, Model& model);
 
-/// requires_grad_(False) of every parameter whose name contains one of `fragments`. Throws Error(kUsage) for a fragment
-/// that no name contains.
+/// requires_grad_(False) of every parameter whose name contains one of `fragments`, or, behind kFreezeExcept, of all
+/// whose names begin as none of the patterns says. Throws Error(kUsage) for a fragment that no name contains.
 void freeze_parameters(Tape& tape, Model& model, const std::vector<std::string>& fragments);
 
 /// peft.get_peft_model(model, LoraConfig(...)): the base is frozen, adapters join the parameters.

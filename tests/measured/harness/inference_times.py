@@ -1,6 +1,7 @@
 """Calls of generate(), drawn and predicted before they are measured: until the first token, and each token after it.
 
 usage: inference_times.py draw SEED N OUT
+       inference_times.py draw-unmeasured SEED OUT                      of families of which no call had been measured
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
@@ -19,6 +20,12 @@ DECODERS = ("llama-3.2-1b", "llama-3.2-3b", "tinyllama-1.1b", "qwen2.5-0.5b", "q
             "stablelm-2-1.6b", "mistral-7b", "llama-3.1-8b", "falcon3-1b")
 EXPERTS = ("granite-3.0-3b-a800m", "granite-3.1-1b-a400m")
 ENCODER_DECODERS = ("t5-base", "t5-large", "bart-large", "whisper-small")
+UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
+    causal=("smollm-135m", "smollm2-360m", "cerebras-gpt-1.3b", "bloom-560m", "bloom-1b1", "gemma-2b", "gemma-3-270m", "phi-1.5", "olmo-1b", "starcoder2-3b",
+            "stablelm-3b", "qwen1.5-1.8b", "qwen2.5-3b", "ernie-4.5-0.3b", "exaone-4.0-1.2b", "granite-4.0-1b", "smollm3-3b", "hunyuan-1.8b", "glm-edge-1.5b", "lfm2-1.2b",
+            "falcon-rw-1b", "opt-350m", "mobilellm-r1-360m", "minicpm5-1b"),
+    experts=("qwen1.5-moe-a2.7b", "lfm2-8b-a1b", "granite-3.1-3b-a800m"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
+    speech=("whisper-tiny", "whisper-base"))
 REFERENCE_TINY_MS = 10.009  # memcalc.measure's llama, forward
 
 
@@ -44,6 +51,20 @@ def draw(a):
     write_lines(a.out, cases)
 
 
+def draw_unmeasured(a):
+    """Five decoders, one of experts, two encoder-decoders."""
+    r = random.Random(a.seed)
+    drawn = [(name, "causal") for name in r.sample(UNMEASURED["causal"], 5)] + [(r.choice(UNMEASURED["experts"]), "causal")]
+    drawn += [(r.choice(UNMEASURED[task]), task) for task in ("seq2seq", r.choice(["seq2seq", "speech"]))]
+    cases = []
+    for name, task in drawn:
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([64, 128, 256, 512, 1000]), task=task)
+        run["precision"] = run["weights_dtype"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"])
+        run.update(attention="sdpa", infer=True, new_tokens=r.choice([16, 24, 32]))
+        cases.append(dict(id=f"{name}-b{run['batch_size']}-s{run['sequence_length']}+{run['new_tokens']}-{run['precision']}", run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -52,8 +73,9 @@ def predict(a):
     said = []
     with tempfile.TemporaryDirectory() as folder:
         for case in lines_of(a.cases):
-            words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", "h100-sxm", "--format", "json", "--no-remedies"]
-            if case["id"] in hosts and hosts[case["id"]].get("tiny_ms"):
+            words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", a.gpu, "--format", "json", "--no-remedies"]
+            if a.host: words += ["--host", a.host]
+            elif case["id"] in hosts and hosts[case["id"]].get("tiny_ms"):
                 scale = statistics.mean(hosts[case["id"]]["tiny_ms"]) / REFERENCE_TINY_MS
                 rates = {k: round(v * scale, 4) for k, v in reference.items() if k.endswith("_us") and k not in ("gap_us", "launch_latency_us")}
                 path = Path(folder, "host.json")
@@ -75,6 +97,10 @@ def built(case):
     import torch, transformers as tf
     run = case["run"]
     config = json.loads((ROOT / "specs/models" / f"{run['model']}.json").read_text())["config"]
+    if "program" in config:  # its entry has the config.json
+        entries = json.loads((ROOT / "specs/programs/sources.json").read_text())
+        entries = entries if isinstance(entries, list) else next(v for v in entries.values() if isinstance(v, list))
+        config = next(entry for entry in entries if entry["name"] == run["model"])["config"]
     config = {k: v for k, v in config.items() if k not in ("torch_dtype", "architectures", "dtype")}
     cfg = tf.AutoConfig.for_model(config.pop("model_type"), **config)
     if run["task"] != "causal" and getattr(cfg, "decoder_start_token_id", None) is None: cfg.decoder_start_token_id = 1 if run["task"] == "speech" else 0
@@ -145,7 +171,7 @@ def quickest_core():
     return min(each, key=each.get)
 
 
-def one(case, tiny):
+def one(case, tiny, bindings):
     import torch
     model, batch = built(case)
     new, forwards, everywhere = case["run"]["new_tokens"], [], os.sched_getaffinity(0)
@@ -161,8 +187,8 @@ def one(case, tiny):
     row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__)
     with torch.no_grad():
         call(3); call(new)  # cuDNN makes a plan for each number of keys
-        core = quickest_core()
-        for bound in (False, True):
+        core = quickest_core() if True in bindings else None
+        for bound in bindings:
             if bound: os.sched_setaffinity(0, {core})
             speeds = [tiny()]
             first = [call(1) for _ in range(4)]
@@ -200,7 +226,7 @@ def measure(a):
     for case in lines_of(a.cases):
         if time.time() > end: break
         begin = time.time()
-        try: row = one(case, tiny)
+        try: row = one(case, tiny, (False,) if a.quick else (False, True))
         except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
         gc.collect(); torch.cuda.empty_cache()
         with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
@@ -225,12 +251,15 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
         if name == "measure": command.add_argument("--budget", type=float, default=220)
+        if name == "measure": command.add_argument("--quick", action="store_true", help="without the calls on one core")
         if name == "predict": command.add_argument("--hosts")
+        if name == "predict": command.add_argument("--gpu", default="h100-sxm")
+        if name == "predict": command.add_argument("--host", help="a file of memcalc.measure --host")
         command.set_defaults(call=function)
     a = parser.parse_args()
     a.call(a)

@@ -9,7 +9,8 @@ usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
        jobs.py compare JOBS PREDICTED MEASURED [--rows OUT]
 EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card.
 JOBS_RANKS=all: of several GPUs each is a process (NCCL, on a CPU gloo), not rank 0 alone in a fake process group; a
-job's "ranks" says so for itself, "events" that its requests are written (EVENTS), "stacks" that Python's frames are."""
+job's "ranks" says so for itself, "events" that its requests are written (EVENTS), "stacks" that Python's frames are.
+JOBS_WAIT=FILE: after the imports, until there is such a file."""
 import argparse
 import json
 import os
@@ -97,8 +98,46 @@ def answers_of_lengths(r, rows, answers):
     return " ".join("/".join(map(str, [draw(prompt)] + [draw(answer) for _ in range(answers)])) for _ in range(rows))
 
 
+LLAMA_LIKE = ("llama", "llama-untied", "qwen3", "mistral", "qwen2")  # names of layers, and cut_cross_entropy's patches
+PATTERNS = (r".*layers\.[0-3]\.(self_attn\.[qv]_proj|mlp\.down_proj)", r"model\.layers\.\d+\.mlp\.(gate|up)_proj",
+            r".*self_attn\.[qkvo]_proj")
+SINGLE = ("cce", "torchao-8bit", "torchao-4bit", "saved", "pattern", "in-backward", "seq2seq-lengths", "save-fsdp1")
+
+
+def draw_option(r, kind):
+    """A job of one option, as draw_job() returns it."""
+    untied = kind == "saved"
+    model = r.choice(["t5", "bart"] if kind == "seq2seq-lengths" else ["llama-untied", "mistral"] if untied else LLAMA_LIKE)
+    loop = "bare" if kind == "in-backward" else r.choice(["trainer", "trl-sft"]) if kind in ("saved", "pattern") else "trainer"
+    job, lengths = ["--loop", loop, "--task", "seq2seq" if kind == "seq2seq-lengths" else "causal"], None
+    bs = r.choice([2, 3, 4, 8])
+    job += ["--bs", str(bs)]
+    if kind == "seq2seq-lengths":
+        job += ["--steps", r.choice("468")]
+        lengths = answers_of_lengths(r, bs * r.choice([9, 11, 33]), 1)
+    else:
+        job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
+    if kind == "in-backward":
+        dtype = r.choice(["fp32", "bf16"])
+        job += ["--precision", dtype, "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]),
+                "--optimizer", r.choice(["sgd", "adamw", "adamw-fused"]), "--optimizer-in-backward"]
+        return model, job, lengths
+    always = {"saved": 1, "pattern": 1, "save-fsdp1": 1, "seq2seq-lengths": 0}
+    common(r, job, ("amp-bf16",), ("bf16",) if kind == "cce" else ("fp32", "bf16"), always.get(kind, .3))
+    if kind.startswith("torchao"): job[job.index("--optimizer") + 1] = "adamw_torch_" + kind[-4:]
+    if kind == "cce": job.append("--cut-cross-entropy")
+    if kind == "saved": job += ["--lora-modules-to-save", r.choice(["embed_tokens,lm_head", "lm_head", "embed_tokens"])]
+    if kind == "pattern": job += ["--lora-targets", "re:" + r.choice(PATTERNS)]
+    if kind == "save-fsdp1":
+        job += ["--gpus", "2", "--parallel", "fsdp1", "--stages", "all", "--load", "host", "--save", r.choice(["full", "sharded"])]
+    elif kind != "seq2seq-lengths":
+        evaluated(r, job, .25)
+    return model, job, lengths
+
+
 def draw_job(r, kind):
     """Its model's name, arguments, and lengths or None."""
+    if kind in SINGLE: return draw_option(r, kind)
     if kind in ("glue", "st", "cross", "st-lora", "cross-lora", "st-lengths", "cross-lengths"):
         model = r.choice(ENCODERS) if kind != "cross-lora" else "bert"  # the others' heads are several layers
     elif kind == "generate":
@@ -271,6 +310,9 @@ def predict_job(memcalc, job, folder):
     if "--eval-bs" in arguments and "--gpus" not in arguments:
         stages = {stage["name"]: stage for stage in json.loads(ask("--stages", "all").stdout)["stages"]}
         said["evaluation"] = stages["evaluate"]["peak_allocated_bytes"]
+    if "--save" in arguments:
+        stages = {stage["name"]: stage for stage in report["stages"]}
+        said.update(allocated=stages["train"]["peak_allocated_bytes"], save=stages["save"]["peak_allocated_bytes"])
     seconds = (report.get("time") or {}).get("step_seconds")
     if seconds is not None: said["step_s"] = seconds
     return said
@@ -285,13 +327,14 @@ def predict(a):
 
 
 def measure_job(job, out, rank, port):
-    """In a forked process: its result is one line. bitsandbytes starts CUDA as it is imported: a process anew has it ($BNB: a
-    folder that holds it)."""
+    """In a forked process: its result is one line. bitsandbytes and torchao start CUDA as they are imported: a process anew has them
+    ($BNB, $TORCHAO: folders that hold them)."""
     import jobs_run
 
     said = os.dup(1)
-    if "--quantize" in job["arguments"] and "BNB" in os.environ:
-        path = os.pathsep.join([os.environ.pop("BNB"), os.environ.get("PYTHONPATH", "")])
+    needs = "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
+    if needs is not None and needs in os.environ:
+        path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"
         os.chdir(os.path.dirname(os.path.abspath(__file__)))
@@ -326,6 +369,8 @@ def measure(a):
 
     jobs_run.import_all()
     print(f"imports {time.time() - started:.0f} s", flush=True)
+    while "JOBS_WAIT" in os.environ and not os.path.exists(os.environ["JOBS_WAIT"]): time.sleep(.2)
+    started = time.time()
     measured = {row["name"] for row in read(a.out) if "error" not in row} if os.path.exists(a.out) else set()
     waiting = [job for job in read(a.jobs) if job["name"] not in measured]
     if a.only: waiting = [job for job in waiting if job["name"] in a.only.split(",")]
@@ -364,13 +409,13 @@ def compare(a):
             continue
         errors = {kind: 100 * (p[kind] / m[kind] - 1) for kind in off}
         for kind in off: off[kind].append(abs(errors[kind]))
-        if "evaluation" in p and "evaluation" in m:
-            errors["evaluation"] = 100 * (p["evaluation"] / m["evaluation"] - 1)
-        evaluated = f"evaluation {errors['evaluation']:+8.3f} %   " if "evaluation" in errors else ""
+        others = [stage for stage in ("evaluation", "save") if stage in p and stage in m]
+        for stage in others: errors[stage] = 100 * (p[stage] / m[stage] - 1)
+        evaluated = "".join(f"{stage} {errors[stage]:+8.3f} %   " for stage in others)
         seconds = f"{100 * (p['step_s'] / m['step_s'] - 1):+6.0f} % time" if p.get("step_s") and m.get("step_s") else ""
         print(f"{job['name']:40} allocated {m['allocated']:>12} {errors['allocated']:+8.3f} %   "
               f"reserved {m['reserved']:>12} {errors['reserved']:+8.3f} %   {evaluated}{seconds}")
-        kinds = list(off) + (["evaluation"] if "evaluation" in errors else [])
+        kinds = list(off) + others
         rows.append(dict(job, **{kind: m[kind] for kind in kinds}, blind={kind: p[kind] for kind in kinds}))
     for kind, errors in off.items():
         if not errors: continue

@@ -24,7 +24,7 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
-         "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head")
+         "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -53,6 +53,7 @@ def import_all():
     datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
+    if "JOBS_LIGHT" in os.environ: return  # of the Trainer alone
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
         try:
             __import__(module)
@@ -84,7 +85,8 @@ class Job:
                  "--optimizer --lora --lora-dropout --completion --eval-bs --eval-samples --eval-accum --eval-generate "
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
-                 "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage").split()
+                 "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage "
+                 "--lora-targets --lora-modules-to-save --save").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -153,6 +155,9 @@ def make_model(job, task, labels=2):
     if keys.get("d_kv"): config.decoder_start_token_id = config.pad_token_id = 0
     auto = getattr(tf, "AutoModel" + ("For" + AUTO[task] if AUTO[task] else ""))
     dtype = torch.bfloat16 if job.options.get("--weights-dtype") == "bf16" else torch.float32
+    if "--cut-cross-entropy" in job.options:  # as axolotl's plugin calls it before a model is loaded
+        from cut_cross_entropy.transformers.patch import cce_patch
+        cce_patch(job.config["model_type"])
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
     with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
         return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
@@ -186,7 +191,9 @@ def lora(job):
     if "--lora" not in job.options: return None
     from peft import LoraConfig
     more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
-    return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules="all-linear",
+    targets = job.options.get("--lora-targets", "all-linear").removeprefix("re:")
+    if "--lora-modules-to-save" in job.options: more["modules_to_save"] = job.options["--lora-modules-to-save"].split(",")
+    return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules=targets,
                       lora_dropout=float(job.options.get("--lora-dropout", 0)), **more)
 
 
@@ -208,6 +215,7 @@ def arguments_of(job):
     if job.gpus > 1:
         if job.parallel.startswith("fsdp"):
             prefetch = dict(backward_prefetch="BACKWARD_PRE") if "--fsdp-backward-prefetch" in o else {}
+            if "--save" in o: prefetch["state_dict_type"] = f"{o['--save'].upper()}_STATE_DICT"
             kw.update(fsdp=True, fsdp_config=dict(version=int(job.parallel[-1]), **prefetch))
         if job.parallel.startswith("ds-"):
             kw["deepspeed"] = dict(
@@ -255,6 +263,7 @@ def plain_trainer(job):
 
     lengths = job.lengths or [job.seq] * (job.train_samples + job.eval_samples)
     data = [sample(n) for n in lengths]
+    if job.samples and task == "seq2seq": data = [dict(input_ids=ids(r, a), labels=ids(r, b)) for a, b in job.samples]
     collate = tf.default_data_collator
     if job.lengths:
         pads = tf.DataCollatorWithPadding if task == "seqcls" else tf.DataCollatorForSeq2Seq
@@ -455,6 +464,9 @@ def run(job, rank=None):
     import jobs_card
     wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
     job = Job(job)
+    if job.loop == "bare":
+        import jobs_bare
+        return jobs_bare.run(job, wants_events, wants_stacks)
     torch.set_num_threads(2 if rank is None or ON_CPU else 8)
     torch.manual_seed(0)
     cuda = torch.cuda
@@ -462,7 +474,7 @@ def run(job, rank=None):
     if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
     base = 0 if ON_CPU else cuda.memory_allocated()
     trainer = make_trainer(job)
-    stamps, marks = [], []
+    stamps, marks, requests = [], [], []
 
     class Clock(tf.TrainerCallback):
         def mark(self, what):
@@ -470,6 +482,7 @@ def run(job, rank=None):
             if ON_CPU: return marks.append([what, 0, 0])
             cuda.synchronize()
             marks.append([what, cuda.max_memory_allocated() - base, cuda.max_memory_reserved()])
+            requests.append(cuda.memory_stats()["allocation.all.allocated"])
             cuda.reset_peak_memory_stats()
 
         def on_train_begin(self, *unused, **more):
@@ -497,10 +510,19 @@ def run(job, rank=None):
         os.makedirs(events, exist_ok=True)
         cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
                                           max_entries=4000000)
+    if not ON_CPU: requests.append(cuda.memory_stats()["allocation.all.allocated"])
     trainer.train()
     Clock().mark("end")
+    if "--save" in job.options:
+        try:  # Trainer._save_checkpoint() does both; in a fake group what gathers objects fails, behind the peak
+            trainer.save_model(tempfile.mkdtemp())
+            if job.options["--save"] == "sharded": trainer._save_optimizer_and_scheduler(tempfile.mkdtemp())
+        except Exception as error: unsaved = repr(error)[:300]
+        else: unsaved = None
+        Clock().mark("save")
     seconds = sorted(b - a for a, b in zip(stamps[2::2], stamps[3::2]))  # without the first step
-    result.update(allocated=max(peak for _, peak, _ in marks), reserved=max(peak for _, _, peak in marks), marks=marks,
+    trained = [mark for mark in marks if mark[0] != "save"]
+    result.update(allocated=max(peak for _, peak, _ in trained), reserved=max(peak for _, _, peak in trained), marks=marks,
                   step_s=seconds[len(seconds) // 2] if seconds else None,
                   seconds=[b - a for a, b in zip(stamps[::2], stamps[1::2])], steps=trainer.state.global_step,
                   parameters=sum(p.numel() for p in trainer.model.parameters()),
@@ -508,6 +530,8 @@ def run(job, rank=None):
                   optimizer=str(trainer.args.optim), checkpointing=bool(trainer.args.gradient_checkpointing))
     evaluations = [peak for what, peak, _ in marks if what == "evaluation"]
     if evaluations: result["evaluation"] = max(evaluations)
+    if events: result["requests"] = [each - requests[0] for each in requests[1:]]  # until each mark
+    if len(trained) < len(marks): result.update(save=marks[-1][1], unsaved=unsaved)
     if not ON_CPU: result["retries"] = cuda.memory_stats()["num_alloc_retries"]
     if events: jobs_card.write_events(os.path.join(events, job.name + ".tsv.gz"))
     return result

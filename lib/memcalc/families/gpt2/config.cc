@@ -46,6 +46,7 @@ const Family kGpt2 = {
     .measured = kGpt2Measured,
     .has_own_classifier = true,
     .instructions_per_operator = 128,
+    .cut_cross_entropy = false,
     .to_megatron = gpt2_to_megatron,
 };
 

@@ -50,6 +50,7 @@ const Family kGptNeox = {
     .loads_by_checkpoint_names = true,
     .tp_plan = kGptNeoxPlan,
     .instructions_per_operator = 94,
+    .cut_cross_entropy = false,
     .fp8_layers = true,
 };
 

@@ -53,6 +53,7 @@ const Family kGptj = {
     .measured = kGptjMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
+    .cut_cross_entropy = false,
 };
 
 }  // namespace memcalc::family

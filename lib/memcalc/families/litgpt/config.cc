@@ -140,6 +140,7 @@ const Family kLitGpt = {
     .model_type = kLitGptType,
     .build = build_litgpt,
     .dropout_is_module = false,
+    .cut_cross_entropy = false,
 };
 
 }  // namespace family

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "memcalc/spec/config_files/trainer.h"
+#include "memcalc/spec/freeze_patterns.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/run_names.h"
@@ -94,11 +95,11 @@ constexpr KeyRow kRows[] = {
     {"relora_prune_method", U::kIrrelevant, "of ReLoRA"},
     {"lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel", U::kUsed},
     {"embeddings_skip_upcast", U::kIrrelevant, "embeddings end in the type of the rest"},
+    {"unfrozen_parameters", U::kUsed},
     {"quantize_moe_experts model_quantization_config model_quantization_config_kwargs use_onebitllms qat quantization "
      "nvfp4_merge_aware",
      U::kRefused, "weights packed in this way are not modelled"},
-    {"unfrozen_parameters lisa_n_layers lisa_step_interval", U::kRefused,
-     "training a part of the parameters is told by --freeze"},
+    {"lisa_n_layers lisa_step_interval", U::kRefused, "training a part of the parameters is told by --freeze"},
     {"lisa_layers_attribute", U::kIrrelevant, "of LISA"},
     // attention and kernels
     {"attn_implementation xformers_attention sdp_attention flex_attention flash_attention sage_attention "
@@ -416,6 +417,36 @@ void read_adapter(Section& section) {
   read_lora_kernels(section, int8);
 }
 
+/// utils/freeze.py, LayerNamePattern: re.match() of a pattern in which dots are dots, behind which rows may be told;
+/// the others' gradients are set to zero in place.
+std::string without_rows(std::string pattern) {
+  if (pattern.ends_with(']')) {
+    const std::size_t start = pattern.rfind('[');
+    const bool has_rows =
+        start != std::string::npos && pattern.find_first_not_of("0123456789:", start + 1) == pattern.size() - 1;
+    if (has_rows && start > 0) pattern.resize(start);
+  }
+  std::string escaped;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '.' && (i + 1 == pattern.size() || pattern[i + 1] != '+')) escaped += '\\';
+    escaped += pattern[i];
+  }
+  return escaped;
+}
+
+/// train.py calls freeze_layers_except() behind the adapters.
+void read_unfrozen(Section& section) {
+  std::vector<std::string> patterns = section.texts("unfrozen_parameters");
+  if (patterns.empty()) return;
+  if (section.account().is_set("--lora")) {
+    return section.refuse("unfrozen_parameters",
+                          "axolotl freezes what no pattern matches from the name's beginning, and beside adapters all "
+                          "names begin with base_model.model.: the adapters are frozen, too, and nothing trains");
+  }
+  for (std::string& each : patterns) each = without_rows(std::move(each));
+  section.set("unfrozen_parameters", "--freeze", std::string(kFreezeExcept) + join(patterns, ","));
+}
+
 void read_gpus(Section& section) {
   std::int64_t gpus = 1;
   for (const std::string_view key : {"dp_shard_size", "dp_replicate_size", "tensor_parallel_size",
@@ -519,6 +550,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   read_checkpoints(section);
   read_plugins(section);
   read_adapter(section);
+  read_unfrozen(section);
   read_compile(section);
   read_gpus(section);
   // _configure_embedding_dtypes(): they are turned back for adapters, FSDP and flash attention alone.
