@@ -26,6 +26,7 @@ class Pictures:
     tensors: Callable[[int, int], dict[str, torch.Tensor]]  # of batch and sequence
     types: str | None  # the input that tells which places are an image's
     policies: dict[str, Any] = field(default_factory=dict)
+    start_id: int | None = None  # the token before each
 
     @property
     def all_tokens(self) -> int:
@@ -44,6 +45,7 @@ def pictures(config: Any, kind: Any, count: int, edge: int | None) -> Pictures:
     types = next((name for name in ("mm_token_type_ids", "token_type_ids") if name in forward), None)
     if config.model_type in ("llava_next", "llava_onevision"): return _anyres(config, vision, count, edge, token_id, types)
     if config.model_type == "lfm2_vl": return _padded_patches(config, vision, count, edge, token_id, types)
+    if config.model_type == "minicpmv4_6": return _packed(config, vision, count, edge, token_id, types)
     if config.model_type == "mllama": return _tiles_aside(config, vision, count, edge, token_id, types)
     if config.model_type == "llama4": return _tiles(config, vision, count, edge, token_id, types)
     if "image_grid_thw" in forward: return _patches(config, vision, forward, count, edge, token_id, types)
@@ -116,14 +118,34 @@ def _patches(config: Any, vision: Any, forward: set[str], count: int, edge: int 
     if edge % (patch * merge): raise ValueError(f"{config.model_type} takes images whose edge is a multiple of {patch * merge}")
     side = edge // patch
     width = int(getattr(vision, "in_channels", 3)) * int(getattr(vision, "temporal_patch_size", 1)) * patch * patch
+    of_patch = (vision.num_channels, patch, patch) if config.model_type == "paddleocr_vl" else (width,)
+    start_id = None
+    if config.model_type in ("qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"):
+        if count > 1: raise ValueError(f"{config.model_type}: between two images its processor sets two tokens, here is one")
+        start_id = int(config.vision_start_token_id)  # which the class finds them by; the thinker's configuration may lack it
 
     def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
-        made = {"pixel_values": torch.empty(batch * count * side * side, width),
+        made = {"pixel_values": torch.empty(batch * count * side * side, *of_patch),
                 "image_grid_thw": torch.tensor([[1, side, side]] * (batch * count))}
         if told: made["image_merge_sizes"] = torch.tensor([1] * (batch * count))
         return made
 
-    return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types)
+    return Pictures(count, edge, side * side // merge**2, token_id, _SIZED, tensors, types, start_id=start_id)
+
+
+def _packed(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:
+    """MiniCPM-V 4.6: patches of all images side by side, as one row of pixels; 448 pixels are not cut into slices."""
+    patch, most = int(_single(vision.patch_size)), 448
+    step = patch * 2 * int(config.merge_kernel_size[0]) ** int(config.merger_times)  # the tower's own merging and the merger's
+    edge = edge or most
+    if edge > most or edge % step: raise ValueError(f"minicpmv4_6: images whose edge is a multiple of {step} up to {most}; larger ones are cut")
+    side = edge // patch
+
+    def tensors(batch: int, _: int) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.empty(1, vision.num_channels, patch, batch * count * side * side * patch),
+                "target_sizes": torch.tensor([[side, side]] * (batch * count), dtype=torch.int32)}
+
+    return Pictures(count, edge, (edge // step) ** 2, token_id, _SIZED, tensors, types)
 
 
 def _sized(config: Any, vision: Any, count: int, edge: int | None, token_id: int, types: str | None) -> Pictures:

@@ -52,7 +52,7 @@ _INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split(
 # The last parts of the names for which `_by_rule` has rules, and of those that may take whole numbers as tensors.
 _RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
     _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED
-_TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split".split())
+_TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split expand".split())
 # What values may be known of though those of the arguments are not.
 _ANSWERED = frozenset([*_FILLED, "new_full", "full_like", *_PICKS, "isnan", "isinf", "isfinite", "rand", "rand_like"])
 _NO_CHECK = {name: (lambda *_: False) for name in
@@ -349,7 +349,9 @@ class Recorder(TorchFunctionMode):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
             device = kwargs.get("device")
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
-            real = self._compute(function, name, args, kwargs, must=True)
+            if self._are_scalars(args[0]) and any(self.info(t) is None or self.info(t).known is None for t in tensors_in(args[0])):
+                with unset_fake_temporarily(): real = torch.empty(len(args[0]), dtype=kwargs.get("dtype") or args[0][0].dtype)
+            else: real = self._compute(function, name, args, kwargs, must=True)
             return self._empty(real, device), hasattr(args[0], "__array__")
         if last == "new_tensor" and not isinstance(args[1], torch.Tensor):
             with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
@@ -382,6 +384,11 @@ class Recorder(TorchFunctionMode):
             made = torch.empty(like.shape, dtype=like.dtype, device=device)
             if key is not None: self._memo.keep(key, made, [])
         return made
+
+    @staticmethod
+    def _are_scalars(numbers: Any) -> bool:
+        """A list of tensors with a number each: whatever these are, their count is the size of torch.tensor() of it."""
+        return isinstance(numbers, list) and bool(numbers) and all(isinstance(each, torch.Tensor) and each.dim() == 0 for each in numbers)
 
     @staticmethod
     def _attention(function: Any, args: Any, kwargs: Any) -> Any:
@@ -559,7 +566,7 @@ class Recorder(TorchFunctionMode):
             return tuple(bounds(each) for each in thing) if isinstance(thing, tuple) else thing
 
         if last in ("__getitem__", "__setitem__"): return (args[0], bounds(args[1]), *args[2:])
-        if last in ("view", "reshape"): return (args[0], *(number(each) for each in args[1:]))
+        if last in ("view", "reshape", "expand"): return (args[0], *(number(each) for each in args[1:]))
         if last == "split" and len(args) > 1 and isinstance(args[1], (list, tuple)):
             return (args[0], [number(each) for each in args[1]], *args[2:])
         return args
@@ -579,7 +586,7 @@ class Recorder(TorchFunctionMode):
                inputs: list[torch.Tensor]) -> list[Known | None] | None:
         name, last = called.name, called.last
         infos = [self.info(t) for t in inputs]
-        if not called.is_in_place and last not in _ANSWERED and (not infos or None in infos or any(
+        if not called.is_in_place and last not in _ANSWERED and last != "expand_as" and (not infos or None in infos or any(
                 info.known is None for info in infos if info is not None)) and (infos or last not in _FACTORIES): return None
         if called.is_in_place:
             if name == "torch.Tensor.uniform_" and args[0].numel() == 1 and self.policies.get("random_draws", True):
@@ -594,6 +601,8 @@ class Recorder(TorchFunctionMode):
                 self._forget(target.known.tensor)
                 return None
         if any(t.numel() > LARGEST for t in outputs): return None
+        if last == "expand_as" and infos and infos[0] is not None and infos[0].known is not None:  # of the other the shape alone
+            with unset_fake_temporarily(): return [Known(infos[0].known.tensor.expand(outputs[0].shape), infos[0].known.origins)]
         fill = _FILLED.get(last)
         if last in ("new_full", "full_like"):
             fill = args[2 if last == "new_full" else 1] if len(args) > (2 if last == "new_full" else 1) else kwargs.get("fill_value")

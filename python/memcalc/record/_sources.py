@@ -20,6 +20,7 @@ from ._pictures import pictures
 from ._program import Program, record
 from ._recordings import Variant
 from ._solve import PRECISIONS
+from ._sounds import sounds
 from ._stretch import Depths, depths_of
 from ._targets import TARGETS, answers
 
@@ -31,6 +32,7 @@ TASKS = {
     "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
     "ctc": ("AutoModelForCTC", "target"), "contrastive": ("AutoModel", "pairs"),
     "image-text": ("AutoModelForImageTextToText", "tokens"), "audio": ("AutoModelForAudioClassification", "class"),
+    "audio-text": ("AutoModelForMultimodalLM", "tokens"), "captions": ("AutoModelForImageTextToText", "target"),
 }
 _ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
             ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
@@ -109,21 +111,22 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     vocabulary = int(getattr(text, "vocab_size", 0) or 1000)
     maximum = getattr(text, "max_position_embeddings", None)
     if isinstance(maximum, int) and maximum > 0: sequence = min(sequence, maximum)
-    if task in ("seq2seq", "speech"):
+    if task in ("seq2seq", "speech", "captions"):
         for key in ("pad_token_id", "decoder_start_token_id"):
             if getattr(config, key, None) is None: setattr(config, key, 0)
     symbols = {"batch": batch}
+    reads = kind.main_input_name == "input_ids" or task == "audio-text"
     is_frames = task == "ctc" and kind.main_input_name == "input_features"  # Parakeet: a spectrogram of any length; its last label is the padding
-    if kind.main_input_name == "input_ids" or is_frames: symbols["sequence"] = sequence
+    if reads or is_frames: symbols["sequence"] = sequence
     if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
-    vision = getattr(config, "vision_config", config)
+    vision = getattr(config, "encoder", config) if task == "captions" else getattr(config, "vision_config", config)
     edge = image or getattr(vision, "image_size", None) or 224
     edge = edge if isinstance(edge, int) else edge[0]
-    shown = pictures(config, kind, images, image) if task == "image-text" else None
+    shown = pictures(config, kind, images, image) if task == "image-text" else sounds(config, kind, images) if task == "audio-text" else None
     if shown is not None:
-        edge, symbols["image"] = shown.edge, shown.edge
+        if shown.edge: edge, symbols["image"] = shown.edge, shown.edge
         least = shown.all_tokens + 8
-        if sequence < least: raise ValueError(f"{shown.all_tokens} places for images: a sequence of {sequence} is too short")
+        if sequence < least: raise ValueError(f"{shown.all_tokens} places for images or sounds: a sequence of {sequence} is too short")
     is_pixels = kind.main_input_name == "pixel_values"
     channels = getattr(vision, "num_channels", 3)
     if is_pixels or labels == "pairs": symbols["image"] = edge
@@ -139,16 +142,18 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         if task == "seqcls" and isinstance(eos, int) and eos < vocabulary:
             ids = torch.where(ids == eos, torch.full_like(ids, low), ids)
             ids[:, -1] = eos
-        if shown is not None:  # each image behind a token, then the text
+        if shown is not None:  # each image or sound behind a token, then the text
             ids = torch.where(ids >= min(low + 1000, shown.token_id), torch.full_like(ids, low), ids)
-            for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
+            for start in range(1, shown.all_tokens, shown.tokens + 1):
+                ids[:, start:start + shown.tokens] = shown.token_id
+                if shown.start_id is not None: ids[:, start - 1] = shown.start_id
         made: dict[str, Any]
         if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
         elif is_frames:
             made = {"input_features": torch.empty(batch, sequence, config.encoder_config.num_mel_bins),
                     "attention_mask": torch.ones(batch, sequence, dtype=torch.long)}
             made["attention_mask"][-1, -sequence // 8:] = 0  # its processor pads to the longest
-        elif kind.main_input_name == "input_features":
+        elif kind.main_input_name == "input_features" and not reads:
             frames = 2 * getattr(config, "max_source_positions", 1500)
             made = {"input_features": torch.empty(batch, getattr(config, "num_mel_bins", 80), frames)}
         elif hasattr(config, "num_mel_bins") and kind.main_input_name == "input_values":  # a spectrogram
@@ -194,7 +199,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     if shown is not None:
         source.task = "causal"  # what is trained is the text
         source.policies = shown.policies
-        source.fixed, source.minima = {"image": shown.reason}, {"sequence": shown.all_tokens + 1}
+        source.fixed, source.minima = {"image": shown.reason} if shown.edge else {}, {"sequence": shown.all_tokens + 1}
         text = sequence - shown.all_tokens
         source.sizes["sequence"] = [shown.all_tokens + n for n in (_prime(text * 2 // 3), _prime(text * 2 // 5), _prime(text * 5 // 4))]
     return source

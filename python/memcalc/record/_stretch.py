@@ -220,11 +220,14 @@ def depths_of(config: Any, make: Callable[[Any], Callable[..., Any]]) -> Depths 
     if not isinstance(count, int) or (text is not config and all(part is not text for part in vars(config).values())): return None
 
     def shallower(left_out: int, first: int) -> Callable[..., Any]:
-        """Lists with an item for each layer lose theirs; numbers of layers at the start (first_k_dense_replace) stay."""
+        """Lists with an item for each layer lose theirs, lists of layers theirs (Mllama's); numbers of layers at the start
+        (first_k_dense_replace) stay."""
         made = copy.deepcopy(config)
         text = made.get_text_config()
         for key, value in list(vars(text).items()):
             if isinstance(value, list) and len(value) == count: setattr(text, key, value[:first] + value[first + left_out:])
+        if isinstance(named := getattr(text, "cross_attention_layers", None), list):
+            text.cross_attention_layers = [at - left_out * (at >= first) for at in named if not first <= at < first + left_out]
         text.num_hidden_layers = count - left_out
         return make(made)
 

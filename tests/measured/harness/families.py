@@ -18,7 +18,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 EAGER = ("mamba", "gptj", "mpnet", "deberta-v2", "bloom", "mpt", "mimo_v2_flash")  # which have no other attention
-BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those
+# Classes of the checkpoint's own, which are those but for Qwen's reward models' score.
+BUILT_AS = {"kimi_k2": "deepseek_v3", "qwen2_reward": "qwen2", "internlm2_reward": "llama"}
 
 
 def lines_of(path): return [json.loads(line) for line in Path(path).read_text().splitlines()]
@@ -121,10 +122,11 @@ def asked_of(case):
         text = dict(config.get("text_config", config))
         text["model_type"] = text.get("model_type", {"gemma3": "gemma3_text", "mistral3": "mistral"}[config["model_type"]])
         config = text if text["model_type"] != "gemma3" else dict(text, model_type="gemma3_text")
+    more = {"scores_by_two_layers": True} if config["model_type"] == "qwen2_reward" else {}
     config["model_type"] = BUILT_AS.get(config["model_type"], config["model_type"])
     register_texts(config["model_type"])
     models.MODELS[case["id"]] = (case["run"]["task"], config)
-    asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4)
+    asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4, **more)
     if config["model_type"] in EAGER: asked["attention"] = "eager"
     return asked
 

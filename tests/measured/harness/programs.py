@@ -3,7 +3,7 @@ recorder's own code from specs/programs/sources.json. Runs are drawn and predict
 line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, or one of families.py's.
 
 usage: programs.py draw SEED N MEMCALC OUT                    N cases of each program, with what memcalc said ("blind")
-       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--keep all]    on a card
+       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all]    on a card
        programs.py compare CASES MEASURED [--rows OUT]
 
 Several cases run side by side until their three steps are done; each is then alone on the card for its step time. The
@@ -331,7 +331,7 @@ def measure(a):
         used = sum(each[0] for each in running.values())
         for case in todo[:12]:
             need = 1.3 + 1.1 * (case.get("blind") or case.get("predicted"))["reserved"] / 2**30
-            if len(running) < a.jobs and (not running or used + need < 76):
+            if len(running) < a.jobs and (not running or used + need < a.memory):
                 todo.remove(case)
                 pid = os.fork()
                 if pid == 0: run_child(case, a, turns)
@@ -383,7 +383,7 @@ def main():
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function is measure:
-            for name, kind, usual in (("budget", float, 480), ("jobs", int, 5), ("keep", str, "differing"), ("device", str, "cuda"), ("longest", float, 90)):
+            for name, kind, usual in (("budget", float, 480), ("jobs", int, 5), ("memory", int, 76), ("keep", str, "differing"), ("device", str, "cuda"), ("longest", float, 90)):
                 command.add_argument(f"--{name}", type=kind, default=usual)
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
