@@ -10,6 +10,7 @@
 #include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
+#include "memcalc/train/compile/reduction_splits.h"
 #include "memcalc/train/compile/rules.h"
 #include "memcalc/train/compile/schedule.h"
 #include "support/error_text.h"
@@ -29,6 +30,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr Operator kOp{"op"};
+constexpr std::int64_t kMultiprocessors = 132;
 
 TEST(CompileProducts, OfSixteenBitsArePaddedWhereRowsAreNotAligned) {
   EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 2560, 1024, 50257));
@@ -127,8 +129,8 @@ TEST(Fusion, WhatSharesDataAndASizeIsOneKernelThatReadsEachBufferOnce) {
   KernelList eager;
   eager.push_back(multiplied);
   eager.push_back(added);
-  const KernelList kernels =
-      compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, false), {}, results, eager);
+  const KernelList kernels = compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, false), {},
+                                                    results, eager, kMultiprocessors);
   ASSERT_EQ(kernels.size(), 3U);
   EXPECT_EQ(kernels[0].kind, KernelKind::kMatrixProduct);
   EXPECT_EQ(kernels[0].views, 0) << "no operator is dispatched";
@@ -137,6 +139,59 @@ TEST(Fusion, WhatSharesDataAndASizeIsOneKernelThatReadsEachBufferOnce) {
   EXPECT_EQ(kernels[2].bytes, 400 + 400 + 400) << "behind the product: a kernel of its own";
   EXPECT_EQ(kernels[2].flops, 7) << "the work counts on";
   for (const Kernel& kernel : kernels) EXPECT_TRUE(is_of_compiled_code(kernel));
+}
+
+// Sizes of inductor's own code for an H200 (tests/measured/inductor_kernels.tsv): 768 and 3,072 columns of 4,096 and
+// 8,192 rows, 128 of 65,536.
+TEST(ReductionSplits, OfSumsWithFewResultsAreTwoKernels) {
+  EXPECT_EQ(compile::parts_of_reduction(4096, 768, true, kMultiprocessors), 32);
+  EXPECT_EQ(compile::parts_of_reduction(8192, 768, true, kMultiprocessors), 64);
+  EXPECT_EQ(compile::parts_of_reduction(8192, 3072, true, kMultiprocessors), 64);
+  EXPECT_EQ(compile::parts_of_reduction(65536, 128, true, kMultiprocessors), 512);
+  EXPECT_EQ(compile::parts_of_reduction(32, 768, true, kMultiprocessors), 1) << "few rows";
+  EXPECT_EQ(compile::parts_of_reduction(8192, 8448, true, kMultiprocessors), 1) << "64 results for each multiprocessor";
+  EXPECT_EQ(compile::parts_of_reduction(768, 8192, false, kMultiprocessors), 1) << "rows enough";
+  EXPECT_EQ(compile::parts_of_reduction(4096, 1, false, kMultiprocessors), 1);
+  EXPECT_EQ(compile::parts_of_reduction(16384, 1, false, kMultiprocessors), 2);
+}
+
+TEST(ReductionSplits, AKernelOverManyLongRowsTakesTheirColumnsAlong) {
+  EXPECT_TRUE(compile::takes_columns_along(4096, 2048));
+  EXPECT_TRUE(compile::takes_columns_along(65536, 128));
+  EXPECT_FALSE(compile::takes_columns_along(4096, 1024)) << "fewer than 5 Mi elements";
+  EXPECT_FALSE(compile::takes_columns_along(2048, 8192));
+  EXPECT_FALSE(compile::takes_columns_along(65536, 32768));
+  EXPECT_EQ(compile::workspace_rows(8192, kMultiprocessors), 512);
+  EXPECT_EQ(compile::workspace_rows(4096, kMultiprocessors), 256);
+}
+
+// x [8192, 768] float32: row sums, y = x - row sum, and two sums over columns, of x and of y.
+TEST(Fusion, SumsOverColumnsStayApartUnlessAKernelOverTheirRowsTakesThemAlong) {
+  const auto launches = [](std::int64_t rows) {
+    JointGraph graph;
+    const auto add = [&](NodeKind kind, Bytes bytes, std::vector<NodeIndex> inputs, bool across_rows = false) {
+      return graph.add(
+          {.kind = kind, .across_rows = across_rows, .bytes = bytes, .op = &kOp, .inputs = std::move(inputs)}, true);
+    };
+    const Bytes all = rows * 768 * 4, columns = 768 * 4;
+    const NodeIndex x = add(NodeKind::kInput, all, {});
+    const NodeIndex sums = add(NodeKind::kReduction, rows * 4, {x});
+    const NodeIndex y = add(NodeKind::kPointwise, all, {x, sums});
+    const NodeIndex of_x = add(NodeKind::kReduction, columns, {x}, true);
+    const NodeIndex of_y = add(NodeKind::kReduction, columns, {y}, true);
+    const std::vector<NodeIndex> results{y, of_x, of_y};
+    std::vector<int> counts;
+    for (const Kernel& kernel : compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, false), {},
+                                                       results, {}, kMultiprocessors)) {
+      counts.push_back(static_cast<int>(kernel.bytes));
+    }
+    return counts;
+  };
+  const int partials = 64 * 768 * 4, all = 8192 * 768 * 4, columns = 768 * 4;
+  EXPECT_THAT(launches(8192), ElementsAre(2 * all, 512 * columns, all + partials, partials + columns))
+      << "the rows with x's columns, Python's sum of them; y's columns, which the kernel has written first, in two";
+  const int small = 2048 * 768 * 4, parts = 16 * 768 * 4;
+  EXPECT_THAT(launches(2048), ElementsAre(2 * small, small + parts, parts + columns, small + parts, parts + columns));
 }
 
 Report report_of(const char* name, RunOptions options) {

@@ -11,7 +11,7 @@ CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forwa
     for (Tensor& other : output.others) results.dropped.push_back(std::move(other));
     return results;
   });
-  cut(program_);
+  cut(program_, tape.device);
   parameters_ = trained_parameters(program_);
 }
 

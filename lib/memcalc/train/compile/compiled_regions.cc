@@ -30,7 +30,7 @@ const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, c
   }));
   Compiled compiled{nullptr, trained_parameters(*program)};
   if (number == kLoss) {
-    cut(*program);
+    cut(*program, tape_.device);
     loss_ = std::move(program);
     compiled.program = loss_.get();
   } else {
@@ -40,7 +40,7 @@ const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, c
     if (same != programs.end()) {
       compiled.program = same->get();
     } else if (programs.size() < kMostPrograms) {
-      cut(*program);
+      cut(*program, tape_.device);
       compiled.program = programs.emplace_back(std::move(program)).get();
     }
   }

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/train/compile/reduction_splits.h"
 #include "memcalc/train/compile/rules.h"
 
 namespace memcalc::compile {
@@ -17,6 +20,7 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kPointwiseKernel{"triton_poi_fused"}, kReductionKernel{"triton_red_fused"};
+constexpr Operator kSeeds{"inductor_seeds"};
 constexpr std::size_t kMostFused = 64;  // config.max_fusion_size
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
 
@@ -28,6 +32,8 @@ struct Read {
   Bytes bytes = 0;
 };
 
+bool is_random(const GraphNode& node) { return node.op == &kInductorRandom; }
+
 /// Reads as many bytes as it gives.
 bool gathers(const GraphNode& node) {
   if (node.op == nullptr) return false;
@@ -36,23 +42,48 @@ bool gathers(const GraphNode& node) {
   return has("embedding") || has("gather") || has("index") || has("nll_loss");
 }
 
+/// What a kernel's loops go over.
+enum class Loops : std::uint8_t {
+  kElements,
+  kRows,      // reduces each row
+  kColumns,   // reduces across rows: gradients of biases and of norms' weights
+  kPartials,  // sums what the first kernel of a divided reduction left
+};
+
+/// How one node is computed.
+struct Iteration {
+  Loops loops = Loops::kElements;
+  std::int64_t elements = 0;  // gone over
+  std::int64_t results = 0;   // of a reduction
+
+  [[nodiscard]] bool operator==(const Iteration& other) const {
+    return loops == other.loops && elements == other.elements && results == other.results;
+  }
+  [[nodiscard]] std::int64_t reduced() const { return results > 0 ? elements / results : 1; }
+};
+
+constexpr std::int32_t kNoGroup = -1;
+
 struct Group {
+  Iteration iteration;
   std::vector<NodeIndex> members;
   std::vector<Read> reads;
-  double elements = 0;
   std::int32_t depth = 0;
-  bool reduces = false;
+  Bytes partials = 0;                   // float32 sums of parts, which it writes or (kPartials) reads
+  std::int32_t summed_by = kNoGroup;    // kPartials: the first kernel
+  std::int32_t taken_along = kNoGroup;  // kColumns: by this kernel over rows
 };
 
 class Fusion {
  public:
   Fusion(const JointGraph& graph, const Schedule& schedule, std::span<const NodeIndex> given,
-         std::span<const NodeIndex> results)
+         std::span<const NodeIndex> results, std::int64_t multiprocessors)
       : graph_(graph),
+        multiprocessors_(multiprocessors),
         is_buffer_(index(graph.size()), false),
         is_result_(is_buffer_.size(), false),
-        group_of_(is_buffer_.size(), -1),
-        last_reader_(is_buffer_.size(), -1),
+        group_of_(is_buffer_.size(), kNoGroup),
+        last_reader_(is_buffer_.size(), kNoGroup),
         depth_(is_buffer_.size(), 0),
         seen_(is_buffer_.size(), kNone) {
     for (NodeIndex i = 0; i < graph.size(); ++i) {
@@ -63,33 +94,59 @@ class Fusion {
     for (const Launch& each : schedule.launches) is_buffer_[index(each.node)] = true;
     for (const NodeIndex each : results) is_result_[index(graph.storage_of(each))] = true;
     for (const Launch& each : schedule.launches) add(each.node);
+    for (Group& each : groups_) take_along(each);
   }
 
   /// Their kernels, in order.
   [[nodiscard]] KernelList kernels() const;
 
  private:
+  static constexpr Bytes kPartialBytes = 4;  // sums are float32
+
   void add(NodeIndex i);
   void read(NodeIndex at, Bytes limit, NodeIndex reader, std::vector<Read>& reads);
-  [[nodiscard]] double iterated(NodeIndex i, const std::vector<Read>& reads) const;
-  [[nodiscard]] std::int32_t joined(double elements, std::int32_t depth, const std::vector<Read>& reads) const;
+  [[nodiscard]] std::int64_t elements_of(NodeIndex at, Bytes bytes) const { return bytes / size_of(graph_[at].dtype); }
+  [[nodiscard]] Iteration iteration_of(NodeIndex i, const std::vector<Read>& reads) const;
+  [[nodiscard]] std::int32_t joined(const Iteration& iteration, std::int32_t depth,
+                                    const std::vector<Read>& reads) const;
+  [[nodiscard]] std::int32_t joined_columns(const Iteration& iteration, std::int32_t depth,
+                                            const std::vector<Read>& reads) const;
+  [[nodiscard]] bool is_accumulated_by_product(const GraphNode& node) const;
+  [[nodiscard]] bool is_whole(const Read& read, std::int64_t elements) const {
+    return elements_of(read.buffer, read.bytes) == elements;
+  }
+  [[nodiscard]] bool share_whole_read(const std::vector<Read>& a, const std::vector<Read>& b,
+                                      std::int64_t elements) const;
+  [[nodiscard]] std::int32_t beside_variance(const GraphNode& mean, std::int32_t first) const;
+  std::int32_t add_group(const Iteration& iteration, std::int32_t depth);
+  void add_reads(Group& group, const std::vector<Read>& reads) const;
+  void take_along(Group& columns);
+  [[nodiscard]] Kernel kernel_of(const Group& group, const std::vector<bool>& read_outside) const;
+  [[nodiscard]] std::vector<bool> read_outside() const;
+
+  [[nodiscard]] Group& group(std::int32_t number) { return groups_[static_cast<std::size_t>(number)]; }
+  [[nodiscard]] const Group& group(std::int32_t number) const { return groups_[static_cast<std::size_t>(number)]; }
 
   const JointGraph& graph_;
+  std::int64_t multiprocessors_;
   std::vector<bool> is_buffer_, is_result_;
-  std::vector<std::int32_t> group_of_;     // by buffer: which group writes it; -1: none
-  std::vector<std::int32_t> last_reader_;  // by buffer: the group that read it last
+  std::vector<std::int32_t> group_of_;     // by buffer: which group writes it
+  std::vector<std::int32_t> last_reader_;  // by buffer: the group that read it last, sums over columns aside
   std::vector<std::int32_t> depth_;        // by buffer: kernels of another kind on the way to it
   std::vector<NodeIndex> seen_;            // by node: the launch whose expression was followed through it last
   std::vector<Group> groups_;
+  std::vector<std::int32_t> columns_;  // groups that sum columns
+  bool draws_ = false;                 // random numbers
 };
 
-/// Follows the expression that `reader` inlines to the buffers behind it.
+/// Follows the expression that `reader` inlines to the buffers behind it. Constants, positions and random numbers are
+/// made where they are used.
 void Fusion::read(NodeIndex at, Bytes limit, NodeIndex reader, std::vector<Read>& reads) {
   const GraphNode& node = graph_[at];
   if (!is_buffer_[index(at)] && node.kind == NodeKind::kView) {
     return read(node.inputs.front(), std::min(limit, node.bytes), reader, reads);
   }
-  if (is_buffer_[index(at)] || node.inputs.empty()) {
+  if (is_buffer_[index(at)]) {
     const Bytes bytes = std::min(limit, node.bytes);
     const auto known = std::find_if(reads.begin(), reads.end(), [&](const Read& each) { return each.buffer == at; });
     if (known == reads.end()) {
@@ -99,60 +156,103 @@ void Fusion::read(NodeIndex at, Bytes limit, NodeIndex reader, std::vector<Read>
     }
     return;
   }
+  draws_ = draws_ || is_random(node);
   if (std::exchange(seen_[index(at)], reader) == reader) return;
   const Bytes gathered = gathers(node) ? std::min(limit, node.bytes) : limit;
   for (const NodeIndex input : node.inputs) read(input, gathered, reader, reads);
 }
 
-/// Elements that its loops go over: of a reduction those of its largest operand.
-double Fusion::iterated(NodeIndex i, const std::vector<Read>& reads) const {
-  const auto elements_of = [&](NodeIndex at, Bytes bytes) {
-    return static_cast<double>(bytes) / static_cast<double>(size_of(graph_[at].dtype));
-  };
-  double elements = elements_of(i, graph_[i].bytes);
-  if (graph_[i].kind != NodeKind::kReduction) return elements;
-  for (const Read& each : reads) elements = std::max(elements, elements_of(each.buffer, each.bytes));
-  return elements;
+/// A reduction goes over its operand. One of few elements is written out (config.unroll_reductions_threshold).
+Iteration Fusion::iteration_of(NodeIndex i, const std::vector<Read>& reads) const {
+  constexpr std::int64_t kWrittenOut = 8;
+  const GraphNode& node = graph_[i];
+  const std::int64_t results = elements_of(i, node.bytes);
+  if (node.kind != NodeKind::kReduction) return {Loops::kElements, results, 0};
+  std::int64_t elements = results;
+  for (const NodeIndex input : node.inputs) elements = std::max(elements, elements_of(input, graph_[input].bytes));
+  if (node.inputs.empty()) {
+    for (const Read& each : reads) elements = std::max(elements, elements_of(each.buffer, each.bytes));
+  }
+  if (results > 0 && elements / results < kWrittenOut) return {Loops::kElements, results, 0};
+  return {node.across_rows ? Loops::kColumns : Loops::kRows, elements, results};
 }
 
-/// The latest group of this size that it shares data with, if nothing but fused kernels lies between; -1: none.
-std::int32_t Fusion::joined(double elements, std::int32_t depth, const std::vector<Read>& reads) const {
-  std::int32_t best = -1;
+/// The latest group that it shares data with and whose loops it fits in, if nothing but fused kernels lies between.
+std::int32_t Fusion::joined(const Iteration& iteration, std::int32_t depth, const std::vector<Read>& reads) const {
+  std::int32_t best = kNoGroup;
+  const auto fits = [&](const Iteration& of) {
+    if (iteration.loops == Loops::kRows) {
+      return of == iteration ||
+             (of.loops == Loops::kElements && (of.elements == iteration.elements || of.elements == iteration.results));
+    }
+    if (of.loops == Loops::kElements) return of.elements == iteration.elements;
+    if (of.loops == Loops::kRows && of.elements == iteration.elements) return true;
+    return of.results == iteration.elements;  // what becomes of the sums
+  };
   for (const Read& each : reads) {
     for (const std::int32_t candidate : {group_of_[index(each.buffer)], last_reader_[index(each.buffer)]}) {
       if (candidate <= best) continue;
-      const Group& group = groups_[static_cast<std::size_t>(candidate)];
-      const bool alike = group.elements == elements || (group.reduces && elements <= group.elements);
-      if (alike && group.depth == depth && group.members.size() < kMostFused) best = candidate;
+      const Group& other = group(candidate);
+      // What is made of nothing, such as a mask of random numbers, can wait for its reader.
+      const bool in_time = other.depth == depth || other.reads.empty();
+      if (fits(other.iteration) && in_time && other.members.size() < kMostFused) best = candidate;
     }
   }
   return best;
 }
 
-void Fusion::add(NodeIndex i) {
-  const GraphNode& node = graph_[i];
-  std::vector<Read> reads;
-  for (const NodeIndex input : node.inputs) read(input, gathers(node) ? node.bytes : kUnlimited, i, reads);
-  std::int32_t depth = 0;
-  for (const Read& each : reads) depth = std::max(depth, depth_[index(each.buffer)]);
-  const bool fuses = node.kind == NodeKind::kPointwise || node.kind == NodeKind::kReduction;
-  depth_[index(i)] = depth + (fuses || node.kind == NodeKind::kItem ? 0 : 1);
-  if (!fuses) return;
-  const double elements = iterated(i, reads);
-  std::int32_t number = joined(elements, depth, reads);
-  if (number < 0) {
-    number = static_cast<std::int32_t>(groups_.size());
-    Group& made = groups_.emplace_back();
-    made.elements = elements;
-    made.depth = depth;
+bool Fusion::share_whole_read(const std::vector<Read>& a, const std::vector<Read>& b, std::int64_t elements) const {
+  return std::any_of(a.begin(), a.end(), [&](const Read& each) {
+    return is_whole(each, elements) && std::any_of(b.begin(), b.end(), [&](const Read& other) {
+             return other.buffer == each.buffer && is_whole(other, elements);
+           });
+  });
+}
+
+/// Sums over columns stay apart from what makes their operand: it is written row by row. Those of one operand are one
+/// kernel.
+std::int32_t Fusion::joined_columns(const Iteration& iteration, std::int32_t depth,
+                                    const std::vector<Read>& reads) const {
+  constexpr std::size_t kLookedAt = 16;
+  for (std::size_t i = columns_.size(); i-- > (columns_.size() > kLookedAt ? columns_.size() - kLookedAt : 0);) {
+    const Group& other = group(columns_[i]);
+    if (other.iteration == iteration && other.depth == depth && other.members.size() < kMostFused &&
+        share_whole_read(reads, other.reads, iteration.elements)) {
+      return columns_[i];
+    }
   }
-  Group& group = groups_[static_cast<std::size_t>(number)];
-  group.members.push_back(i);
-  group.reduces = group.reduces || node.kind == NodeKind::kReduction;
-  group.elements = std::max(group.elements, elements);
-  group_of_[index(i)] = number;
+  return kNoGroup;
+}
+
+/// fx_passes/post_grad.py, addmm: a product that is added to a buffer adds it itself. Of gradients that add up; where a
+/// pointwise operator follows, the addition is fused into that instead.
+bool Fusion::is_accumulated_by_product(const GraphNode& node) const {
+  return node.op == &aten::kAdd && node.inputs.size() == 2 && node.users.empty() &&
+         std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](NodeIndex each) { return graph_[each].calls_cublas && graph_[each].bytes == node.bytes; });
+}
+
+/// var_mean is one reduction with two results: the second kernel of the variance of the same operand, whose first one
+/// is `first`.
+std::int32_t Fusion::beside_variance(const GraphNode& mean, std::int32_t first) const {
+  if (mean.op != &aten::kMean) return kNoGroup;
+  for (std::size_t g = groups_.size(); g-- > static_cast<std::size_t>(first);) {
+    if (groups_[g].summed_by != first) continue;
+    const GraphNode& other = graph_[groups_[g].members.front()];
+    if (other.op == &aten::kVarMean && other.inputs == mean.inputs) return static_cast<std::int32_t>(g);
+  }
+  return kNoGroup;
+}
+
+std::int32_t Fusion::add_group(const Iteration& iteration, std::int32_t depth) {
+  Group& made = groups_.emplace_back();
+  made.iteration = iteration;
+  made.depth = depth;
+  return static_cast<std::int32_t>(groups_.size()) - 1;
+}
+
+void Fusion::add_reads(Group& group, const std::vector<Read>& reads) const {
   for (const Read& each : reads) {
-    last_reader_[index(each.buffer)] = number;
     const auto known = std::find_if(group.reads.begin(), group.reads.end(),
                                     [&](const Read& other) { return other.buffer == each.buffer; });
     if (known == group.reads.end()) {
@@ -163,36 +263,147 @@ void Fusion::add(NodeIndex i) {
   }
 }
 
-KernelList Fusion::kernels() const {
-  std::vector<bool> read_outside(is_buffer_.size(), false);
+void Fusion::add(NodeIndex i) {
+  const GraphNode& node = graph_[i];
+  std::vector<Read> reads;
+  for (const NodeIndex input : node.inputs) read(input, gathers(node) ? node.bytes : kUnlimited, i, reads);
+  draws_ = draws_ || is_random(node);
+  std::int32_t depth = 0;
+  for (const Read& each : reads) depth = std::max(depth, depth_[index(each.buffer)]);
+  const bool fuses = node.kind == NodeKind::kPointwise || node.kind == NodeKind::kReduction;
+  depth_[index(i)] = depth + (fuses || node.kind == NodeKind::kItem ? 0 : 1);
+  if (!fuses) return;
+  if (is_accumulated_by_product(node)) {
+    const auto is_operand = [&](const Read& each) {
+      return std::find(node.inputs.begin(), node.inputs.end(), each.buffer) != node.inputs.end();
+    };
+    if (std::all_of(reads.begin(), reads.end(), is_operand)) return;  // nothing is left to compute
+  }
+  const Iteration iteration = iteration_of(i, reads);
+  const bool columns = iteration.loops == Loops::kColumns;
+  std::int32_t number = columns ? joined_columns(iteration, depth, reads) : joined(iteration, depth, reads);
+  const std::int64_t parts =
+      iteration.results == 0 ? 1
+                             : parts_of_reduction(iteration.reduced(), iteration.results, columns, multiprocessors_);
+  const Bytes partials = parts > 1 ? checked_multiply(checked_multiply(parts, iteration.results), kPartialBytes) : 0;
+  if (number == kNoGroup) {
+    number = add_group(iteration, depth);
+    if (columns) columns_.push_back(number);
+  }
+  if (iteration.loops == Loops::kRows) group(number).iteration = iteration;
+  group(number).depth = depth;
+  add_reads(group(number), reads);
+  if (!columns) {
+    for (const Read& each : reads) last_reader_[index(each.buffer)] = number;
+  }
+  const std::int32_t beside = parts > 1 ? beside_variance(node, number) : kNoGroup;
+  if (beside != kNoGroup) {
+    number = beside;
+  } else if (parts > 1) {
+    group(number).partials += partials;
+    const std::int32_t second = add_group({Loops::kPartials, parts * iteration.results, iteration.results}, depth);
+    group(second).partials = partials;
+    group(second).summed_by = number;
+    number = second;
+  }
+  group(number).members.push_back(i);
+  group_of_[index(i)] = number;
+}
+
+/// MixOrderReduction: the kernel over rows of the same operands computes the sums over their columns, too.
+void Fusion::take_along(Group& columns) {
+  if (columns.iteration.loops != Loops::kColumns) return;
+  const Iteration& of = columns.iteration;
+  if (!takes_columns_along(of.reduced(), of.results)) return;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& rows = groups_[g];
+    const Iteration mixed{Loops::kRows, of.elements, of.reduced()};
+    if (!(rows.iteration == mixed) || rows.depth != columns.depth) continue;
+    const bool depends = std::any_of(columns.reads.begin(), columns.reads.end(), [&](const Read& each) {
+      return group_of_[index(each.buffer)] == static_cast<std::int32_t>(g);
+    });
+    if (depends || !share_whole_read(rows.reads, columns.reads, of.elements)) continue;
+    columns.taken_along = static_cast<std::int32_t>(g);
+    add_reads(groups_[g], columns.reads);
+    return;
+  }
+}
+
+std::vector<bool> Fusion::read_outside() const {
+  std::vector<bool> outside(is_buffer_.size(), false);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     for (const Read& each : groups_[g].reads) {
-      if (group_of_[index(each.buffer)] != static_cast<std::int32_t>(g)) read_outside[index(each.buffer)] = true;
+      if (group_of_[index(each.buffer)] != static_cast<std::int32_t>(g)) outside[index(each.buffer)] = true;
     }
   }
   for (NodeIndex i = 0; i < graph_.size(); ++i) {  // what a product reads exists
     const NodeKind kind = graph_[i].kind;
     if (kind != NodeKind::kExtern && kind != NodeKind::kTuple) continue;
-    for (const NodeIndex input : graph_[i].inputs) read_outside[index(graph_.storage_of(input))] = true;
+    for (const NodeIndex input : graph_[i].inputs) outside[index(graph_.storage_of(input))] = true;
   }
+  return outside;
+}
+
+Kernel Fusion::kernel_of(const Group& group, const std::vector<bool>& read_outside) const {
+  const auto number = static_cast<std::int32_t>(&group - groups_.data());
+  const bool reduces = group.iteration.loops != Loops::kElements;
+  Bytes bytes = group.partials;
+  for (const Read& each : group.reads) {
+    if (group_of_[index(each.buffer)] != number) bytes += each.bytes;
+  }
+  for (const NodeIndex each : group.members) {
+    if (is_result_[index(each)] || read_outside[index(each)]) bytes += graph_[each].bytes;
+  }
+  Kernel kernel;
+  kernel.op = reduces ? &kReductionKernel : &kPointwiseKernel;
+  kernel.operator_class = reduces ? OperatorClass::kNormalization : OperatorClass::kElementwise;
+  kernel.kind = reduces ? KernelKind::kRowwise : KernelKind::kVectorized;
+  if (!group.members.empty()) kernel.dtype = graph_[group.members.front()].dtype;
+  kernel.bytes = static_cast<double>(bytes);
+  kernel.elements = static_cast<double>(group.iteration.elements);
+  kernel.node = &kCompiledCode;
+  return kernel;
+}
+
+KernelList Fusion::kernels() const {
+  const std::vector<bool> outside = read_outside();
   KernelList kernels;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const Group& group = groups_[g];
-    Bytes bytes = 0;
-    for (const Read& each : group.reads) {
-      if (group_of_[index(each.buffer)] != static_cast<std::int32_t>(g)) bytes += each.bytes;
+  if (draws_) {  // one seed for each place that draws
+    Kernel& seeds = kernels.emplace_back();
+    seeds.op = &kSeeds;
+    seeds.kind = KernelKind::kRandom;
+    seeds.dtype = DType::kInt64;
+    seeds.node = &kCompiledCode;
+  }
+  for (const Group& each : groups_) {
+    const bool columns = each.iteration.loops == Loops::kColumns;
+    const Group* first = each.summed_by == kNoGroup ? nullptr : &group(each.summed_by);
+    const bool along =
+        (columns && each.taken_along != kNoGroup) || (first != nullptr && first->taken_along != kNoGroup);
+    if (!along) {
+      kernels.push_back(kernel_of(each, outside));
+      continue;
     }
-    for (const NodeIndex each : group.members) {
-      if (is_result_[index(each)] || read_outside[index(each)]) bytes += graph_[each].bytes;
+    // Python sums each workspace, and casts what is not float32; what becomes of the sums is a kernel of its own.
+    std::size_t others = each.members.size();
+    for (const NodeIndex member : each.members) {
+      if (graph_[member].kind != NodeKind::kReduction) continue;
+      --others;
+      const std::int64_t results = elements_of(member, graph_[member].bytes);
+      const std::int64_t rows = (columns ? each : *first).iteration.reduced();
+      Kernel& sum = kernels.emplace_back(kernel_of(each, outside));
+      sum.launches = graph_[member].dtype == DType::kFloat32 ? 1 : 2;
+      sum.elements = static_cast<double>(workspace_rows(rows, multiprocessors_) * results);
+      sum.bytes = sum.elements * static_cast<double>(kPartialBytes);
     }
-    Kernel& kernel = kernels.emplace_back();
-    kernel.op = group.reduces ? &kReductionKernel : &kPointwiseKernel;
-    kernel.operator_class = group.reduces ? OperatorClass::kNormalization : OperatorClass::kElementwise;
-    kernel.kind = group.reduces ? KernelKind::kRowwise : KernelKind::kVectorized;
-    kernel.dtype = graph_[group.members.front()].dtype;
-    kernel.bytes = static_cast<double>(bytes);
-    kernel.elements = group.elements;
-    kernel.node = &kCompiledCode;
+    if (others > 0) {
+      Kernel& rest = kernels.emplace_back(kernel_of(each, outside));
+      rest.op = &kPointwiseKernel;
+      rest.operator_class = OperatorClass::kElementwise;
+      rest.kind = KernelKind::kVectorized;
+      rest.elements = static_cast<double>(each.iteration.results);
+      rest.bytes = rest.elements * static_cast<double>(2 * kPartialBytes);
+    }
   }
   return kernels;
 }
@@ -227,8 +438,8 @@ void pad_sides(Kernel& kernel) {
 }  // namespace
 
 KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std::span<const NodeIndex> given,
-                         std::span<const NodeIndex> results, const KernelList& eager) {
-  KernelList fused = Fusion(graph, schedule, given, results).kernels();
+                         std::span<const NodeIndex> results, const KernelList& eager, std::int64_t multiprocessors) {
+  KernelList fused = Fusion(graph, schedule, given, results, multiprocessors).kernels();
   std::array<double, kOperatorClassCount> flops{};
   KernelList kernels;
   for (const Kernel& kernel : eager) {

@@ -35,6 +35,7 @@ struct GraphNode {
   bool fuses_bias = false;    // a product that calls cuBLASLt
   bool calls_cublas = false;
   bool after_tangents = false;  // depends on a tangent
+  bool across_rows = false;     // a reduction: over the leading dimensions, as the gradient of a bias is
   bool is_static = true;        // a parameter that lives as long as the model, so that keeping it is free
   Recompute recompute = Recompute::kAsItLikes;
   DType dtype = DType::kFloat32;

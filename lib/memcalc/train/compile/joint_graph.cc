@@ -10,6 +10,15 @@
 namespace memcalc::compile {
 
 namespace {
+/// Of a gradient of shape `from` that is summed to shape `to`: whether the sum is over other dimensions than the
+/// innermost one.
+bool keeps_innermost(const Shape& to, const Shape& from) {
+  for (int i = 1; i <= from.rank; ++i) {
+    if (from[-i] > 1) return i <= to.rank && to[-i] > 1;
+  }
+  return false;
+}
+
 constexpr Operator kConstant{"prims::iota"};
 constexpr Operator kConvert{"prims::convert_element_type"}, kTangent{"tangent"}, kItem{"getitem"};
 }  // namespace
@@ -84,6 +93,7 @@ void GraphBuilder::give(const CapturedOperator& op, std::size_t input, NodeIndex
   const CapturedValue& to = value(v);
   if (elements != to.shape.elements()) {
     gradient = reduction(aten::kSum, {gradient}, checked_multiply(to.shape.elements(), size_of(dtype)), dtype);
+    graph[gradient].across_rows = keeps_innermost(to.shape, value(op.outputs.front()).shape);
   }
   if (dtype != to.dtype) gradient = pointwise(kConvert, {gradient}, bytes_of(v), to.dtype);
   NodeIndex& present = gradient_of_value_[static_cast<std::size_t>(v)];

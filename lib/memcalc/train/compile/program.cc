@@ -286,13 +286,17 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
   return program;
 }
 
-void cut(Program& program) {
+void cut(Program& program, const DeviceSpec& device) {
+  // Of a card that nobody counted them of: a Hopper's.
+  constexpr std::int64_t kUsual = 132;
+  const std::int64_t multiprocessors = device.multiprocessors > 0 ? device.multiprocessors : kUsual;
   const JointGraph& graph = program.graph;
   program.saved = partition(graph);
   std::vector<NodeIndex> results = graph.outputs;
   results.insert(results.end(), program.saved.begin(), program.saved.end());
   program.forward = make_schedule(graph, results, {}, false);
-  program.forward_kernels = fused_kernels(graph, program.forward, {}, results, program.forward_kernels);
+  program.forward_kernels =
+      fused_kernels(graph, program.forward, {}, results, program.forward_kernels, multiprocessors);
   std::vector<NodeIndex> gradients;
   for (const NodeIndex gradient : graph.input_gradients) {
     if (gradient != kNone) gradients.push_back(gradient);
@@ -302,7 +306,8 @@ void cut(Program& program) {
   std::vector<NodeIndex> given = program.saved;
   given.insert(given.end(), graph.tangents.begin(), graph.tangents.end());
   program.backward = make_schedule(graph, gradients, given, true);
-  program.backward_kernels = fused_kernels(graph, program.backward, given, gradients, program.backward_kernels);
+  program.backward_kernels =
+      fused_kernels(graph, program.backward, given, gradients, program.backward_kernels, multiprocessors);
 }
 
 bool is_same_code(const Program& a, const Program& b) {

@@ -45,8 +45,8 @@ using Function = std::function<FunctionResults(const KeptTensors& arguments)>;
 
 /// Runs `function` once without leaving events behind: a program that is not cut yet (no schedules).
 [[nodiscard]] Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const Function& function);
-/// Partitions the graph and schedules both parts.
-void cut(Program& program);
+/// Partitions the graph and schedules both parts for a card.
+void cut(Program& program, const DeviceSpec& device);
 /// Whether two programs differ in nothing but their parameters.
 [[nodiscard]] bool is_same_code(const Program& a, const Program& b);
 /// Those that have a gradient, in the order of the graph's gradients.

@@ -9,6 +9,9 @@
 
 namespace memcalc::compile {
 
+/// Random numbers, which are drawn where they are used, from a seed that the graph draws first.
+inline constexpr Operator kInductorRandom{"prims::inductor_random"};
+
 inline constexpr std::int64_t kPaddedTo = 8;  // elements
 /// fx_passes/pad_mm.py: whether a product [m, k] times [k, n] gets sides that are multiples of kPaddedTo. One of 16
 /// bits whose rows are no multiple of 16 bytes does where its arithmetic is the limit.

@@ -26,13 +26,14 @@ struct Normalized {
   NodeIndex x, rstd, centered, normalized;
 };
 
-/// (x - mean) * rsqrt(var + eps), one mean and one variance for each of `rows`.
-Normalized normalize(GraphBuilder& b, std::int32_t v, std::int64_t rows) {
+/// (x - mean) * rsqrt(var + eps), one mean and one variance for each of `rows`; `across_rows` of channels.
+Normalized normalize(GraphBuilder& b, std::int32_t v, std::int64_t rows, bool across_rows = false) {
   const Sizes s = sizes_of(b, v);
   const Bytes row_bytes = checked_multiply(rows, size_of(s.computation));
   Normalized n{.x = widened(b, v), .rstd = kNone, .centered = kNone, .normalized = kNone};
   const NodeIndex variance = b.reduction(aten::kVarMean, {n.x}, row_bytes, s.computation);
   const NodeIndex mean = b.reduction(aten::kMean, {n.x}, row_bytes, s.computation);
+  b.graph[variance].across_rows = b.graph[mean].across_rows = across_rows;
   const NodeIndex shifted = b.pointwise(aten::kAdd, {variance}, row_bytes, s.computation);
   n.rstd = b.pointwise(aten::kRsqrt, {shifted}, row_bytes, s.computation);
   n.centered = b.pointwise(aten::kSub, {n.x, mean}, s.inner, s.computation);
@@ -90,7 +91,7 @@ void layer_norm_backward(GraphBuilder& b, const Op& op) {
 std::int64_t channels_of(const GraphBuilder& b, const Op& op) { return b.value(op.inputs.front()).shape[1]; }
 
 void batch_norm_forward(GraphBuilder& b, const Op& op) {
-  const Normalized n = normalize(b, op.inputs.front(), channels_of(b, op));
+  const Normalized n = normalize(b, op.inputs.front(), channels_of(b, op), true);
   b.kept(op) = {n.centered, n.rstd};
   scale_and_shift(b, op, n.normalized);
 }
@@ -104,6 +105,7 @@ void batch_norm_backward(GraphBuilder& b, const Op& op) {
   const NodeIndex sum = b.reduction(aten::kSum, {g}, channel_bytes, s.computation);
   const NodeIndex product = b.pointwise(aten::kMul, {g, centered}, s.inner, s.computation);
   const NodeIndex product_sum = b.reduction(aten::kSum, {product}, channel_bytes, s.computation);
+  b.graph[sum].across_rows = b.graph[product_sum].across_rows = true;
   const NodeIndex projection = b.pointwise(aten::kMul, {centered, product_sum, rstd}, s.inner, s.computation);
   NodeIndex inner = b.pointwise(aten::kSub, {g, projection, sum}, s.inner, s.computation);
   std::vector<NodeIndex> factors{inner, rstd};

@@ -11,7 +11,7 @@ namespace memcalc::compile {
 namespace {
 
 constexpr Operator kConvert{"prims::convert_element_type"};
-constexpr Operator kRand{"prims::inductor_random"}, kUnsafeIndex{"_unsafe_index"};
+constexpr Operator kUnsafeIndex{"_unsafe_index"};
 
 /// add, sub, clone, to: the gradient itself.
 void passing_backward(GraphBuilder& b, const Op& op) {
@@ -55,8 +55,8 @@ void relu_backward(GraphBuilder& b, const Op& op) {
 void dropout_forward(GraphBuilder& b, const Op& op) {
   const std::int32_t in = op.inputs.front();
   const CapturedValue& x = b.value(in);
-  const NodeIndex random =
-      b.graph.add({.kind = NodeKind::kPointwise, .dtype = x.dtype, .bytes = b.bytes_of(in), .op = &kRand}, true);
+  const NodeIndex random = b.graph.add(
+      {.kind = NodeKind::kPointwise, .dtype = x.dtype, .bytes = b.bytes_of(in), .op = &kInductorRandom}, true);
   const NodeIndex mask = b.pointwise(aten::kGt, {random}, x.shape.elements(), DType::kBool);
   const NodeIndex kept = b.pointwise(aten::kMul, {mask, b.node_of(in)}, b.bytes_of(in), x.dtype);
   b.kept(op) = {mask};
