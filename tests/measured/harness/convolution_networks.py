@@ -35,9 +35,10 @@ def shapes(a):
             source = programs.source_of(sources, entry)
             edge = source.symbols.get("image")
             if edge is None or not re.search(a.only, entry["name"]): continue
-            on = "cpu" if entry["library"] == "ultralytics" or entry["name"].startswith(DETECTORS) else "meta"  # which look at numbers at once
-            with torch.device(on): module = source.make(torch.float32) if takes_dtype(source.make) else source.make()
-            given = {name: value.to(on) if isinstance(value, torch.Tensor) else value for name, value in source.example(**{**source.symbols, "batch": 2}).items()}
+            # YOLO looks at what comes of a forward pass when it is made.
+            with torch.device("cpu" if entry["library"] == "ultralytics" else "meta"): module = source.make(torch.float32) if takes_dtype(source.make) else source.make()
+            module = module.to("meta")
+            given = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in source.example(**{**source.symbols, "batch": 2}).items()}
 
             def seen(part, inputs, _, name=entry["name"], edge=edge * entry.get("latent_pixels", 1)):
                 x = inputs[0]
@@ -50,13 +51,26 @@ def shapes(a):
                 if isinstance(part, torch.nn.Conv2d): part.register_forward_hook(seen)
             before = len(found)
             with torch.no_grad():
-                if source.step is not None: source.step(module, given)
+                if entry["name"].startswith(DETECTORS) or entry["library"] == "ultralytics": without_loss(module, edge, torch)
+                elif source.step is not None: source.step(module, given)
                 else: module(**{key: value for key, value in given.items() if key not in ("y", "noise")})
         except Exception as error:  # after the backbone: what a loss finds depends on values
             print(entry["name"], type(error).__name__, str(error)[:80], flush=True)
         print(entry["name"], len(found) - before, flush=True)
     Path(a.out).write_text("".join(json.dumps([*key, *value]) + "\n" for key, value in found.items()))
     print(len(found), "convolutions")
+
+
+def without_loss(module, edge, torch):
+    """A detector's convolutions: what comes before looks at numbers."""
+    x = torch.empty(2, 3, edge, edge, device="meta")
+    if hasattr(module, "_predict_once"): return module._predict_once(x)
+    features = list(module.backbone(x).values())
+    if not hasattr(module, "rpn"): return module.head(features)
+    module.rpn.head(features)
+    if module.roi_heads.mask_head is not None:
+        regions = module.roi_heads.mask_head(torch.empty(256, 256, 14, 14, device="meta"))
+        module.roi_heads.mask_predictor(regions)
 
 
 def measured(torch, layout, mode, n, c, h, w, k, g, kh, kw, sh, sw, ph, pw, dh, dw):
