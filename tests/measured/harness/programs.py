@@ -2,8 +2,8 @@
 recorder's own code from specs/programs/sources.json. Runs are drawn and predicted before they are measured. A case is a
 line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, or one of families.py's.
 
-usage: programs.py draw SEED N MEMCALC OUT                    N cases of each program, with what memcalc said ("blind")
-       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all]    on a card
+usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN]   N cases of each program, with what memcalc said ("blind")
+       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all] [--untimed]    on a card
        programs.py compare CASES MEASURED [--rows OUT]
 
 Several cases run side by side until their three steps are done; each is then alone on the card for its step time. The
@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -26,12 +27,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = Path(os.environ.get("MEMCALC_ROOT") or HERE.parents[2])
-GPU = "NVIDIA H100 80GB HBM3"
+GPU = "h200-sxm"
 LARGEST = 62 << 30  # bytes that a drawn run may reserve, as predicted
 LONGEST = 1.5       # seconds of its step
+LARGEST_OF_VIDEO, LONGEST_OF_VIDEO = 90 << 30, 15
 PRECISIONS = {"bf16": ["--precision", "bf16"], "amp-bf16": ["--precision", "amp-bf16", "--weights-dtype", "fp32"],
               "fp32": ["--precision", "fp32", "--weights-dtype", "fp32"]}
 RECORDED_AS = {"bf16": "bfloat16", "amp-bf16": "autocast", "fp32": "float32"}
+DETECTORS = ("retinanet", "fcos", "ssd", "fasterrcnn", "maskrcnn")  # torchvision's
 OPTION = {"sequence": "--seq", "image": "--image", "target": "--target-seq"}
 
 
@@ -94,7 +97,9 @@ def drawn_case(entry, program, precisions, draw, memcalc, i, seed):
                 if symbols.get("sequence") == program["symbols"].get("sequence", {}).get("default"): return case
                 symbols["sequence"] = program["symbols"]["sequence"]["default"]
                 continue
-            if case["blind"]["reserved"] <= LARGEST and case["blind"]["step_ms"] <= 1e3 * LONGEST: return case
+            of_video = isinstance(entry.get("image"), list)
+            most, longest = (LARGEST_OF_VIDEO, LONGEST_OF_VIDEO) if of_video else (LARGEST, LONGEST)
+            if case["blind"]["reserved"] <= most and case["blind"]["step_ms"] <= 1e3 * longest: return case
             if batch == 1 or program["symbols"]["batch"].get("fixed"): break
             batch = max(1, batch // 2)
     return dict(case, blind=dict(case["blind"], too_large=True))
@@ -105,6 +110,7 @@ def draw(a):
     cases = []
     for i in range(a.n):
         for entry in entries():
+            if not re.search(a.only, entry["name"]): continue
             program = json.loads(gzip.decompress((ROOT / "specs/programs" / f"{entry['name']}.json.gz").read_bytes()))
             trained = [each.get("precisions") for each in program["forwards"] if each.get("mode", "train") == "train"]
             precisions = [prec for prec, recorded in RECORDED_AS.items() if any(each is None or recorded in each for each in trained)]
@@ -140,7 +146,9 @@ def values_of(name, value, case, torch):
             places = torch.arange(case["batch"] * objects) % objects
             centres = torch.stack([places % side, places // side], 1) * 100.0 + 50.0
             return torch.cat([centres, torch.full_like(centres, 96.0)], 1) / image
-    if name == "boxes" and case["name"].startswith("retinanet"): return value.clone()
+    if case["name"].startswith(DETECTORS) and name != "images":
+        import detectors
+        return detectors.boxes_of(case["name"], *value.shape[:2], torch) if name == "boxes" else value.clone()
     if name == "boxes": return torch.rand(shape) * 0.3 + 0.2  # centre, width and height, of the image
     if name == "input_boxes":
         return torch.tensor([100.0, 100.0, 400.0, 500.0]).expand(shape).contiguous()
@@ -159,7 +167,7 @@ def settle(module, use_cache):
         if part is module or not use_cache: config.use_cache = use_cache
 
 
-def one(case, device, histories, lock, keep):
+def one(case, device, histories, lock, keep, times):
     import torch
     import warnings
     warnings.simplefilter("ignore")
@@ -180,6 +188,9 @@ def one(case, device, histories, lock, keep):
     dtype = torch.bfloat16 if prec == "bf16" else torch.float32
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, prec != "fp32"
     row, recorder = {}, None
+    if case["name"].startswith(DETECTORS):
+        import detectors
+        detectors.hold(objects=8)
     lock.share()
     if on_card:
         import history
@@ -222,7 +233,7 @@ def one(case, device, histories, lock, keep):
     def mark(name):
         if recorder is not None: recorder.mark(name)
 
-    for step in range(3 if on_card else 1):
+    for step in range(case.get("steps", 3) if on_card else 1):
         optimizer.zero_grad(set_to_none=True)
         mark(f"step {step} zero_grad")
         loss = forward()
@@ -241,6 +252,7 @@ def one(case, device, histories, lock, keep):
     differs = abs(row["allocated"] - told.get("allocated", 0)) > 1024 or abs(row["reserved"] / max(told.get("reserved", 1), 1) - 1) > 2e-3
     if keep == "all" or differs: recorder.write(os.path.join(histories, case["id"] + ".history.tsv"), dict(case))
     torch.cuda.memory._record_memory_history(enabled=None)
+    if not times: return row
     lock.alone()
 
     def full():
@@ -295,7 +307,7 @@ def run_child(case, a, turns):
             measure.BEFORE_TIMING = turns.alone
             turns.share()
             row.update(families.one_case(case))
-        else: row["measured"] = one(case, a.device, a.histories, turns, a.keep)
+        else: row["measured"] = one(case, a.device, a.histories, turns, a.keep, not a.untimed)
     except BaseException as error:
         import traceback
         row["error"] = f"{type(error).__name__}: {error}"[:500]
@@ -371,6 +383,7 @@ def compare(a):
                      "blind": {key: round(blind[key], 2) for key in ("allocated", "reserved", "step_ms")}})
     for i, name in enumerate(("allocated", "reserved", "time")):
         sizes = [abs(each[0][i]) for each in found if each[0][i] is not None]
+        if not sizes: continue
         exact = sum(each[i + 1] for each in found) if i < 2 else 0
         print(f"{name}: exact {exact} of {len(sizes)}, median {percentile(sizes, 0.5):.3f} %, p90 {percentile(sizes, 0.9):.3f} %, worst {max(sizes):.2f} %")
     if a.rows: Path(a.rows).write_text("".join(json.dumps(row) + "\n" for row in kept))
@@ -383,8 +396,11 @@ def main():
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function is measure:
-            for name, kind, usual in (("budget", float, 480), ("jobs", int, 5), ("memory", int, 76), ("keep", str, "differing"), ("device", str, "cuda"), ("longest", float, 90)):
+            for name, kind, usual in (("budget", float, 480), ("jobs", int, 5), ("memory", int, 130), ("keep", str, "differing"), ("device", str, "cuda"),
+                                      ("longest", float, 90)):
                 command.add_argument(f"--{name}", type=kind, default=usual)
+        if function is measure: command.add_argument("--untimed", action="store_true")
+        if function is draw: command.add_argument("--only", default="")
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()
