@@ -99,7 +99,8 @@ def test_a_host_is_as_fast_as_the_median_of_its_models():
 def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
     kind, config = TINY_MODELS[name]
     host = tmp_path / "host.json"
-    host.write_text(json.dumps(dict(schema_version=1, name="reference", rates={})))
+    rates = json.loads((MEASURED.parents[1] / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+    host.write_text(json.dumps(dict(schema_version=1, name="reference", rates=rates)))
     report = memcalc.estimate(memcalc.Model.from_config(config), gpu="h100-sxm", loop="bare", batch_size=1, sequence_length=LENGTH, precision="fp32",
                               weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
     assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)

@@ -25,7 +25,7 @@ TINY_MODELS = {
     "gpt2": ("AutoModelForCausalLM", dict(model_type="gpt2", vocab_size=99, n_embd=64, n_layer=8, n_head=4))}
 LENGTH = 16  # of one sequence
 # Microseconds of their forward and backward in float32, as memcalc predicts them with the reference host's rates.
-REFERENCE_MODELS = {"bert": (7256.0, 9252.0), "llama": (13194.0, 17022.0), "gpt2": (7469.0, 7997.0)}
+REFERENCE_MODELS = {"bert": (6227.0, 7968.0), "llama": (11351.0, 14661.0), "gpt2": (6415.0, 6887.0)}
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
 BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
 NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread")  # of the driver, the card and ranks
