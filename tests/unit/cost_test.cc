@@ -658,6 +658,27 @@ TEST(MemoryScaling, ByHand) {
   EXPECT_EQ(carried(0.5, 0.5e12, 50), 0.5) << "a smaller card: the share holds";
 }
 
+// 1 TB/s: float32 lists take the memory's share on any card, 16 bits what 100 multiprocessors move where memory is
+// faster.
+TEST(MemoryScaling, ListsTakeTheMemorysShare) {
+  DeviceRates of_card = rates();
+  of_card.multi_tensor = {.launch_us = 0, .bandwidth = 0.5, .elements = 1};
+  of_card.scaling = {.bytes_per_second = 1e12, .multiprocessors = 100, .share = 0.5, .source = ""};
+  carry_over(of_card, 4e12, 100);
+  EXPECT_EQ(of_card.multi_tensor.bandwidth, 0.5);
+  Kernel list = kernel(8e9, Phase::kOptimizer);
+  list.kind = KernelKind::kMultiTensor;
+  list.elements = 2e9;
+  list.work = work::TensorList{};
+  DeviceSpec fast = device();
+  fast.memory_bandwidth_bytes_per_second = 8e12;
+  list.dtype = DType::kFloat32;
+  EXPECT_NEAR(kernel_seconds(list, fast, of_card), 8e9 / 4e12, 1e-6);
+  list.dtype = DType::kBFloat16;
+  EXPECT_NEAR(kernel_seconds(list, fast, of_card), 8e9 / (2.89e12 * 100 / 132), 1e-6);
+  EXPECT_NEAR(kernel_seconds(list, device(), of_card), 8e9 / (0.5 * 0.945 * 1e12), 1e-6) << "slower memory decides";
+}
+
 // 256 x 128 tiles without prologue: one wave of 100 tiles of 2 * 256 * 128 * 4096 FLOPs each on 1/100 of 1 PFLOP/s.
 TEST(Products, OneWaveByHand) {
   Kernel of_product = kernel(0);

@@ -303,13 +303,19 @@ double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& g
 /// cuda/MultiTensorApply.cuh: a launch takes as many tensors as its arguments hold, and blocks of 65,536 elements, so
 /// that lists of many small tensors leave multiprocessors idle. Of AdamW's lists in 32 profiled steps of an H100,
 /// 2026-11-28 (11 to 649 tensors, 0.2 to 1,154 million parameters; tests/measured/step_operators_h100.jsonl.gz): what
-/// each tensor adds to a pass; 16 bits reach a smaller share of the memory's rate than float32.
+/// each tensor adds to a pass; 16 bits reach a smaller share of the memory's rate than float32. On an H200 float32
+/// reaches the same share, 3.39 TB/s, and 16 bits 2.89, which is what multiprocessors then move (five lists of 0.4
+/// to 2.5 billion parameters each, 2026-11-29; tests/measured/step_operators_h200.jsonl.gz).
 double list_seconds(const Kernel& kernel, const work::TensorList& list, const DeviceSpec& device,
                     const DeviceRates& rates) {
-  constexpr double kTensorUs = 0.06, kHalfShare = 0.945;
+  constexpr double kTensorUs = 0.06, kHalfShare = 0.945, kHalfBytesPerMultiprocessor = 2.89e12 / 132;
   Kernel moved = kernel;
-  if (is_half(kernel.dtype)) moved.bytes /= kHalfShare;
-  return memory_seconds(moved, device, rates.multi_tensor) +
+  double computed = 0;
+  if (is_half(kernel.dtype)) {
+    moved.bytes /= kHalfShare;
+    computed = kernel.bytes / (kHalfBytesPerMultiprocessor * device.multiprocessors);
+  }
+  return std::max(memory_seconds(moved, device, rates.multi_tensor), computed) +
          static_cast<double>(list.tensors) * list_passes(kernel) * kTensorUs * kMicrosecond;
 }
 
