@@ -199,29 +199,21 @@ def main():
     cases = [json.loads(line) for line in open(a.cases) if line.strip()]
     left = [c for c in cases if c["id"] not in done]
     while left and time.time() < end:
-        child = os.fork()
+        case = left[0]
+        child = os.fork()  # one for each: what the profiler leaves in a process makes later launches slower
         if child == 0:
-            for case in left:
-                if time.time() > end: os._exit(0)
-                with open(a.out + ".now", "w") as f: f.write(case["id"])
-                begin = time.time()
-                try: row = one(case)
-                except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-400:])
-                row["wall_s"] = round(time.time() - begin, 2)
-                with open(a.out, "a") as f: f.write(json.dumps(row, separators=(",", ":")) + "\n")
-                print(case["id"], row.get("step_ms_median"), row.get("busy_ms"), row.get("host_ms"), row["wall_s"], row.get("error", "")[:150], flush=True)
-                gc.collect()
-                if DEVICE == "cuda":
-                    torch.cuda.empty_cache(); torch.cuda.reset_peak_memory_stats()
-                if case["harness"].get("compile") or case["run"].get("compile"): torch._dynamo.reset()
+            with open(a.out + ".now", "w") as f: f.write(case["id"])
+            begin = time.time()
+            try: row = one(case)
+            except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-400:])
+            row["wall_s"] = round(time.time() - begin, 2)
+            with open(a.out, "a") as f: f.write(json.dumps(row, separators=(",", ":")) + "\n")
+            print(case["id"], row.get("step_ms_median"), row.get("busy_ms"), row.get("host_ms"), row["wall_s"], row.get("error", "")[:150], flush=True)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        done = {json.loads(line)["id"] for line in open(a.out)} if os.path.exists(a.out) else set()
-        left = [c for c in left if c["id"] not in done]
-        if status != 0 and left:  # the one that broke the process
-            with open(a.out, "a") as f: f.write(json.dumps(dict(left[0], error=f"process ended with {status}")) + "\n")
-            left = left[1:]
-        elif status == 0: break
+        if status != 0:
+            with open(a.out, "a") as f: f.write(json.dumps(dict(case, error=f"process ended with {status}")) + "\n")
+        left = left[1:]
 
 
 if __name__ == "__main__": main()
