@@ -3,8 +3,9 @@
 Every clock runs on the host while the card is never waited for, so a card as small as any will do. What is timed is whole
 models: tiny ones of transformers, which take turns for some seconds. Each rate of the host file is the reference host's
 (specs/measured/h100-sxm/rates.json) times what their forward or backward took over what those rates say of them. Loops of one
-operator are not timed: their code and data stay in the processor's caches, which a model's do not, and two machines that
-were 1.15 and 1.42 times as slow in such loops were 1.74 and 1.00 times as slow in models (specs/measured/hosts.json).
+operator are not timed: their code and data stay in the processor's caches, which a model's do not, and a machine that was 1.42
+times as slow in such loops was as quick in models (specs/measured/hosts.json). A process in which torch.profiler has been at work
+is slower than others (docs/time.md): take a fresh one, as `python -m memcalc.measure` does.
 """
 from __future__ import annotations
 
