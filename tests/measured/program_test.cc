@@ -88,7 +88,7 @@ class Programs : public testing::TestWithParam<Case> {
            model == "glm4_moe_lite" || model == "granitemoe" || model == "gemma4_moe" || model == "dots1" ||
            model == "deepseek_v32" || model == "glm_moe_dsa" || model == "hy_v3" || model == "nemotron_h_moe" ||
            model == "deepseek_ocr2_text" || model == "mimo_v2_flash" || model == "minimax" ||
-           model == "hunyuan_v1_moe" || model == "jamba";
+           model == "hunyuan_v1_moe" || model == "jamba" || model == "mistral4";
   }
 
   static bool has_mamba() {
@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm},
         Case{"mamba", Task::kCausalLm}, Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm},
         Case{"minicpm3", Task::kCausalLm}, Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm},
-        Case{"jamba", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
+        Case{"jamba", Task::kCausalLm}, Case{"mistral4", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -79,6 +79,7 @@
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \
+  FAMILY(kMistral4)              \
   FAMILY(kMixtral)               \
   FAMILY(kMllama)                \
   FAMILY(kMllamaTextModel)       \

@@ -71,7 +71,7 @@ def predict(a):
 
 def register_texts(model_type):
     """Text models whose configuration no Auto class takes, with the head that their models of images and text have; Mllama
-    has a class of its own. That experts may be grouped transformers finds by the word @use_experts_implementation in the
+    and Mistral 4 have classes of their own. That experts may be grouped transformers finds by the word @use_experts_implementation in the
     file of the class, which is this one."""
     import torch
     import transformers
@@ -79,6 +79,9 @@ def register_texts(model_type):
     if model_type == "mllama_text_model":
         from transformers.models.mllama.configuration_mllama import MllamaTextConfig
         known[MllamaTextConfig] = transformers.MllamaForCausalLM
+        return
+    if model_type == "mistral4":
+        known[transformers.Mistral4Config] = transformers.models.mistral4.Mistral4ForCausalLM
         return
     if model_type == "deepseek_ocr2_text":
         from transformers.models.deepseek_ocr2 import modeling_deepseek_ocr2 as of

@@ -79,6 +79,9 @@ AttentionResult LatentAttention::forward(const Tensor& hidden_states, const Rota
   if (cache != nullptr) cache->update(kv_nope, k_rot);
 
   query_states = cat(q_pass, q_rot, -1);
+  if (scale_of_queries != nullptr) {
+    query_states = query_states * no_grad::to(scale_of_queries(positions.position_ids), query_states.dtype());
+  }
   std::tie(key_states, value_states) = expand_kv(kv_nope, k_rot);
   AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options);
   result.output = flatten_heads(result.output, hidden_states);

@@ -19,7 +19,8 @@ struct LatentAttention {
   std::int64_t num_heads = 0;
   AttentionOptions options;
   Rotate rotate = nullptr;
-  bool rotated_key_dies_first = false;  // V2 names its variables in another order
+  Tensor (*scale_of_queries)(const Tensor& position_ids) = nullptr;  // float32; null: they are not scaled
+  bool rotated_key_dies_first = false;  // V2 and Mistral 4 name their variables in another order
   std::optional<Linear> q_proj;         // where queries are not compressed
   std::optional<Linear> q_a_proj;       // where they are
   std::optional<RmsNorm> q_a_layernorm;

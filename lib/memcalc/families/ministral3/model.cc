@@ -1,6 +1,7 @@
 // Ministral 3: transformers models/ministral3/modeling_ministral3.py.
 // MIRRORS(transformers, "models/ministral3/modeling_ministral3.py", "5.17.0")
 #include "memcalc/families/ministral3/spec.h"
+#include "memcalc/models/position_scale.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -8,17 +9,6 @@
 namespace memcalc {
 
 namespace {
-
-/// get_llama_4_attn_scale: (1 + beta * log(1 + floor(position_ids / max)))[:, None, :, None]
-Tensor attention_scale(const Tensor& position_ids) {
-  Tensor scaling;
-  {
-    Tensor floored = no_grad::absolute(no_grad::divide(position_ids));  // torch.floor asks for the same
-    Tensor logarithm = no_grad::logarithm(no_grad::add(std::move(floored)));
-    scaling = no_grad::add(no_grad::multiply(std::move(logarithm)));
-  }
-  return no_grad::unsqueeze(no_grad::unsqueeze(scaling, 1), -1);
-}
 
 struct Ministral3Attention : HeadProjections {
   Ministral3Attention(ModuleBuilder& b, const Ministral3Spec& spec, const RunSpec& run, bool sliding)
@@ -31,7 +21,7 @@ struct Ministral3Attention : HeadProjections {
     Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
     Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
     rotate_heads(query_states, key_states, positions);
-    query_states = query_states * no_grad::to(attention_scale(positions.position_ids), query_states.dtype());
+    query_states = query_states * no_grad::to(position_scale(positions.position_ids), query_states.dtype());
     return attend(hidden_states, query_states, key_states, value_states, mask, cache);
   }
 };
