@@ -47,7 +47,7 @@ class CommonCards {
  public:
   CommonCards(const SpecRegistry& registry, const Question& question) : question_(question) {
     std::vector<DeviceSpec> others;
-    for (const char* name : kCommonCards) {
+    for (const char* name : common_cards(question.model)) {
       if (name == question.device.name) continue;
       others.push_back(registry.device(name, Rates::kLeave));
       others.back().margin_bytes = question.device.margin_bytes;

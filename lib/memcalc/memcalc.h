@@ -78,6 +78,10 @@ struct HeaviestRanks {
 /// One card of each common size, for a question that names none.
 inline constexpr std::array<const char*, 5> kCommonCards = {"rtx-4090", "a100-sxm4-40gb", "a100-sxm4-80gb", "h100-sxm",
                                                             "h200-sxm"};
+/// For LoRA of a denoising network, which people train on cards of 12, 16 and 24 GB.
+inline constexpr std::array<const char*, 6> kCommonCardsOfDenoisers = {"rtx-4070",       "rtx-4080", "rtx-4090",
+                                                                       "a100-sxm4-40gb", "h100-sxm", "h200-sxm"};
+[[nodiscard]] std::span<const char* const> common_cards(const ModelSpec& model);
 
 /// On which of several cards a run fits: an estimate for each, since a card decides attention kernels and workspaces.
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,

@@ -121,6 +121,11 @@ class Meaning(unittest.TestCase):
         self.assertTrue(any("h100-sxm" in line for line in answer["assumptions"]))
         self.assertNotIn("other_gpus", report(*BERT))
 
+    def test_of_a_denoiser_cards_of_12_16_and_24_gb_are_listed(self):
+        answer = report("--model", "flux.1-dev", "--lora", "16", "--checkpointing", "full", "--quantize", "fp8-cast")
+        verdicts = {each["gpu"]: each["verdict"] for each in answer["other_gpus"]}
+        self.assertEqual([verdicts[card] for card in ("rtx-4070", "rtx-4080", "rtx-4090")], ["does_not_fit", "fits", "fits"])
+
     def test_defaults_are_said(self):
         said = " ".join(report("--model", "llama-3-8b")["assumptions"])
         for words in ("task causal", "batch size 1", "2048", "Trainer", "fused AdamW", "norm 1.0"):

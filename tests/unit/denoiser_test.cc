@@ -19,8 +19,10 @@
 namespace memcalc {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const SpecRegistry& registry() {
   static const SpecRegistry found(test::specs_dir().string());
@@ -79,6 +81,19 @@ TEST(Denoiser, ChecksItsOwnRegions) {
   EXPECT_FALSE(traced(model, request).events.empty());
   request.run.checkpoint_every = 2;
   EXPECT_THAT(error_text([&] { (void)traced(model, request); }), HasSubstr("accepted: --checkpointing none, full"));
+}
+
+// H200, torch 2.11, 2026-11-29: gradients were wrong, NaN, or the step stopped.
+TEST(Denoiser, SaysWhereCudnnsAttentionIsWrongInBackward) {
+  const auto limits = [](const std::string& model, const std::string& card) {
+    const RunRequest request = lora(model);
+    const ModelSpec spec = model_of(request, registry());
+    return run_symbolically(spec, resolve_request(spec, request).run, registry().device(card)).not_modelled;
+  };
+  for (const char* model : {"flux.1-dev", "flux.2-dev"})
+    EXPECT_THAT(limits(model, "h200-sxm"), Contains(HasSubstr("enable_cudnn_sdp(False)"))) << model;
+  EXPECT_THAT(limits("flux.1-dev", "rtx-4090"), Not(Contains(HasSubstr("enable_cudnn_sdp"))));
+  EXPECT_THAT(limits("sd3-medium", "h200-sxm"), Not(Contains(HasSubstr("enable_cudnn_sdp"))));
 }
 
 TEST(Denoiser, HoldsWhatStaysOnTheCardBesideIt) {

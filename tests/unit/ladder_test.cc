@@ -119,6 +119,18 @@ TEST(Remedies, OfLoraOf70BOnTwo4090AreQloraWithItsShardsOnTheHost) {
 }
 
 // D6: accumulation went to micro-batches of 1, which is 39 % slower than of 16.
+TEST(Remedies, OfADenoiserOnSmallCardsAreThoseOfItsTrainers) {
+  const std::vector<Remedy> of_16 = remedies_of("--model flux.1-dev --lora 16 --gpu rtx-4080");
+  ASSERT_FALSE(of_16.empty());
+  EXPECT_EQ(run_of(of_16.front()).fine_tuning.quantization, Quantization::kFp8Cast);
+  EXPECT_EQ(run_of(of_16.front()).fine_tuning.blocks_to_swap, 0);
+  const std::vector<Remedy> of_12 = remedies_of("--model flux.1-dev --lora 16 --gpu rtx-4070");
+  ASSERT_FALSE(of_12.empty());
+  EXPECT_EQ(run_of(of_12.front()).fine_tuning.quantization, Quantization::kFp8Cast);
+  EXPECT_GT(run_of(of_12.front()).fine_tuning.blocks_to_swap, 0);
+  EXPECT_EQ(of_12.front().verdict, Verdict::kFits);
+}
+
 TEST(Remedies, HalveABatchOnlyAsOftenAsIsNeededAndKeepTheSamplesOfAStep) {
   const std::string line = "--model gpt2 --bs 64 --seq 1024 --gpu rtx-4090";
   const std::vector<Remedy> remedies = remedies_of(line);

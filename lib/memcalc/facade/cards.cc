@@ -1,11 +1,13 @@
 // On which of several cards a run fits.
 #include <cstddef>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
@@ -25,6 +27,11 @@ bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
 FitRow row_of(const Report& report) { return {.needed_bytes = report.needed(), .needed_error = report.needed_error}; }
 
 }  // namespace
+
+std::span<const char* const> common_cards(const ModelSpec& model) {
+  if (is_denoiser(model)) return kCommonCardsOfDenoisers;
+  return kCommonCards;
+}
 
 std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::span<const DeviceSpec> devices) {
   std::vector<FitRow> rows;

@@ -10,6 +10,7 @@
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_names.h"
 
@@ -274,6 +275,21 @@ bool adapt_packed(RunSpec& run, const Q& q) {
   return true;
 }
 
+/// sd-scripts' --fp8_base. Without checkpoints the copies that autocast makes lie there until backward.
+bool cast_denoiser(RunSpec& run, const Q& q, int /*grade*/) {
+  if (!is_denoiser(q.model) || !run.fine_tuning.lora || is_quantized(run) || !is_autocast(run.precision)) return false;
+  if (run.training().checkpointing != Checkpointing::kFull) return false;
+  run.fine_tuning.quantization = Quantization::kFp8Cast;
+  return true;
+}
+
+/// Two more with each grade, as far as the trainers swap.
+bool swap_blocks(RunSpec& run, const Q& q, int grade) {
+  if (!is_denoiser(q.model) || !run.fine_tuning.lora || q.asked.fine_tuning.blocks_to_swap > 0) return false;
+  run.fine_tuning.blocks_to_swap = 2 * std::int64_t{grade};
+  return true;
+}
+
 constexpr std::int64_t kShortestContext = 128;
 
 bool shorten(RunSpec& run, const Q& q, int grade) {
@@ -486,6 +502,10 @@ constexpr Technique kTechniques[] = {
      .price = "states are rounded to 8 bits",
      .loss = Loss::kDigits,
      .apply = round_states},
+    {.name = "the frozen network in float8",
+     .price = "weights are rounded to 8 bits",
+     .loss = Loss::kDigits,
+     .apply = cast_denoiser},
     {.name = "weights in 8 bits (bitsandbytes)",
      .price = "weights are rounded; slower products",
      .loss = Loss::kDigits,
@@ -516,6 +536,12 @@ constexpr Technique kTechniques[] = {
      .apply = [](T& run, const Q& q, int) { return adapt_packed(run, q); },
      .to = Branch::kQlora},
 
+    {.name = "{} blocks wait on the host",
+     .price = "their weights over PCIe, twice each way in a step",
+     .loss = Loss::kHost,
+     .apply = swap_blocks,
+     .figure = [](const T& run) { return fmt::format("{}", run.fine_tuning.blocks_to_swap); },
+     .graded = true},
     {.name = "activations on the host",
      .price = "copies over PCIe",
      .loss = Loss::kHost,

@@ -119,7 +119,18 @@ std::string torch_of(const Profile& profile) {
 }
 
 /// Which attention kernel SDPA took, as the kernels of the run show.
-void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, SymbolicRun& result) {
+/// PyTorch keeps cuDNN's graph of a backward pass by the shapes and strides of query, key and value
+/// (MHACacheKeyWrapper, aten/src/ATen/native/cudnn/MHA.cpp), not by the gradient's strides. Of these classes blocks of
+/// one stream hand in a slice of a concatenation, those of two streams whole rows.
+bool mixes_layouts_of_gradients(const ModelSpec& spec) {
+  const auto* program = spec.architecture.get_if<ProgramSpec>();
+  if (program == nullptr || program->program->task != kDenoisingTask) return false;
+  const std::string& source = program->program->source;
+  return source.find("FluxTransformer2DModel") != std::string::npos ||
+         source.find("Flux2Transformer2DModel") != std::string::npos;
+}
+
+void tell_attention_kernel(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, SymbolicRun& result) {
   if (run.attention == Attention::kFlash) {
     result.assumptions.emplace_back("flash attention allocates as PyTorch's own flash kernels do (not validated)");
     if (run.padding) result.not_modelled.emplace_back("the copies that flash attention makes to take padding out");
@@ -135,6 +146,12 @@ void tell_attention_kernel(const RunSpec& run, const DeviceSpec& device, Symboli
   result.assumptions.push_back("sdpa takes " + std::string(chosen) + " kernel, as torch " + torch_of(run.profile) +
                                " does on " + device.name +
                                (device.validated ? "" : " by its rules (not validated on this card)"));
+  if (chosen == "cuDNN's" && run.trains() && mixes_layouts_of_gradients(spec)) {
+    result.not_modelled.emplace_back(
+        "that this backward pass is wrong or stops on such a card: PyTorch takes one graph of cuDNN's attention for "
+        "gradients of two layouts; with torch.backends.cuda.enable_cudnn_sdp(False) the flash kernel runs "
+        "(docs/diffusion.md)");
+  }
 }
 
 void tell_about_optimizer(const RunSpec& run, SymbolicRun& result) {
@@ -302,9 +319,9 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   // Its import has multiplied matrices to see what the card can do, before there is a model.
   if (run.fine_tuning.unsloth) tape.memory.use_cublas(false);
   tape.modes.cut_cross_entropy = run.fine_tuning.cut_cross_entropy;
-  // Convolutions in TF32 are torch's own default, which the Trainer leaves and float32 in a plain loop is taken to
-  // switch off.
-  tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer();
+  // Convolutions in TF32 are torch's own default, which the Trainer and diffusers' scripts leave, and float32 in a
+  // plain loop is taken to switch off.
+  tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer() || is_denoiser(spec);
   if (run.parallel.data_parallel != DataParallel::kDp) {  // which is one process
     tape.processes = run.parallel.gpus;
     tape.process_index = rank;
@@ -390,7 +407,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     result.managed_bytes = tape.memory.managed_bytes;
     tape.memory.stop();
   }
-  if (uses_sdpa) tell_attention_kernel(run, device, result);
+  if (uses_sdpa) tell_attention_kernel(spec, run, device, result);
   if (is_program(spec)) {
     result.assumptions.push_back(spec.name + ": no run of it was compared (not validated)");
   } else if (!is_measured(spec, run.task)) {

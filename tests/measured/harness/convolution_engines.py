@@ -1,5 +1,6 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
-that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py) and those of networks. Needs scikit-learn.
+that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py), convolution_networks_h200.jsonl.gz
+(convolution_networks.py) and those of networks. Needs scikit-learn.
 
 usage: convolution_engines.py [--check | --others], in the repository's root; --check prints how the trees do on shapes left out,
 --others leaves the trees of images as the table has them
@@ -14,9 +15,10 @@ KINDS = ["image", "volume", "groups", "patches"]  # of images: in one group or a
 LAYOUTS = ["nchw", "nhwc"]
 INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
 # of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
-ENGINES = [0, WINOGRAD, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 4, 7, 8, 16, 32))]
-OTHERS = [0, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
-DEPTH, LEAF = 10, 6
+OF_EACH_IMAGE = 9  # a weight's gradient of each image in float32
+ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 23, 32, 56))]
+OTHERS = [0, OF_EACH_IMAGE, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
+DEPTH, LEAF = 12, 4
 DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shapes left out
 
 
@@ -36,13 +38,16 @@ class Convolution:
         self.features = [n, c, k, self.h, self.w, self.window, strides[0], max(dilations) > 1, pixels, out, out * c * k * self.window // g,
                          pixels * c, out * k, c * k * self.window // g, g, g == c, c % 8 != 0, k % 8 != 0,
                          n * -(-self.h // 30) * -(-self.w // 30),  # tiles of a Fourier transform
-                         c // g, k // g, extents[0] if len(extents) == 3 else 1, window[0] if len(extents) == 3 else 1]
+                         c // g, k // g, extents[0] if len(extents) == 3 else 1, window[0] if len(extents) == 3 else 1,
+                         math.gcd(self.inside, 8), math.gcd(self.outside, 8),
+                         -(-k // g // 64) * -(-c // g * self.window // 64)]  # tiles of the weight's gradient
 
     def workspace(self, engine, of_images):
         """As conv_engine.cc, ConvolutionEngine::workspace."""
         up = lambda value, to: -(-value // to) * to
         if engine == 0: return 0
         if engine == WINOGRAD: return 144 * (self.k * self.c + self.n * -(-self.oh // 4) * -(-self.ow // 4) * (self.c + self.k))
+        if engine == OF_EACH_IMAGE: return 4 * self.n * self.k * (self.c // self.g) * self.window
         if engine == FFT: return 32 * 17 * 8 * (self.k * self.c + self.n * (1 if max(self.h, self.w) <= 30 else 2) * (self.c + self.k))
         if engine == WHOLE_FFT:
             side = 1 << (self.padded - 1).bit_length()
@@ -88,15 +93,12 @@ def of_networks():
         if min(found) >= 0: yield of_image([layout, mode, n, c, h, w, k, g, kh, kw, s, p, p, 1, backend, *found])
 
 
-def features_of(row, of_images): return row.features[:19] if of_images else row.features
-
-
 def tree_of(rows, which, of_images):
     """Trees of images saw those in groups and patches, too."""
     engines = [row.engine(which, of_images) for row in rows]
     depth, leaf = (DEPTH, LEAF) if of_images else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
     tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
-    return tree.fit([features_of(row, of_images) for row in rows], engines)
+    return tree.fit([row.features for row in rows], engines)
 
 
 def choice(engines, shares):
@@ -119,7 +121,7 @@ def check(groups):
         found = np.zeros(len(rows))
         for train, test in GroupKFold(5).split(rows, groups=[hash(row.group) for row in rows]):
             tree = tree_of([rows[i] for i in train], which, layout < 2)
-            for i, shares in zip(test, tree.predict_proba([features_of(rows[i], layout < 2) for i in test])):
+            for i, shares in zip(test, tree.predict_proba([rows[i].features for i in test])):
                 found[i] = rows[i].workspace((choice if layout < 2 else choice_of_others)(tree.classes_, shares), layout < 2)
         real = np.array([row.bytes[which] for row in rows], float)
         print(f"{KINDS[layout // 2]:6} {MODES[mode]} {LAYOUTS[layout % 2]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
@@ -135,7 +137,7 @@ def kept(table):
 
 
 def main():
-    images = [of_image(row) for row in lines("convolution_samples_h200")] + list(of_networks())
+    images = [of_image(row) for name in ("convolution_samples_h200", "convolution_networks_h200") for row in lines(name)] + list(of_networks())
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
     others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-LEAST_BLOCKS = 4  # fewer are no list of blocks: Z-Image's refiners
+LEAST_BLOCKS = 4  # fewer are not swapped: Z-Image's refiners
 FP8_BLOCK = 64    # numbers of a row that share a scale (musubi-tuner)
 
 
@@ -52,9 +52,9 @@ def fill(module):
         else: parameter.data.fill_(1.0 if name.endswith("weight") else 0.0)
 
 
-def lists_of_blocks(module):
+def lists_of_blocks(module, least=LEAST_BLOCKS):
     import torch
-    return [(name, each) for name, each in module.named_children() if isinstance(each, torch.nn.ModuleList) and len(each) >= LEAST_BLOCKS]
+    return [(name, each) for name, each in module.named_children() if isinstance(each, torch.nn.ModuleList) and len(each) >= least]
 
 
 def without_tables_of_meta(kind, network):
@@ -68,7 +68,7 @@ def in_float8(network, scaled):
     """Before the network goes to the card: linear weights in float8_e4m3fn; scaled: those of the blocks but for norms and
     modulations, with a scale of 16 bits for 64 numbers of a row, by which a copy of 16 bits is multiplied in each forward."""
     import torch
-    blocks = [name + "." for name, _ in lists_of_blocks(network)]
+    blocks = [name + "." for name, _ in lists_of_blocks(network, least=2)]
 
     def forward_of(layer):
         def forward(x):

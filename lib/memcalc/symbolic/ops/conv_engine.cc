@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <iterator>
+#include <numeric>
 
 namespace memcalc {
 
@@ -27,6 +28,7 @@ enum Number {
   kOutput = 2,
   kWeight = 4,
   kWinograd = 8,
+  kOfEachImage = 9,
   kWider = 15,
   kFft = 16,
   kWholeFft = 24,
@@ -34,34 +36,21 @@ enum Number {
 };
 
 /// In the order of tests/measured/harness/convolution_engines.py, Convolution.features.
-std::array<std::int64_t, 23> features_of(const ConvolutionShape& s) {
+std::array<std::int64_t, 26> features_of(const ConvolutionShape& s) {
   const std::int64_t pixels = checked_multiply(s.batch * s.depth, s.height * s.width);
   const std::int64_t out_pixels = checked_multiply(s.batch * s.out_depth, s.out_height * s.out_width);
   const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
   const std::int64_t weights = checked_multiply(checked_multiply(s.in_channels, s.out_channels), window) / s.groups;
-  return {s.batch,
-          s.in_channels,
-          s.out_channels,
-          s.height,
-          s.width,
-          window,
-          s.stride,
-          s.dilated,
-          pixels,
-          out_pixels,
-          checked_multiply(out_pixels, weights),
-          checked_multiply(pixels, s.in_channels),
-          checked_multiply(out_pixels, s.out_channels),
-          weights,
-          s.groups,
-          s.groups == s.in_channels,
-          s.in_channels % 8 != 0,
-          s.out_channels % 8 != 0,
+  return {s.batch, s.in_channels, s.out_channels, s.height, s.width, window, s.stride, s.dilated, pixels, out_pixels,
+          checked_multiply(out_pixels, weights), checked_multiply(pixels, s.in_channels),
+          checked_multiply(out_pixels, s.out_channels), weights, s.groups, s.groups == s.in_channels,
+          s.in_channels % 8 != 0, s.out_channels % 8 != 0,
           s.batch * ceil_div(s.height, 30) * ceil_div(s.width, 30),  // tiles of a Fourier transform
-          s.in_channels / s.groups,
-          s.out_channels / s.groups,
-          s.depth,
-          s.kernel_depth};
+          s.in_channels / s.groups, s.out_channels / s.groups, s.depth, s.kernel_depth,
+          std::gcd(s.depth * s.height * s.width, std::int64_t{8}),
+          std::gcd(s.out_depth * s.out_height * s.out_width, std::int64_t{8}),
+          // Tiles of 64 x 64 of the weight's gradient.
+          ceil_div(s.out_channels / s.groups, 64) * ceil_div(s.in_channels / s.groups * window, 64)};
 }
 
 constexpr Bytes kFloat32 = 4;
@@ -102,6 +91,10 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
     const std::int64_t padded = std::max(s.height, s.width) + 2 * s.padding;
     const auto side = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(padded)));
     return checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + images / 2);
+  }
+  if (number_ == kOfEachImage) {  // partial sums of a weight's gradient, an image each, which a second kernel adds
+    const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
+    return checked_multiply(s.batch * kFloat32, checked_multiply(filters / s.groups, window));
   }
   const std::int64_t element = size_of(dtype);
   std::int64_t in = s.in_channels, out = s.out_channels;

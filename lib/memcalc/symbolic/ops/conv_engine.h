@@ -26,12 +26,11 @@ enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
 /// Winograd's transformed weights, input and output: tiles of 6 x 6 in float32, of which 4 x 4 are results.
 [[nodiscard]] Bytes winograd_workspace(const ConvolutionShape& shape);
 
-/// The engine that decision trees name, which were made of 86,000 convolutions on Hopper (cuDNN 9.19), with trees of
-/// their own for volumes, for images in groups and for images in patches that do not overlap. Of shapes left out they
-/// give the exact bytes, row-major, in 95 % (input gradients of images in float32), 81 % (forward of images, 16 bits),
-/// 23 % (weight gradients of images in TF32, whose sums are split in parts that no tree sees); in bfloat16 of volumes
-/// in 91, 80 and 33 % (forward, input's and weight's gradient), in groups in 62, 53 and 25 %, of patches in 89, 69 and
-/// 29 %.
+/// The engine that decision trees name, which were made of 124,000 convolutions on Hopper (cuDNN 9.19), with trees of
+/// their own for volumes, for images in groups and for images in patches that do not overlap. Of 11,700 convolutions of
+/// the shipped networks at random sizes that were left out (row-major, images) they give the exact bytes in 90, 92 and
+/// 79 % (bfloat16: forward, input's and weight's gradient), in 98, 99 and 89 % (float32). In bfloat16 of volumes in 91,
+/// 80 and 33 %, in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first.
 [[nodiscard]] ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                               bool allow_tf32);
 
