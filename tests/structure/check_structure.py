@@ -180,12 +180,27 @@ def check_lists(root, files):
             "no facade reaches it" if path in files else "does not exist")
 
 
+# What a source declares within its unnamed namespace, at the first column as clang-format leaves it.
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+OF_UNNAMED = re.compile(r"^(?:(?:class|struct|enum class|enum)\s+(\w+)\b(?!\s*;)|"
+                        r"(?!using\b|class\b|struct\b|enum\b|template\b|namespace\b)\w[^\n;{}=()]*?[\s&*](\w+)(?:\(|\[|\s*[={;]))", re.MULTILINE)
+
+
 def check_units(root, files):
-    """lib/units.txt: each source once."""
-    names = re.findall(r"memcalc/\S+\.cc", (root / "lib/units.txt").read_text()) if (root / "lib/units.txt").exists() else []
+    """lib/units.txt: each source once; what is compiled together has no name twice in its unnamed namespaces."""
+    path = root / "lib/units.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = re.findall(r"memcalc/\S+\.cc", "\n".join(lines))
     for name in sorted(set(names)):
         if names.count(name) > 1: yield f"lib/units.txt:1: {name} stands in it {names.count(name)} times"
         if "lib/" + name not in files: yield f"lib/units.txt:1: {name} does not exist"
+    for number, line in enumerate(lines, 1):
+        seen = {}
+        for name in dict.fromkeys(re.findall(r"memcalc/\S+\.cc", line)):
+            for block in UNNAMED.findall(files.get("lib/" + name, "")):
+                for own in {one or other for one, other in OF_UNNAMED.findall(block)}:
+                    if seen.setdefault(own, name) != name:
+                        yield f"lib/units.txt:{number}: {own} stands in the unnamed namespaces of {seen[own]} and {name}"
 
 
 def check_package(root):
@@ -291,7 +306,9 @@ CLEAN = {
     "lib/CMakeLists.txt": "add_library(memcalc\n  memcalc/memcalc.cc\n  memcalc/spec/read.cc\n)\nset(public_headers\n"
                           "  memcalc/memcalc.h\n  memcalc/base/bytes.h\n  memcalc/report/report.h\n)\n",
     "lib/memcalc/base/bytes.h": "#pragma once\n#include <cstdint>\n",
-    "lib/memcalc/spec/read.cc": "#include <nlohmann/json.hpp>\n// printf() and exit() in a comment; float too\n",
+    "lib/memcalc/spec/read.cc": "#include <nlohmann/json.hpp>\n// printf() and exit() in a comment; float too\n"
+                                "namespace {\nint length_of(int a) {\n  return a;\n}\n}  // namespace\n",
+    "lib/units.txt": "memcalc/memcalc.cc memcalc/spec/read.cc\n",
     "lib/memcalc/symbolic/trace.h": '#pragma once\n#include "memcalc/base/bytes.h"\n',
     "lib/memcalc/symbolic/tape.h": '#pragma once\n#include "memcalc/symbolic/trace.h"\n',
     "lib/memcalc/alloc/replay.h": '#pragma once\n#include "memcalc/symbolic/trace.h"\n',
@@ -337,8 +354,10 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/models/a.cc", "#include <vector>\n", "lib/memcalc/models/a.cc is not listed"),
     ("lib/memcalc/report/report.h", '#include "memcalc/symbolic/trace.h"\n', "lib/memcalc/symbolic/trace.h is not listed"),
     ("lib/CMakeLists.txt", "  memcalc/alloc/replay.h\n", "no facade reaches it"),
-    ("lib/units.txt", "memcalc/memcalc.cc memcalc/memcalc.cc\n", "lib/units.txt:1: memcalc/memcalc.cc stands in it 2 times"),
+    ("lib/units.txt", "memcalc/memcalc.cc memcalc/memcalc.cc\n", "lib/units.txt:1: memcalc/memcalc.cc stands in it 3 times"),
     ("lib/units.txt", "memcalc/gone.cc\n", "lib/units.txt:1: memcalc/gone.cc does not exist"),
+    ("lib/memcalc/memcalc.cc", "namespace {\nint length_of(double a) {\n  return 1;\n}\n}  // namespace\n",
+     "lib/units.txt:1: length_of stands in the unnamed namespaces of memcalc/memcalc.cc and memcalc/spec/read.cc"),
     ("python/memcalc/_new.py", "x = 1\n", "python/CMakeLists.txt:1: python/memcalc/_new.py is not listed"),
     ("lib/CMakeLists.txt", "  memcalc/alloc/gone.cc\n", "lib/memcalc/alloc/gone.cc is listed, but does not exist"),
     ("CMakeLists.txt", "file(GLOB sources *.cc)\n", "never globbed"),

@@ -142,7 +142,7 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
 }
 
 /// `x` has its steps first.
-RecurrentShape shape_of(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
+RecurrentShape recurrent_shape(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
   return {.cell = options.cell,
           .dtype = x.dtype(),
           .steps = x.size(0),
@@ -182,7 +182,7 @@ void recurrent_backward(BackwardCall& call) {
   if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(0));
   Tensor dx;
   const Tensor by_step = without_batch_first(input, options.batch_first);
-  const Bytes workspace = recurrent_workspace(shape_of(by_step, recorded.hidden, options), RecurrentPass::kBackward);
+  const Bytes workspace = recurrent_workspace(recurrent_shape(by_step, recorded.hidden, options), RecurrentPass::kBackward);
   Tensor dhx, dcx;
   {
     const Tensor x = contiguous(by_step);
@@ -255,7 +255,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
     output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), aten::kCudnnRnn);
     last_hidden = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnn);
     if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), aten::kCudnnRnn);
-    const RecurrentShape shape = shape_of(by_step, recorded.hidden, options);
+    const RecurrentShape shape = recurrent_shape(by_step, recorded.hidden, options);
     if (!casts && input.dtype() == DType::kBFloat16)  // the weights lie apart (flatten_parameters)
       storage = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
     const Tensor workspace = tape.empty(
