@@ -182,7 +182,8 @@ void recurrent_backward(BackwardCall& call) {
   if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(0));
   Tensor dx;
   const Tensor by_step = without_batch_first(input, options.batch_first);
-  const Bytes workspace = recurrent_workspace(recurrent_shape(by_step, recorded.hidden, options), RecurrentPass::kBackward);
+  const Bytes workspace =
+      recurrent_workspace(recurrent_shape(by_step, recorded.hidden, options), RecurrentPass::kBackward);
   Tensor dhx, dcx;
   {
     const Tensor x = contiguous(by_step);
