@@ -77,7 +77,7 @@ double median_over_formula(std::span<const Timed> rows, DistanceOf distance_of, 
   return 1;
 }
 
-double steps_between(std::int64_t one, std::int64_t other) {
+double doublings_between(std::int64_t one, std::int64_t other) {
   return std::log2(static_cast<double>(std::max<std::int64_t>(one, 1)) /
                    static_cast<double>(std::max<std::int64_t>(other, 1)));
 }
@@ -93,8 +93,8 @@ double published_ratio(const Kernel& kernel, const work::Product& product, const
   const auto distance_of = [&](const TimedProduct& row) {
     if (row.transposed != static_cast<std::int32_t>(product.transposed)) return kOtherKernels;
     if ((row.accumulated != 0) != accumulates) return kOtherKernels;
-    return std::hypot(steps_between(product.m, row.m), steps_between(product.n, row.n),
-                      steps_between(product.k, row.k));
+    return std::hypot(doublings_between(product.m, row.m), doublings_between(product.n, row.n),
+                      doublings_between(product.k, row.k));
   };
   const auto formula_of = [&](const TimedProduct& row) {
     Kernel timed = kernel;
@@ -113,8 +113,8 @@ double published_ratio(const Kernel& kernel, const work::Attention& attention, c
   const auto distance_of = [&](const TimedAttention& row) {
     if ((row.backward != 0) != attention.backward) return kOtherKernels;
     // Other kernels for each width of heads
-    return std::hypot(steps_between(attention.queries, row.length), steps_between(attention.heads, row.heads),
-                      4 * steps_between(attention.width, row.width));
+    return std::hypot(doublings_between(attention.queries, row.length), doublings_between(attention.heads, row.heads),
+                      4 * doublings_between(attention.width, row.width));
   };
   const auto formula_of = [&](const TimedAttention& row) {
     const work::Attention of_row{.heads = row.heads,
