@@ -41,7 +41,7 @@ constexpr Floors kFiles[] = {
     {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},      {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},        {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
     {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},     {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
-    {"rows_families_h200.jsonl", 51, 49, 44, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 227, 224, 0, 0, 0},
+    {"rows_families_h200.jsonl", 60, 57, 53, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 227, 224, 0, 0, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;

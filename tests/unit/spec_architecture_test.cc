@@ -67,7 +67,8 @@ bool says_more_than_sizes(std::string_view type) {
   return type == "torchvision" || type == "clip" || type == "gemma3" || type == "mistral3" || type == "qwen3_5" ||
          type == "qwen3_5_moe" || type == "lfm2_moe" || type == "nemotron_h" || type == "mamba2" || type == "mamba" ||
          type == "llava" || type == "internvl" || type.starts_with("gemma3n") || type == "paligemma" ||
-         type == "mllama" || type.starts_with("gemma4") || type.find("_vl") != std::string_view::npos;
+         type == "mllama" || type == "llama4" || type.starts_with("gemma4") ||
+         type.find("_vl") != std::string_view::npos;
 }
 
 /// Whose mixers or MLPs have sizes of their own, which no option gives.

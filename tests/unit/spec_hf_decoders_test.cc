@@ -365,11 +365,15 @@ TEST(HfDecoders, Llama4SaysWhichLayersMixAndWhichRotate) {
               HasSubstr("/no_rope_layers: found 1 numbers; accepted: 2"));
 }
 
-TEST(HfDecoders, MllamaIsReadAsItsTextModel) {
+TEST(HfDecoders, MllamaAndLlama4AreReadAsTheirTextModels) {
   const ModelSpec model = read(R"({"model_type": "mllama", "text_config": {"num_hidden_layers": 5}})");
   EXPECT_THAT(model.architecture.as<MllamaTextSpec>().looks_at_images, ElementsAre(false, false, false, true, false));
   EXPECT_THAT(model.assumptions, ::testing::Contains(HasSubstr("mllama sees images too")));
   EXPECT_THAT(refusal_of(R"({"model_type": "mllama"})"), HasSubstr("/text_config: missing"));
+  const ModelSpec scout = read(R"({"model_type": "llama4", "text_config": {"num_hidden_layers": 4}})");
+  EXPECT_EQ(scout.architecture.as<Llama4TextSpec>().num_hidden_layers, 4);
+  EXPECT_THAT(scout.assumptions, ::testing::Contains(HasSubstr("llama4 sees images too")));
+  EXPECT_THAT(refusal_of(R"({"model_type": "llama4"})"), HasSubstr("/text_config: missing"));
 }
 
 }  // namespace

@@ -65,6 +65,7 @@
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
   FAMILY(kLlama)                 \
+  FAMILY(kLlama4)                \
   FAMILY(kLlama4Text)            \
   FAMILY(kLlava)                 \
   FAMILY(kM2M100)                \

@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "bamba",      "convnext",    "convnextv2",   "dbrx",     "deberta", "deepseek_v4", "dinov2",     "efficientnet",
-    "glm4v",      "gpt_bigcode", "gpt_neo",      "jamba",    "lfm2_vl", "llama4",      "llava_next", "llava_onevision",
-    "longformer", "minimax",     "mobilenet_v2", "nemotron", "resnet",  "siglip",      "swin",       "wav2vec2",
-    "zamba2",
+    "convnext",      "convnextv2",   "csm",          "dbrx",         "deberta",     "deepseek_ocr2",   "deepseek_v4",
+    "dinov2",        "efficientnet", "glm4v",        "glm_ocr",      "gpt_bigcode", "gpt_neo",         "kimi_k25",
+    "kimi_linear",   "lfm2_vl",      "llada",        "llava_next",   "longformer",  "llava_onevision", "minicpmv",
+    "minimax_m3_vl", "mobilenet_v2", "paddleocr_vl", "qwen2_5_omni", "qwen3_asr",   "qwen3_omni_moe",  "resnet",
+    "siglip",        "swin",         "voxtral",      "wav2vec2",     "zamba2",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {

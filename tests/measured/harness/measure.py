@@ -67,8 +67,8 @@ def build(case):
             m = cls.from_config(cfg, dtype=wdtype, attn_implementation=case.get("attention", "sdpa"))
             if case.get("scores_by_two_layers"):  # Qwen's reward models
                 m.score = None
-                layers = torch.nn.Linear(cfg.hidden_size, cfg.hidden_size), torch.nn.ReLU(), torch.nn.Linear(cfg.hidden_size, cfg.num_labels)
-                m.score = torch.nn.Sequential(*layers).to(wdtype)
+                m.score = torch.nn.Sequential(torch.nn.Linear(cfg.hidden_size, cfg.hidden_size, dtype=wdtype), torch.nn.ReLU(),
+                                              torch.nn.Linear(cfg.hidden_size, cfg.num_labels, dtype=wdtype))
     V = spec.get("vocab_size", 1000)
     if case.get("images") is not None: batch = image_text(m, cfg, case, ri)
     elif task == "seqcls": batch = dict(input_ids=ri(V, B, S), labels=ri(6, B) * 0)

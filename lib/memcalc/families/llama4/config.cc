@@ -1,6 +1,8 @@
 // config.json of the text model of Llama 4, as transformers 5.17 reads it: models/llama4.
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memcalc/families/llama4/spec.h"
@@ -86,9 +88,33 @@ Architecture llama4_text(HfReader& config) {
 constexpr std::string_view kLlama4Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
 
+/// Its text_config alone: what AutoModelForCausalLM makes of it.
+Architecture llama4(HfReader& config) {
+  const std::optional<JsonObject> text = config.json().nullable_object("text_config");
+  if (!text) throw config.json().error("text_config", "missing; accepted: the configuration of the text model");
+  HfReader reader(*text, "llama4_text");
+  Architecture architecture = llama4_text(reader);
+  for (std::string& line : reader.assumptions()) config.assume(std::move(line));
+  config.assume(
+      "llama4 sees images too: this is Llama4ForCausalLM, its text model, without the vision tower (the program "
+      "llama-4-scout-17b-16e-vision has it)");
+  return architecture;
+}
+
 constexpr Task kLlama4Measured[] = {Task::kCausalLm};
 
 }  // namespace
+
+const Family kLlama4 = {
+    .model_type = "llama4",
+    .kind = FamilyKind::kDecoder,
+    .read = llama4,
+    .build = build_llama4_text,
+    .measured = {},
+    .tp_plan = kLlama4Plan,
+    .dropout_is_module = false,
+    .compiled_whole_alone = true,
+};
 
 const Family kLlama4Text = {
     .model_type = "llama4_text",

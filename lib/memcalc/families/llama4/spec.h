@@ -24,7 +24,7 @@ struct Llama4TextSpec : RotaryDecoderSpec {
 BuildFamily build_llama4_text;
 
 namespace family {
-extern const Family kLlama4Text;
+extern const Family kLlama4, kLlama4Text;
 }  // namespace family
 
 }  // namespace memcalc

@@ -33,6 +33,8 @@ Architecture mistral4(HfReader& config) {
   return spec;
 }
 
+constexpr Task kMistral4Measured[] = {Task::kCausalLm};
+
 }  // namespace
 
 const Family kMistral4 = {
@@ -41,6 +43,7 @@ const Family kMistral4 = {
     .read = mistral4,
     .build = build_mistral4,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
+    .measured = kMistral4Measured,
     .dropout_is_module = false,
     .has_latent_attention = true,
 };

@@ -21,6 +21,8 @@ Architecture qwen2_reward(HfReader& config) { return reward_of<Qwen2RewardSpec, 
 
 Architecture internlm2_reward(HfReader& config) { return reward_of<InternLm2RewardSpec, LlamaSpec>(config, kLlama); }
 
+constexpr Task kRewardMeasured[] = {Task::kSequenceClassification};
+
 }  // namespace
 
 const Family kInternLm2Reward = {
@@ -29,6 +31,7 @@ const Family kInternLm2Reward = {
     .read = internlm2_reward,
     .build = build_internlm2_reward,
     .size_keys = kDecoderKeys,
+    .measured = kRewardMeasured,
     .dropout_is_module = false,
 };
 
@@ -38,6 +41,7 @@ const Family kQwen2Reward = {
     .read = qwen2_reward,
     .build = build_qwen2_reward,
     .size_keys = kDecoderKeys,
+    .measured = kRewardMeasured,
     .dropout_is_module = false,
 };
 
