@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -43,6 +45,19 @@ void add(const JsonObject& record, Recorded& recorded) {
   if (run.trains()) recorded.optimizers[static_cast<std::size_t>(run.training().optimizer)] = true;
 }
 
+/// Jobs of trainers, which have words of the command line: --optimizer adamw_torch_8bit.
+void add_optimizer_of_job(const JsonObject& job, Recorded& recorded) {
+  const std::vector<std::string> words = job.optional_strings("arguments");
+  if (std::find(words.begin(), words.end(), "--gpus") != words.end()) return;
+  const auto flag = std::find(words.begin(), words.end(), "--optimizer");
+  if (flag == words.end()) return;
+  std::string name = *std::next(flag);
+  std::replace(name.begin(), name.end(), '_', '-');
+  for (std::size_t i = 0; i < kOptimizerCount; ++i) {
+    if (name_of(static_cast<Optimizer>(i)) == name) recorded.optimizers[i] = true;
+  }
+}
+
 const Recorded& recorded() {
   static const Recorded all = [] {
     Recorded found;
@@ -50,6 +65,8 @@ const Recorded& recorded() {
       if (file.starts_with("rows_max_batch") || file.starts_with("rows_parallel")) return;
       add(record, found);
     });
+    for_each_row("jobs/rows.jsonl",
+                 [&](const JsonObject& job, const std::string& /*text*/) { add_optimizer_of_job(job, found); });
     return found;
   }();
   return all;

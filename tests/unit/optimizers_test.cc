@@ -136,9 +136,19 @@ TEST_F(Optimizers, TorchaoWritesMeansInFloat32BeforeItPacksThem) {
   OptimizerSteps four = optimizer(Optimizer::kAdamWTorchao4bit);
   EXPECT_TRUE(
       step_of(four).starts_with("+8192 zeros; +512 zeros; +64 _to_copy; +8192 zeros; +512 zeros; +64 _to_copy; "
-                                "+65536 single_param_adam; +65536 single_param_adam; +512 single_param_adam; "
-                                "+16384 single_param_adam; -65536; +16384 single_param_adam; "
-                                "-65536; -512; -16384; -16384; "));
+                                "+512 single_param_adam; +512 single_param_adam; +65536 single_param_adam; "
+                                "+65536 single_param_adam; +131072 single_param_adam; +131072 single_param_adam; "
+                                "-512; -512; -65536; -131072; -65536; -131072; "));
+}
+
+// transformers passes block_size=256; rates are tensors, which accelerate moves to the card and the scheduler copies.
+TEST_F(Optimizers, TorchaosBlocksInTheTrainerAreLargerAndItsRatesLieOnTheCard) {
+  parameter({32, 512}, DType::kBFloat16);
+  OptimizerSteps four(bench_.tape,
+                      RunSpec{.purpose = Training{.loop = Loop::kTrainer, .optimizer = Optimizer::kAdamWTorchao4bit}},
+                      {all()});
+  EXPECT_TRUE(
+      step_of(four).starts_with("+4096 _to_copy; +8192 zeros; +256 zeros; +64 _to_copy; +8192 zeros; +256 zeros; "));
 }
 
 TEST_F(Optimizers, PagedStatesAreNotInTheTrace) {
