@@ -426,6 +426,13 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
         "peaks but not exact (docs/compile.md)");
     result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
+    if (run.records_graphs()) {
+      result.assumptions.emplace_back(
+          "CUDA graphs are warmed up in the first step and recorded in the second, from one private pool; from the "
+          "third "
+          "on activations and gradients are no memory of the allocator, but the pool stays");
+      result.not_modelled.emplace_back("what the driver keeps of recorded CUDA graphs");
+    }
   }
   if (run.padding && run.uses_trainer() && run.batch_size <= 2) {
     result.assumptions.emplace_back(
