@@ -64,11 +64,13 @@ class RunOptions(TypedDict, total=False):
     """`--reentrant`: checkpoints with use_reentrant=True [as the versions]; False: with
     use_reentrant=False"""
     compile: bool | None
-    """`--compile`: torch.compile, the default mode"""
+    """`--compile`: torch.compile"""
     float8: str | None
     """`--float8`: tensorwise, tensorwise-gather or rowwise [none]"""
     compile_parts: str | None
     """`--compile-parts`: model, layers, layers-loss [model; on several: layers]"""
+    compile_mode: str | None
+    """`--compile-mode`: default or reduce-overhead [default]"""
     attention: str | None
     """`--attn`: sdpa, eager or flash [sdpa]"""
     dropout: float | None

@@ -137,6 +137,8 @@ std::vector<Example> examples() {
       {"gradient offload", {.max_grad_norm = 0, .offload_optimizer = true, .offload_gradients = true}},
       {"expandable segments", {.expandable_segments = true}},
       {"compile", {.compile = true}},
+      {"compile mode reduce-overhead",
+       {.loop = Loop::kBare, .compile = true, .compile_mode = CompileMode::kReduceOverhead}},
       {"forward pass", {.inference = Inference{}}},
       {"generation", {.inference = Inference{.new_tokens = 2}}},
       {"beam search", {.inference = Inference{.new_tokens = 2, .beams = 2}}},

@@ -30,7 +30,7 @@ WHOLE = ("--bs --seq --target-seq --image --layers --hidden --heads --kv-heads -
          "--lora --group-size --loader-workers --prefetch-factor --new-tokens --beams --gpus --nodes --tp --cp --ep --pp --virtual-stages "
          "--micro-batches --hsdp-shard").split()
 REAL = "--dropout --lora-dropout --clip-grad --tokens --sample-seconds --sample-bytes --storage-rate --bitsandbytes".split()
-CHOICES = ("--task --precision --weights-dtype --loop --optimizer --checkpointing --float8 --compile-parts --attn --lora-dtype --quantize "
+CHOICES = ("--task --precision --weights-dtype --loop --optimizer --checkpointing --float8 --compile-parts --compile-mode --attn --lora-dtype --quantize "
            "--kv-cache-dtype --parallel --framework --cp-type --schedule --fsdp-param-dtype --fsdp-reduce-dtype --offload-states "
            "--offload-parameters --format --color").split()
 LISTS = "--lora-targets --freeze --stage-layers --megatron --deepspeed".split()

@@ -43,7 +43,7 @@ VALUES = {
     "--layers": (2, 3, 4, 8), "--hidden": (256, 1024), "--heads": (4, 16), "--kv-heads": (2, 4), "--head-dim": (32, 64),
     "--ffn": (512, 4096), "--vocab": (1000, 32003), "--max-positions": (512, 2048),
     "--checkpointing": ("none", "full", "selective", "every-2", "every-3"), "--float8": ("tensorwise", "tensorwise-gather", "rowwise"),
-    "--compile-parts": ("model", "layers", "layers-loss"), "--dropout": (0, 0.1, 0.5), "--clip-grad": (0, 0.5, 1.0),
+    "--compile-parts": ("model", "layers", "layers-loss"), "--compile-mode": ("default", "reduce-overhead"), "--dropout": (0, 0.1, 0.5), "--clip-grad": (0, 0.5, 1.0),
     "--accum": (2, 4), "--skipped-steps": (1, 2), "--lora": (1, 8, 64), "--lora-targets": ("all-linear", "q_proj,v_proj", "query,value", "c_attn", "fc1"),
     "--lora-dropout": (0.05, 0.1), "--card": ("mine,24GB,sm89,1008GB/s,165TFLOPS", "mine,80GiB,sm90"), "--memory": (8, 24, 80), "--margin": (0.5, 2), "--bitsandbytes": ("0.41.1", "0.50"), "--group-size": (32, 64, 128), "--freeze": ("embed", "layers.0", "mlp", "encoder"),
     "--loader-workers": (1, 4), "--prefetch-factor": (2, 4), "--new-tokens": (1, 7, 64), "--beams": (2, 4), "--gpus": (1, 2, 4, 8, 16),
@@ -62,14 +62,14 @@ NEEDS = {**dict.fromkeys(("--fsdp-param-dtype", "--fsdp-reduce-dtype", "--no-res
          "--virtual-stages": ("--schedule", "interleaved"), "--micro-batches": ("--pp", ""), "--beams": ("--new-tokens", ""),
          "--kv-cache-dtype": ("--new-tokens", ""), "--prefetch-factor": ("--loader-workers", ""), "--offload-gradients": ("--offload-optimizer", ""),
          "--lora-targets": ("--lora", ""), "--lora-dropout": ("--lora", ""), "--lora-dtype": ("--lora", ""), "--lora-head": ("--lora", ""),
-         "--prepare-kbit": ("--quantize", ""), "--no-prepare-kbit": ("--quantize", ""), "--compile-parts": ("--compile", ""),
+         "--prepare-kbit": ("--quantize", ""), "--no-prepare-kbit": ("--quantize", ""), "--compile-parts": ("--compile", ""), "--compile-mode": ("--compile", ""),
          "--skipped-steps": ("--precision", "amp-fp16"), "--loss-in-loop": ("--loop", "bare")}
 
 # How often an option is drawn in a run of each kind. What is not named here is drawn in runs of the kind "any".
 OFTEN = {
     "single": {"--seq": .7, "--precision": .6, "--loop": .6, "--optimizer": .45, "--checkpointing": .3, "--gpu": .4, "--accum": .15, "--clip-grad": .15,
                "--attn": .15, "--padding": .1, "--target-seq": .3, "--pin-memory": .04, "--tokens": .05, "--dropout": .1, "--compile": .1,
-               "--compile-parts": .3, "--task": .08, "--layers": .15, "--activation-offload": .06, "--expandable": .08, "--weights-dtype": .1, "--image": .2,
+               "--compile-parts": .3, "--compile-mode": .2, "--task": .08, "--layers": .15, "--activation-offload": .06, "--expandable": .08, "--weights-dtype": .1, "--image": .2,
                "--use-cache": .05, "--loss-in-loop": .1, "--skipped-steps": .3, "--offload-optimizer": .06, "--offload-gradients": .5, "--require-fit": .05},
     "loader": {"--loader-workers": .8, "--prefetch-factor": .5, "--pin-memory": .3, "--storage-rate": .5, "--sample-bytes": .5, "--sample-seconds": .4,
                "--gpu": .6, "--seq": .5, "--tokens": .3, "--precision": .4, "--require-fit": .2},

@@ -16,7 +16,7 @@ RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 
 # What two folders see of a lower rank, where it is less than all of it: a trace, a list of kernels and the names of their
 # operators, never a model.
 NARROW = {
-    "alloc": ("base/", "spec/", "symbolic/trace.h"),
+    "alloc": ("base/", "spec/", "symbolic/trace.h", "symbolic/cuda_graph_streams.h"),
     "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
              "symbolic/within_call.h", "symbolic/aten.h"),
 }

@@ -190,6 +190,17 @@ TEST(CachingAllocator, EmptyCacheReturnsWhollyFreeSegmentsOnly) {
   EXPECT_EQ(allocator.reserved(), 0);
 }
 
+TEST(CachingAllocator, SegmentsOfAPrivatePoolStay) {
+  CachingAllocator allocator({}, std::numeric_limits<Bytes>::max(), 1);
+  allocator.free(allocator.allocate(30 * kMiB));
+  allocator.free(allocator.allocate(20 * kMiB, 1));
+  EXPECT_EQ(allocator.reserved(), 50 * kMiB);
+  allocator.empty_cache();
+  EXPECT_EQ(allocator.reserved(), 20 * kMiB);
+  (void)allocator.allocate(20 * kMiB, 1);
+  EXPECT_EQ(allocator.reserved(), 20 * kMiB) << "its own stream takes it up again";
+}
+
 // --- Limits. ---
 
 TEST(CachingAllocator, RefusesWhatLeaves63Bits) {

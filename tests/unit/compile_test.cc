@@ -472,5 +472,13 @@ TEST(Compile, RefusesWhatIsNotKnownOfAModel) {
               HasSubstr("accepted: --checkpointing none, selective"));
 }
 
+TEST(Compile, SaysThatLayerDropBreaksTheGraph) {
+  RunOptions options = small_run(Precision::kBf16);
+  options.compile = true;
+  const auto said = Contains(HasSubstr("LayerDrop"));
+  EXPECT_THAT(report_of("opt-125m", options).not_modelled, said);
+  EXPECT_THAT(report_of("gpt2", options).not_modelled, Not(said));
+}
+
 }  // namespace
 }  // namespace memcalc

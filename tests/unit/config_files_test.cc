@@ -361,6 +361,14 @@ TEST(ConfigFiles, AxolotlsTrainersWithoutSupervision) {
               HasSubstr("/trl/sync_ref_model: a reference that follows the model"));
 }
 
+TEST(ConfigFiles, TheTrainersModeOfTorchCompileSwitchesItOn) {
+  const std::string base = "model_name_or_path: gpt2\nper_device_train_batch_size: 2\ntorch_compile_mode: ";
+  EXPECT_THAT(text_of(Written(base + "default\n").read().options), HasSubstr("--compile"));
+  EXPECT_THAT(text_of(Written(base + "reduce-overhead\n").read().options),
+              HasSubstr("--compile-mode reduce-overhead --compile"));
+  EXPECT_THAT(Written(base + "max-autotune\n").refusal(), HasSubstr("/torch_compile_mode: of torch.compile the modes"));
+}
+
 TEST(ConfigFiles, TrlsExperimentalTrainersAreReadByTheirFormat) {
   const std::string base = "model_name_or_path: gpt2\nper_device_train_batch_size: 2\n";
   EXPECT_THAT(text_of(Written(base + "max_length: 512\nbeta: 0.1\n").read("trl-orpo").options),

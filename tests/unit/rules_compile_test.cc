@@ -19,6 +19,8 @@ const RunOptions kFloat8{.precision = Precision::kBf16,
                          .compile = true,
                          .float8 = Float8::kTensorwise,
                          .compiled_parts = CompiledParts::kLayers};
+const RunOptions kRecorded{
+    .precision = Precision::kBf16, .compile = true, .compile_mode = CompileMode::kReduceOverhead};
 const RunOptions kLossInLoop{.precision = Precision::kBf16, .loss_in_loop = true};
 
 constexpr const char* kLlama = "llama-3.2-1b";
@@ -60,6 +62,17 @@ const test::RuleCase kCases[] = {
      {.lora_rank = 8, .quantization = Quantization::kNf4}},
     {"compile-liger", kLlama, [](RunSpec& run) { run.fine_tuning.liger = true; }, kCompiled},
     {"compile-flash-attention", kLlama, [](RunSpec& run) { run.attention = Attention::kFlash; }, kCompiled},
+    // CUDA graphs
+    {"cuda-graphs-of-the-model", kLlama, [](RunSpec& run) { run.training().compiled_parts = CompiledParts::kLayers; },
+     kRecorded},
+    {"cuda-graphs-accumulation", kLlama, [](RunSpec& run) { run.training().accumulation_steps = 2; }, kRecorded},
+    {"cuda-graphs-shapes", kLlama, [](RunSpec& run) { run.training().lengths = DataLengths{}; }, kRecorded},
+    {"cuda-graphs-evaluation", kLlama, [](RunSpec& run) { run.training().evaluation.emplace(); }, kRecorded},
+    {"cuda-graphs-expandable", kLlama, [](RunSpec& run) { run.expandable_segments = true; }, kRecorded},
+    {"cuda-graphs-experts", "mixtral-8x7b",
+     [](RunSpec& run) { run.training().compile_mode = CompileMode::kReduceOverhead; }, kCompiled},
+    {"cuda-graphs-layerdrop", "opt-125m",
+     [](RunSpec& run) { run.training().compile_mode = CompileMode::kReduceOverhead; }, kCompiled},
     // float8
     {"float8-of-its-families", "gpt2", [](RunSpec& run) { run.training().float8 = Float8::kRowwise; }, kCompiledLayers},
     {"float8-compiled-layers", kLlama, [](RunSpec& run) { run.training().float8 = Float8::kRowwise; }, kBf16},

@@ -213,6 +213,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"bitsandbytes-exists", {"--bitsandbytes", "0.43.2"}},
       {"prefetch_factor-exists", {"--prefetch-factor", "4"}},
       {"compile_parts-exists", {"--compile-parts", "layers"}},
+      {"compile_mode-exists", {"--compile-mode", "reduce-overhead"}},
       {"new_tokens-exists", {"--new-tokens", "8"}},
       {"loss_in_loop-exists", {"--infer", "--loss-in-loop"}},
       {"offload_gradients-exists", {"--infer", "--offload-gradients"}},

@@ -26,8 +26,8 @@ constexpr Bytes segment_size_for(Bytes size, bool is_small) {
 
 }  // namespace
 
-CachingAllocator::CachingAllocator(SegmentPlacer placer, Bytes capacity)
-    : pools_(1), capacity_(capacity), placer_(std::move(placer)) {
+CachingAllocator::CachingAllocator(SegmentPlacer placer, Bytes capacity, std::size_t private_stream)
+    : pools_(1), capacity_(capacity), private_stream_(private_stream), placer_(std::move(placer)) {
   blocks_.reserve(1024);
   blocks_.emplace_back();  // kEmptyBlock
 }
@@ -103,8 +103,10 @@ void CachingAllocator::finish(Handle handle) {
 }
 
 void CachingAllocator::empty_cache() {
-  for (std::array<FreeList, 2>& pools : pools_) {
-    for (FreeList& pool : pools) return_free_segments(pool);
+  for (std::size_t stream = 0; stream < pools_.size(); ++stream) {
+    // release_cached_blocks(): of private pools those that no graph refers to (graph_pools_freeable).
+    if (stream == private_stream_) continue;
+    for (FreeList& pool : pools_[stream]) return_free_segments(pool);
   }
 }
 

@@ -30,8 +30,12 @@ class CachingAllocator {
  public:
   using Handle = FreeList::Handle;
 
-  /// `capacity`: bytes that the driver has for segments; none where it never runs out.
-  explicit CachingAllocator(SegmentPlacer placer = {}, Bytes capacity = std::numeric_limits<Bytes>::max());
+  static constexpr std::size_t kNoStream = std::numeric_limits<std::size_t>::max();
+
+  /// `capacity`: bytes that the driver has for segments; none where it never runs out. `private_stream`: all of its
+  /// pools are those of a CUDA graph, whose segments never go back to the driver.
+  explicit CachingAllocator(SegmentPlacer placer = {}, Bytes capacity = std::numeric_limits<Bytes>::max(),
+                            std::size_t private_stream = kNoStream);
 
   /// A block of at least `requested` bytes. Nothing for 0 bytes, as in PyTorch: a handle of a block of size 0.
   /// Throws Error(kOverflow) where the segments' sum leaves 63 bits, Error(kInternal) for a negative size.
@@ -91,6 +95,7 @@ class CachingAllocator {
   Bytes reserved_ = 0;
   std::size_t segments_ = 0;
   Bytes capacity_;
+  std::size_t private_stream_;
   std::int64_t retries_ = 0;
   bool out_of_memory_ = false;
   SegmentPlacer placer_;

@@ -208,7 +208,9 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
   SegmentPlacer placer;
   if (options.placement != nullptr) placer = SegmentPlacer(*options.placement);
   const Bytes capacity = options.capacity.value_or(std::numeric_limits<Bytes>::max());
-  return Replayer(trace, CachingAllocator(std::move(placer), capacity), options).run();
+  const std::size_t private_stream =
+      options.private_stream ? static_cast<std::size_t>(*options.private_stream) : CachingAllocator::kNoStream;
+  return Replayer(trace, CachingAllocator(std::move(placer), capacity, private_stream), options).run();
 }
 
 }  // namespace memcalc

@@ -39,8 +39,9 @@ struct ReplayOptions {
   // Nor is it beside `peaks_of_steps_alone`, but what it leaves reserved is, until the Trainer empties the cache
   // (accelerate's free_memory, when training begins).
   bool reserves_from_construction = false;
-  std::optional<Bytes> capacity;  // what the driver has for segments; not with expandable segments
-  std::size_t peaks_from = 0;     // the first event whose peaks count: torch.cuda.reset_peak_memory_stats() before it
+  std::optional<Bytes> capacity;             // what the driver has for segments; not with expandable segments
+  std::optional<CudaStream> private_stream;  // its blocks are of a CUDA graph's pool
+  std::size_t peaks_from = 0;  // the first event whose peaks count: torch.cuda.reset_peak_memory_stats() before it
 };
 
 struct ReplayResult {

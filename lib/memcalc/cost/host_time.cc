@@ -75,8 +75,10 @@ double list_passes(const Kernel& kernel) {
 double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) {
   if (is_of_compiled_code(kernel)) {
     if (kernel.op == &kCompiledCall) {
-      return (rates.compiled_call_us + kernel.elements * rates.compiled_tensor_us) * kMicrosecond;
+      const double launch = is_replayed(kernel) ? rates.compiled_us : 0;
+      return (rates.compiled_call_us + kernel.elements * rates.compiled_tensor_us + launch) * kMicrosecond;
     }
+    if (is_replayed(kernel)) return 0;
     return kernel.kind == KernelKind::kPartOfPrevious ? 0 : kernel.launches * rates.compiled_us * kMicrosecond;
   }
   const auto* list = kernel.as<work::TensorList>();

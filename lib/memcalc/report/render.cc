@@ -176,8 +176,9 @@ std::string parameters_of(const Report& report) {
   return format_counted(report.parameters_total, "parameter") + parts + (parts.empty() ? "" : ")");
 }
 
-const char* compiled_words(CompiledParts parts) {
-  switch (parts) {
+const char* compiled_words(const Training& training) {
+  if (training.compile_mode == CompileMode::kReduceOverhead) return "torch.compile with CUDA graphs";
+  switch (training.compiled_parts) {
     case CompiledParts::kLayers: return "torch.compile of each layer";
     case CompiledParts::kLayersAndLoss: return "torch.compile of each layer and the loss";
     case CompiledParts::kModel: break;
@@ -194,7 +195,7 @@ void add_savings(const Training& training, Task task, std::vector<std::string>& 
                         ? "checkpointing every " + what
                         : "checkpointing 1 " + what + " of every " + std::to_string(training.checkpoint_every));
   }
-  if (training.compile) words.emplace_back(compiled_words(training.compiled_parts));
+  if (training.compile) words.emplace_back(compiled_words(training));
   if (training.float8 != Float8::kNone) words.push_back("float8 " + std::string(name_of(training.float8)));
   if (training.offload_activations) words.emplace_back("activations offloaded");
 }

@@ -195,6 +195,11 @@ const BuiltRule kScriptedFunctions{"compile-scripted-functions", "--compile --mo
                                    "compile: what torch.compile makes of {}'s torch.jit.script functions is not known",
                                    "no --compile"};
 
+const BuiltRule kBrokenGraphRecorded{"cuda-graphs-break", "--compile-mode --model",
+                                     "compile mode reduce-overhead: Dynamo breaks this model's graph, and CUDA graphs "
+                                     "of its pieces are not modelled",
+                                     "--compile-mode default"};
+
 constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kKnownTorchvision,
                                      &kMegatronModels,
@@ -249,6 +254,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLinearLayersCompiled,
                                      &kCompiledArguments,
                                      &kScriptedFunctions,
+                                     &kBrokenGraphRecorded,
                                      &kClassOfVersion};
 
 }  // namespace rules

@@ -35,7 +35,7 @@ extern const BuiltRule kFloat32Head, kFsdp1Frozen, kFsdp1Scalar, kFsdp1OneType, 
 extern const BuiltRule kZero3Frozen, kZero3Hooks, kDeepSpeedBuffers;
 extern const BuiltRule kCpMask, kCpCausal, kCpKernel, kStages;
 // torch.compile
-extern const BuiltRule kCompiledArguments, kScriptedFunctions;
+extern const BuiltRule kCompiledArguments, kScriptedFunctions, kBrokenGraphRecorded;
 
 }  // namespace rules
 

@@ -114,6 +114,7 @@ struct Family {
   bool is_torchvision = false;                    // torchvision's modules, not transformers'
   bool checkpoints = true;                        // supports_gradient_checkpointing
   bool repeats_layers = false;                    // a layer runs several times in a forward pass (ALBERT)
+  bool skips_layers_at_random = false;            // LayerDrop: in training Python reads a random number before each
   double instructions_per_operator = 0;           // Python's, in a layer that decodes; 0: not counted
   void (*as_transformers)(ModelSpec&) = nullptr;  // what transformers makes of config.json whatever it says
 

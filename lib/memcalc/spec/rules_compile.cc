@@ -132,6 +132,49 @@ constexpr Rule kCompile[] = {
      .broken = [](const RuleQuestion& q) { return q.run.attention == Attention::kFlash; }},
 };
 
+// --- mode="reduce-overhead": what CUDA graphs cannot hold, and what of them is not modelled
+
+constexpr Rule kReduceOverhead[] = {
+    {.id = "cuda-graphs-of-the-model",
+     .options = "--compile-mode --compile-parts",
+     .message = "compile mode reduce-overhead: CUDA graphs of single layers, which FSDP2 would need, are not modelled",
+     .accepted = "--compile-parts model",
+     .broken = [](const RuleQuestion& q) { return training_of(q).compiled_parts != CompiledParts::kModel; }},
+    {.id = "cuda-graphs-accumulation",
+     .options = "--compile-mode --accum",
+     .message = "compile mode reduce-overhead: each forward pass gives back the memory of the gradients that --accum "
+                "would add to",
+     .accepted = "--compile-mode default, or --accum 1",
+     .broken = [](const RuleQuestion& q) { return training_of(q).accumulation_steps > 1; }},
+    {.id = "cuda-graphs-shapes",
+     .options = "--compile-mode --lengths --padding",
+     .message = "compile mode reduce-overhead: batches of several lengths are a graph each, which is not modelled",
+     .accepted = "--compile-mode default, or sequences of one length",
+     .broken = [](const RuleQuestion& q) { return training_of(q).lengths.has_value(); }},
+    {.id = "cuda-graphs-evaluation",
+     .options = "--compile-mode --eval-bs",
+     .message = "compile mode reduce-overhead: the graphs of an evaluation are not modelled",
+     .accepted = "--compile-mode default, or no --eval-bs",
+     .broken = [](const RuleQuestion& q) { return training_of(q).evaluation.has_value(); }},
+    {.id = "cuda-graphs-expandable",
+     .options = "--compile-mode --expandable",
+     .message = "compile mode reduce-overhead: private pools of expandable segments are not modelled",
+     .accepted = "one of --compile-mode reduce-overhead and --expandable",
+     .broken = [](const RuleQuestion& q) { return q.run.expandable_segments; }},
+    {.id = "cuda-graphs-experts",
+     .options = "--compile-mode --model",
+     .message = "compile mode reduce-overhead: experts choose their tokens by values on the card, which no CUDA graph "
+                "can hold",
+     .accepted = "--compile-mode default",
+     .broken = [](const RuleQuestion& q) { return has_experts(q.model); }},
+    {.id = "cuda-graphs-layerdrop",
+     .options = "--compile-mode --model",
+     .message = "compile mode reduce-overhead: {family} reads a random number before each layer (LayerDrop), which "
+                "breaks the graph, and CUDA graphs of its pieces are not modelled",
+     .accepted = "--compile-mode default",
+     .broken = [](const RuleQuestion& q) { return has(q, &Family::skips_layers_at_random); }},
+};
+
 // --- torchao's float8 training: eager mode writes every step of a cast, which is not modelled
 
 bool gathers_float8(const RuleQuestion& q) { return training_of(q).float8 == Float8::kTensorwiseGather; }
@@ -182,6 +225,9 @@ constexpr RuleGroup kGroups[] = {
      .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).loss_in_loop; },
      .rules = kLossInLoop},
     {.title = "torch.compile", .concerns = [](const RuleQuestion& q) { return q.run.compiles(); }, .rules = kCompile},
+    {.title = "CUDA graphs",
+     .concerns = [](const RuleQuestion& q) { return q.run.records_graphs(); },
+     .rules = kReduceOverhead},
     {.title = "Float8",
      .concerns = [](const RuleQuestion& q) { return trains(q) && training_of(q).float8 != Float8::kNone; },
      .rules = kFloat8},

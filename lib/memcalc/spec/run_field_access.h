@@ -40,6 +40,7 @@ constexpr Names names_of(std::type_identity<Attention> /*of*/) { return kAttenti
 constexpr Names names_of(std::type_identity<Optimizer> /*of*/) { return kOptimizerNames; }
 constexpr Names names_of(std::type_identity<Float8> /*of*/) { return kFloat8Names; }
 constexpr Names names_of(std::type_identity<CompiledParts> /*of*/) { return kCompiledPartsNames; }
+constexpr Names names_of(std::type_identity<CompileMode> /*of*/) { return kCompileModeNames; }
 constexpr Names names_of(std::type_identity<Quantization> /*of*/) { return kQuantizationNames; }
 constexpr Names names_of(std::type_identity<DType> /*of*/) { return kWeightDTypeNames; }
 constexpr Names names_of(std::type_identity<DataParallel> /*of*/) { return kDataParallelNames; }

@@ -45,6 +45,7 @@ inline constexpr std::array<std::string_view, 3> kAttentionNames = {"sdpa", "eag
 inline constexpr std::array<std::string_view, 3> kCheckpointingNames = {"none", "full", "selective"};
 inline constexpr std::array<std::string_view, 4> kFloat8Names = {"none", "tensorwise", "tensorwise-gather", "rowwise"};
 inline constexpr std::array<std::string_view, 3> kCompiledPartsNames = {"model", "layers", "layers-loss"};
+inline constexpr std::array<std::string_view, 2> kCompileModeNames = {"default", "reduce-overhead"};
 inline constexpr std::array<std::string_view, kOptimizerCount> kOptimizerNames = {"adamw",
                                                                                   "adamw-fused",
                                                                                   "adamw-for",
@@ -152,6 +153,9 @@ inline constexpr std::array<std::string_view, 2> kAdapterDTypeNames = {"fp32", "
 [[nodiscard]] constexpr std::string_view name_of(Float8 v) { return kFloat8Names[static_cast<std::size_t>(v)]; }
 [[nodiscard]] constexpr std::string_view name_of(CompiledParts v) {
   return kCompiledPartsNames[static_cast<std::size_t>(v)];
+}
+[[nodiscard]] constexpr std::string_view name_of(CompileMode v) {
+  return kCompileModeNames[static_cast<std::size_t>(v)];
 }
 [[nodiscard]] constexpr std::string_view name_of(Optimizer v) { return kOptimizerNames[static_cast<std::size_t>(v)]; }
 

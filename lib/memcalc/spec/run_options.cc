@@ -420,6 +420,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.optimizer_in_backward = options.optimizer_in_backward;
   training.loss_in_loop = options.loss_in_loop;
   training.compile = options.compile;
+  training.compile_mode = options.compile_mode.value_or(CompileMode::kDefault);
   training.float8 = options.float8.value_or(Float8::kNone);
   training.accumulation_steps = options.accumulation_steps.value_or(options.unsloth ? 2 : 1);  // UnslothSFTConfig's
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);

@@ -36,6 +36,7 @@ struct RunOptions {
   bool compile = false;
   std::optional<Float8> float8;                 // default none
   std::optional<CompiledParts> compiled_parts;  // default model, on several GPUs layers
+  std::optional<CompileMode> compile_mode;      // default default
   bool offload_optimizer = false;
   bool offload_gradients = false;
   bool optimizer_in_backward = false;

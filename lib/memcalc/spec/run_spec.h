@@ -114,6 +114,9 @@ struct RunSpec {
     return training().stages == Stages::kAll && (!parallel.is_parallel() || is_known);
   }
   [[nodiscard]] bool compiles() const { return trains() && training().compile; }
+  [[nodiscard]] bool records_graphs() const {
+    return compiles() && training().compile_mode == CompileMode::kReduceOverhead;
+  }
   [[nodiscard]] std::int64_t accumulation_steps() const { return trains() ? training().accumulation_steps : 1; }
 };
 

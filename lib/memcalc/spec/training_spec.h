@@ -64,6 +64,9 @@ enum class Checkpointing : std::uint8_t { kNone, kFull, kSelective };
 /// compilation; these and the loss.
 enum class CompiledParts : std::uint8_t { kModel, kLayers, kLayersAndLoss };
 
+/// --compile-mode: of torch.compile. reduce-overhead records what it compiles in CUDA graphs.
+enum class CompileMode : std::uint8_t { kDefault, kReduceOverhead };
+
 /// --optimizer, with torch's defaults (foreach) where the name says nothing else. kAdafactor is transformers'; what
 /// comes after kMuon is bitsandbytes'. Each has a rule in train/optimizers/.
 enum class Optimizer : std::uint8_t {
@@ -217,6 +220,7 @@ struct Training {
   bool loss_in_loop = false;              // the model returns logits alone, as torchtitan's; --loss-in-loop
   bool compile = false;                   // torch.compile; --compile
   CompiledParts compiled_parts = CompiledParts::kModel;  // of what; --compile-parts
+  CompileMode compile_mode = CompileMode::kDefault;      // --compile-mode
   Float8 float8 = Float8::kNone;                         // products of the layers; --float8
   bool offload_optimizer = false;          // optimizer states and step on the host (torchao); --offload-optimizer
   bool optimizer_in_backward = false;      // each parameter is stepped as its gradient arrives

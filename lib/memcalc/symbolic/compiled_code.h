@@ -12,6 +12,12 @@ inline constexpr Operator kCompiledCode{"CompiledFunction"};
 /// or returns. Of kind kPartOfPrevious: the host's work alone.
 inline constexpr Operator kCompiledCall{"compiled graph: call"};
 
-[[nodiscard]] inline bool is_of_compiled_code(const Kernel& kernel) { return kernel.node == &kCompiledCode; }
+/// The same of what a CUDA graph holds: the host launches the graph alone, once for each call.
+inline constexpr Operator kReplayedCode{"CUDAGraph"};
+
+[[nodiscard]] inline bool is_replayed(const Kernel& kernel) { return kernel.node == &kReplayedCode; }
+[[nodiscard]] inline bool is_of_compiled_code(const Kernel& kernel) {
+  return kernel.node == &kCompiledCode || is_replayed(kernel);
+}
 
 }  // namespace memcalc

@@ -11,6 +11,7 @@
 #include "memcalc/spec/run_spec.h"
 #include "memcalc/symbolic/kv_cache_size.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/optimizers/rule.h"
@@ -102,6 +103,8 @@ struct BatchTensor {
 
 /// What a batch of --bs samples is made of, in the order in which it is moved.
 [[nodiscard]] std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run);
+/// What of them CUDA graphs copy.
+[[nodiscard]] std::vector<compile::GraphInput> graph_inputs(const Model& model, const RunSpec& run);
 
 /// Room for those of `tensors` that are no members of a batch.
 void make_room_for_others(const std::vector<BatchTensor>& tensors, Batch& batch);

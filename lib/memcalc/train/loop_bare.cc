@@ -7,6 +7,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/program_graphs.h"
 #include "memcalc/models/program_model.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
@@ -96,6 +97,15 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
   return tensors;
 }
 
+std::vector<compile::GraphInput> graph_inputs(const Model& model, const RunSpec& run) {
+  std::vector<compile::GraphInput> inputs;
+  for (const BatchTensor& each : batch_tensors(model, run)) {
+    const Bytes bytes = checked_multiply(each.shape.elements(), size_of(each.dtype));
+    inputs.push_back({bytes, !is_floating(each.dtype)});
+  }
+  return inputs;
+}
+
 void make_room_for_others(const std::vector<BatchTensor>& tensors, Batch& batch) {
   for (const BatchTensor& each : tensors) {
     if (each.member == nullptr && each.place >= batch.others.size()) batch.others.resize(each.place + 1);
@@ -157,7 +167,9 @@ class BareLoop {
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
       compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
+      if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
     } else {
+      if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
       tape.modes.float8 = run.training().float8;
       regions_.emplace(tape, run.training().compiled_parts);
     }
@@ -316,7 +328,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   BareLoop loop(tape, model, run, wrapper, batch);
   tape.kernels.recording = true;
   tape.moment.step = 0;
-  const bool steps_are_alike = run.training().skipped_steps == 0 && wrapper == nullptr;
+  const bool steps_are_alike = run.training().skipped_steps == 0 && wrapper == nullptr && !run.records_graphs();
   if (!steps_are_alike || saves(run)) {
     for (; tape.moment.step < kSteps; ++tape.moment.step) {
       tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : kSteps - 1);

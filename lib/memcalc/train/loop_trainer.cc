@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "memcalc/models/program_graphs.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/host_work.h"
@@ -169,9 +170,11 @@ class TrainerLoop {
     total_loss_ = tape.empty({}, DType::kFloat32, aten::kToCopy);
     if (!run.compiles()) return;
     if (breaks_graph(model)) {  // its graphs begin within autocast, which Dynamo does not trace then
+      if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
       graphs_.emplace(tape, run.training().compiled_parts);
     } else {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
+      if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
     }
   }
 
@@ -758,7 +761,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   }
   const bool evaluates = run.training().evaluation.has_value();
   const bool steps_are_alike = without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr &&
-                               !evaluates && !run.generates() &&
+                               !evaluates && !run.generates() && !run.records_graphs() &&
                                !run.fine_tuning.unsloth;  // whose first pass makes what it keeps
   if (steps_are_alike && !saves(run)) {
     CarriedVariables carried;

@@ -51,6 +51,7 @@ constexpr Mode kModes[] = {
     {"gradient offload", [](const RunSpec& r) { return trains(r) && r.training().offload_gradients; }, true},
     {"expandable segments", [](const RunSpec& r) { return trains(r) && r.expandable_segments; }, true},
     {"compile", [](const RunSpec& r) { return r.compiles(); }, true},
+    {"compile mode reduce-overhead", [](const RunSpec& r) { return r.records_graphs(); }, true},
     // Inference
     {"forward pass", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens == 0; }, true},
     {"generation", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens > 0; }, true},

@@ -12,6 +12,7 @@
 #include "memcalc/models/measured_families.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/packed_experts.h"
+#include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/program.h"
@@ -443,6 +444,20 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
         "torch.compile is modelled by its partitioner's algorithm and inductor's rules for buffers, near the measured "
         "peaks but not exact (docs/compile.md)");
     result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
+    const Family* family = family_of(spec);
+    if (family != nullptr && family->skips_layers_at_random) {
+      result.not_modelled.emplace_back(
+          "graph breaks at each layer, before which a random number is read (LayerDrop): the compiled step of an OPT "
+          "took "
+          "twice as long as is told here");
+    }
+    if (run.records_graphs()) {
+      result.assumptions.emplace_back(
+          "CUDA graphs are warmed up in the first step and recorded in the second, from one private pool; from the "
+          "third "
+          "on activations and gradients are no memory of the allocator, but the pool stays");
+      result.not_modelled.emplace_back("what the driver keeps of recorded CUDA graphs");
+    }
   }
   if (run.padding && run.uses_trainer() && run.batch_size <= 2) {
     result.assumptions.emplace_back(

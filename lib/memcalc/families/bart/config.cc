@@ -64,6 +64,7 @@ const Family kBart = {
     .special_tokens = {.has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
+    .skips_layers_at_random = true,
     .instructions_per_operator = 170,
 };
 

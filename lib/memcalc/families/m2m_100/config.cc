@@ -32,6 +32,7 @@ const Family kM2M100 = {
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
+    .skips_layers_at_random = true,
 };
 
 }  // namespace memcalc::family

@@ -32,6 +32,7 @@ const Family kMarian = {
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
+    .skips_layers_at_random = true,
 };
 
 }  // namespace memcalc::family

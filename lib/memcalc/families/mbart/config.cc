@@ -18,6 +18,7 @@ const Family kMbart = {
     .special_tokens = {.has_decoder_start = false, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
+    .skips_layers_at_random = true,
 };
 
 }  // namespace memcalc::family

@@ -51,6 +51,7 @@ const Family kOpt = {
     .measured = kOptMeasured,
     .dropout_is_module = false,
     .has_own_classifier = true,
+    .skips_layers_at_random = true,
     .instructions_per_operator = 143,
     .fp8_layers = true,
 };

@@ -29,6 +29,7 @@ const Family kWhisper = {
     .measured = kWhisperMeasured,
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
+    .skips_layers_at_random = true,
     .instructions_per_operator = 155,
 };
 

@@ -103,8 +103,11 @@ void read_compile(Section& section) {
   if (backend && *backend != "inductor") {
     section.refuse("torch_compile_backend", "of torch.compile the backend inductor is modelled, not " + *backend);
   }
-  if (mode && *mode != "default") {
-    section.refuse("torch_compile_mode", "of torch.compile the default mode is modelled, not " + *mode);
+  if (mode && *mode == "reduce-overhead") {
+    section.set("torch_compile_mode", "--compile-mode", *mode);
+  } else if (mode && *mode != "default") {
+    section.refuse("torch_compile_mode",
+                   "of torch.compile the modes default and reduce-overhead are modelled, not " + *mode);
   }
   // training_args.py: a backend or mode switches it on.
   const std::string value = section.text("torch_compile").value_or("false");

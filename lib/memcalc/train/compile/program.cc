@@ -2,6 +2,7 @@
 #include "memcalc/train/compile/program.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -59,6 +60,7 @@ struct DifferentiableArgument {
 /// What a call keeps for its backward: a tensor for each node that was saved. Lives as long as the autograd node.
 struct Saved {
   const Program* program;
+  CudaGraphs* graphs = nullptr;
   std::span<TensorImpl* const> parameters;
   std::vector<DifferentiableArgument> arguments;
   std::vector<Tensor> buffers;  // by node
@@ -67,8 +69,8 @@ struct Saved {
 /// Runs one of a program's two parts on buffers by node.
 class Execution {
  public:
-  Execution(Tape& tape, const Program& program, std::vector<Tensor>& buffers)
-      : tape_(tape), graph_(program.graph), buffers_(buffers) {}
+  Execution(Tape& tape, const Program& program, std::vector<Tensor>& buffers, CudaGraphs* graphs)
+      : tape_(tape), graph_(program.graph), buffers_(buffers), graphs_(graphs) {}
 
   void run(const Schedule& schedule) {
     for (const NodeIndex each : schedule.never_read) buffers_[index(each)].reset();
@@ -78,7 +80,7 @@ class Execution {
  private:
   void launch(const Launch& launch) {
     const GraphNode& node = graph_[launch.node];
-    if (node.calls_cublas) tape_.memory.use_cublas(node.fuses_bias && tape_.moment.phase == Phase::kForward);
+    if (node.calls_cublas) use_cublas(node.fuses_bias && tape_.moment.phase == Phase::kForward);
     Tensor& buffer = buffers_[index(launch.node)];
     if (launch.in_place != kNone) {
       buffer = std::move(buffers_[index(launch.in_place)]);
@@ -95,10 +97,28 @@ class Execution {
     for (const NodeIndex dead : launch.dead_after) buffers_[index(dead)].reset();
   }
 
+  void use_cublas(bool with_lt) {
+    if (graphs_ != nullptr) {
+      graphs_->use_cublas(with_lt);
+    } else {
+      tape_.memory.use_cublas(with_lt);
+    }
+  }
+
   Tape& tape_;
   const JointGraph& graph_;
   std::vector<Tensor>& buffers_;
+  CudaGraphs* graphs_;
 };
+
+/// Runs one part, within CUDA graphs where there are any.
+void run_part(Tape& tape, const Program& program, std::vector<Tensor>& buffers, CudaGraphs* graphs,
+              CudaGraphs::Part part) {
+  std::optional<CudaGraphs::Call> call;
+  if (graphs != nullptr) call.emplace(*graphs, part);
+  Execution(tape, program, buffers, graphs)
+      .run(part == CudaGraphs::Part::kForward ? program.forward : program.backward);
+}
 
 /// The products, reductions and so on that a checkpoint has run again in backward.
 KernelList recomputed_kernels(const GraphCapture& capture, const KernelList& forward) {
@@ -174,10 +194,10 @@ KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& resul
 }
 
 /// What the host does around the generated code.
-void record_call(Tape& tape, std::size_t tensors) {
+void record_call(Tape& tape, std::size_t tensors, const CudaGraphs* graphs) {
   tape.kernels.add(kCompiledCall, OperatorClass::kMovement, DType::kFloat32, 0, 0, KernelKind::kPartOfPrevious,
                    static_cast<double>(tensors));
-  if (Kernel* kernel = tape.kernels.last()) kernel->node = &kCompiledCode;
+  if (Kernel* kernel = tape.kernels.last()) kernel->node = graphs != nullptr ? &kReplayedCode : &kCompiledCode;
 }
 
 void run_backward(BackwardCall& call) {
@@ -200,9 +220,11 @@ void run_backward(BackwardCall& call) {
   // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
   std::vector<Tensor> flat_args;
   for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
-  Execution execution(tape, program, buffers);
-  execution.run(program.backward);
-  record_call(tape, program.saved.size() + graph.gradients.size());
+  if (saved.graphs != nullptr && saved.graphs->will_record(CudaGraphs::Part::kBackward)) {
+    for (const NodeIndex tangent : tangents) buffers[index(tangent)] = saved.graphs->copy(graph[tangent].bytes);
+  }
+  run_part(tape, program, buffers, saved.graphs, CudaGraphs::Part::kBackward);
+  record_call(tape, program.saved.size() + graph.gradients.size(), saved.graphs);
   tape.kernels.replay(program.backward_kernels);
   std::vector<Tensor> of_arguments;
   for (const DifferentiableArgument& each : saved.arguments) {
@@ -335,21 +357,21 @@ std::vector<TensorImpl*> trained_parameters(const Program& program) {
 }
 
 RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
-                   const KeptTensors& arguments) {
+                   const KeptTensors& arguments, CudaGraphs* graphs) {
   const JointGraph& graph = program.graph;
   std::vector<Tensor> buffers(index(graph.size()));
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i] != kNone) buffers[index(graph.inputs[i])] = tape.detach(arguments[i]);
   }
-  Execution execution(tape, program, buffers);
-  execution.run(program.forward);
-  record_call(tape, parameters.size() + arguments.size() + program.saved.size());
+  run_part(tape, program, buffers, graphs, CudaGraphs::Part::kForward);
+  record_call(tape, parameters.size() + arguments.size() + program.saved.size(), graphs);
   tape.kernels.replay(program.forward_kernels);
   // What is not saved dies as Python drops what the function returned, all but these.
   RegionResults results{tensors_of(graph, program.read, buffers, arguments),
                         tensors_of(graph, program.kept, buffers, arguments)};
   Saved saved;
   saved.program = &program;
+  saved.graphs = graphs;
   saved.parameters = parameters;
   saved.buffers.resize(buffers.size());
   for (const NodeIndex each : program.saved) {

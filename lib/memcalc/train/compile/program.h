@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/region_compiler.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/train/compile/cuda_graphs.h"
 #include "memcalc/train/compile/graph.h"
 #include "memcalc/train/compile/schedule.h"
 
@@ -54,7 +55,8 @@ void cut(Program& program, const DeviceSpec& device);
 
 /// One call. Results that are read have the compiled backward as their history, where anything needs a gradient. Pre:
 /// `program` and `parameters` outlive the backward pass.
+/// `graphs`: not null where the call is recorded and replayed; it outlives the backward pass, too.
 [[nodiscard]] RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* const> parameters,
-                                 const KeptTensors& arguments);
+                                 const KeptTensors& arguments, CudaGraphs* graphs = nullptr);
 
 }  // namespace memcalc::compile

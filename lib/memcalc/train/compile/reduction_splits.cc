@@ -1,7 +1,6 @@
 #include "memcalc/train/compile/reduction_splits.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "memcalc/base/bytes.h"
 
