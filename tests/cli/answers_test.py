@@ -124,7 +124,7 @@ class Meaning(unittest.TestCase):
     def test_of_a_denoiser_cards_of_12_16_and_24_gb_are_listed(self):
         answer = report("--model", "flux.1-dev", "--lora", "16", "--checkpointing", "full", "--quantize", "fp8-cast")
         verdicts = {each["gpu"]: each["verdict"] for each in answer["other_gpus"]}
-        self.assertEqual([verdicts[card] for card in ("rtx-4070", "rtx-4080", "rtx-4090")], ["does_not_fit", "fits", "fits"])
+        self.assertEqual([verdicts[card] for card in ("rtx-4070", "rtx-4080", "rtx-4090")], ["does-not-fit", "fits", "fits"])
 
     def test_defaults_are_said(self):
         said = " ".join(report("--model", "llama-3-8b")["assumptions"])

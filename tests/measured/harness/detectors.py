@@ -15,7 +15,7 @@ def hold(objects):
     import torch
     from torchvision.models.detection import _utils
     from torchvision.ops import boxes, poolers
-    suppressed, levels = boxes.batched_nms, poolers.LevelMapper.__call__
+    suppressed, too_small, levels = boxes.batched_nms, boxes.remove_small_boxes, poolers.LevelMapper.__call__
 
     def matches(kind):
         original = kind.__call__
@@ -36,10 +36,14 @@ def hold(objects):
         suppressed(*arguments)
         return torch.arange(KEPT, device=arguments[0].device)
 
+    def all_of(given, least):  # random weights move boxes to the border, where nothing is left of them
+        too_small(given, least)
+        return torch.arange(len(given), device=given.device)
+
     def on_levels(self, given):
         found = levels(self, given)
         for i in range(4): found[i * found.numel() // 4:(i + 1) * found.numel() // 4] = i
         return found
 
-    boxes.batched_nms = kept
+    boxes.batched_nms, boxes.remove_small_boxes = kept, all_of
     poolers.LevelMapper.__call__ = on_levels
