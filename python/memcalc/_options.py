@@ -87,6 +87,8 @@ class RunOptions(TypedDict, total=False):
     """`--sft-loss`: SFTConfig.loss_type: nll or dft [nll]"""
     kto_loss: str | None
     """`--kto-loss`: KTOConfig.loss_type: kto or apo_zero_unpaired [kto]"""
+    whole_logits: bool | None
+    """`--whole-logits`: DPO, KTO: float32 logits of all tokens (LLaMA-Factory)"""
     no_router_loss: bool | None
     """`--no-router-loss`: TRL on mixtures of experts: router_aux_loss_coef is 0"""
     ref_model: str | None
@@ -171,6 +173,8 @@ class RunOptions(TypedDict, total=False):
     """`--quantize`: nf4[-double] int8 gptq4/8 awq4 mxfp4 fp8[-cast/-scaled]"""
     quantize_head: bool | None
     """`--quantize-head`: the output head is packed, too (LitGPT)"""
+    quantize_experts: bool | None
+    """`--quantize-experts`: experts' matrices are packed, too (axolotl)"""
     quant_storage: str | None
     """`--quant-storage`: bnb_4bit_quant_storage: bf16 is sharded [bytes: whole]"""
     group_size: int | None

@@ -106,6 +106,9 @@ RunOptions frozen(Quantization kind, std::int64_t swapped) {
 std::vector<Example> examples() {
   RunOptions head = packed(Quantization::kNf4);
   head.packs_head = true;
+  RunOptions experts = packed(Quantization::kNf4);
+  experts.packs_experts = true;
+  experts.lora_targets = {"q_proj"};
   RunOptions old = packed(Quantization::kNf4);
   old.profile.behaviors.keeps_packed_inputs = true;
   RunOptions offloaded{.inference = Inference{}};
@@ -121,6 +124,9 @@ std::vector<Example> examples() {
       {"quantize fp8-scaled", frozen(Quantization::kFp8Scaled, 0)},
       {"blocks to swap", frozen(Quantization::kNone, 2)},
       {"quantize head", head},
+      {"quantised experts", experts},
+      {"whole logits",
+       {.loop = Loop::kTrlDpo, .whole_logits = true, .reference = Reference::kAdapters, .lora_rank = 4}},
       {"bitsandbytes before 0.43.2", old},
       {"prepare_model_for_kbit_training", packed(Quantization::kNf4)},
       {"freeze", {.frozen = {"embed_tokens"}}},
@@ -161,7 +167,11 @@ Report report_of(RunOptions options) {
   static const ModelSpec gpt_oss = registry.model("gpt-oss-20b", {.layers = 2});
   static const ModelSpec denoiser = registry.model("sd3-medium");
   const bool is_frozen = options.blocks_to_swap > 0 || is_fp8_base(options.quantization.value_or(Quantization::kNone));
-  const ModelSpec& model = options.quantization == Quantization::kMxfp4 ? gpt_oss : is_frozen ? denoiser : llama;
+  static const ModelSpec qwen_moe = registry.model("qwen3-30b-a3b", {.layers = 1});
+  const ModelSpec& model = options.packs_experts                          ? qwen_moe
+                           : options.quantization == Quantization::kMxfp4 ? gpt_oss
+                           : is_frozen                                    ? denoiser
+                                                                          : llama;
   static const DeviceSpec device = registry.device("h100-sxm");
   options.batch_size = 1;
   if (!is_frozen) options.sequence_length = 128;

@@ -328,6 +328,22 @@ TEST(ConfigFiles, TrainingArgumentsAreReadFromJson) {
             "--checkpointing none --eval-bs 16");
 }
 
+TEST(ConfigFiles, LlamaFactorysOwnTrainersOfPreferencesHoldWholeLogits) {
+  const auto file = [](const std::string& more) {
+    return Written("do_train: true\nmodel_name_or_path: gpt2\nfinetuning_type: lora\n" + more);
+  };
+  EXPECT_THAT(text_of(file("stage: dpo\n").read().options),
+              HasSubstr("--loop trl-dpo --whole-logits --ref-model adapters"));
+  EXPECT_THAT(text_of(file("stage: kto\n").read().options), HasSubstr("--loop trl-kto --whole-logits"));
+  EXPECT_THAT(text_of(file("stage: dpo\npref_loss: simpo\n").read().options), Not(HasSubstr("--whole-logits")));
+  const ConfigFile full =
+      Written("stage: dpo\ndo_train: true\nmodel_name_or_path: gpt2\nfinetuning_type: full\nbf16: true\n").read();
+  EXPECT_THAT(text_of(full.options), HasSubstr("--ref-model own"));
+  EXPECT_EQ(use_of(full, "stage"), "approximated");
+  EXPECT_THAT(file("stage: dpo\nref_model: other\n").refusal(), HasSubstr("/ref_model: a reference of other weights"));
+  EXPECT_THAT(file("stage: dpo\nquantization_bit: 4\n").refusal(), HasSubstr("a packed base in LLaMA-Factory's own"));
+}
+
 TEST(ConfigFiles, AxolotlsUnfrozenParametersAloneTrain) {
   const std::string some =
       "base_model: gpt2\nunfrozen_parameters:\n  - ^lm_head.weight$[:32000]\n  - model.layers.4[4-9]+.mlp\n";
@@ -338,11 +354,19 @@ TEST(ConfigFiles, AxolotlsUnfrozenParametersAloneTrain) {
   EXPECT_THAT(text_of(Written("base_model: gpt2\nunfrozen_parameters:\n").read().options), Not(HasSubstr("--freeze")));
 }
 
+TEST(ConfigFiles, AxolotlPacksExpertsAsItLoadsThem) {
+  EXPECT_THAT(
+      text_of(Written("base_model: gpt2\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_target_linear: true\n"
+                      "quantize_moe_experts: true\n")
+                  .read()
+                  .options),
+      HasSubstr("--quantize-experts"));
+}
+
 TEST(ConfigFiles, StagesOfLlamaFactoryThatHoldMoreThanTrlsAreRefused) {
   const auto refusal = [](const std::string& stage) {
     return Written("stage: " + stage + "\ndo_train: true\nfinetuning_type: lora\nmodel_name_or_path: gpt2\n").refusal();
   };
-  EXPECT_THAT(refusal("kto"), HasSubstr("/stage: LLaMA-Factory's kto holds the float32 logits"));
   EXPECT_THAT(refusal("rm"), HasSubstr("/stage: LLaMA-Factory's rm puts a value head beside the language model's"));
   EXPECT_THAT(refusal("ppo"), HasSubstr("/stage: LLaMA-Factory's trainer of the stage ppo is not modelled"));
 }

@@ -121,6 +121,12 @@ const test::RuleCase kCases[] = {
     {"trl-pairs-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kDpo},
     {"trl-orpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kModel; }, kOrpo},
     {"trl-online-dpo-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kNone; }, kOnlineDpo},
+    {"trl-whole-logits", "gpt2",
+     [](RunSpec& run) {
+       run.training().whole_logits = true;
+       run.training().reference = Reference::kPrecomputed;
+     },
+     kKto},
     {"trl-kto-batch", "gpt2", [](RunSpec& run) { run.batch_size = 1; }, kKto},
     {"trl-generates-reference", "gpt2", [](RunSpec& run) { run.training().reference = Reference::kPrecomputed; },
      kGrpo},

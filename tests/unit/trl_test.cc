@@ -323,6 +323,30 @@ TEST(Trl, KtoWithoutAKlDivergenceRunsNoSecondAnswer) {
   EXPECT_NO_THROW((void)simulated({.batch_size = 1, .loop = Loop::kTrlKto, .kto_loss = KtoLoss::kApoZeroUnpaired}));
 }
 
+// LLaMA-Factory's trainers: float32 logits of every token.
+TEST(Trl, WholeLogitsAreHeldBesideTheirSoftmax) {
+  constexpr Bytes kLogits = Bytes{8} * 64 * 151936 * 4;  // of four pairs
+  const auto logits_alive = [](Loop loop, std::int64_t rows) {
+    const Trace trace =
+        simulated(
+            {.batch_size = rows, .loop = loop, .whole_logits = true, .reference = Reference::kAdapters, .lora_rank = 8})
+            .symbolic.trace;
+    Bytes alive = 0, most = 0;
+    for (const Event& event : trace.events) {
+      if (!event.moves_block()) continue;
+      const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+      if (block.requested < kLogits * 63 / 64 || block.category == Category::kWeights) continue;
+      alive += event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+      most = std::max(most, alive);
+    }
+    return static_cast<double>(most) / static_cast<double>(kLogits);
+  };
+  // Of DPO the policy's logits and their softmax, the reference's, and the copy of a slice that the softmax's kernel
+  // makes; KTO holds the samples' while it runs the others' answers.
+  EXPECT_NEAR(logits_alive(Loop::kTrlDpo, 4), 2 + 3 * 63.0 / 64, 0.01);
+  EXPECT_NEAR(logits_alive(Loop::kTrlKto, 8), 2 + 3 * 63.0 / 64, 0.01);
+}
+
 // trl 1.16, add_fused_lm_head: every layer's router logits are held until the loss has them.
 TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
   const auto held = [](bool balances, Checkpointing checkpointing) {

@@ -63,7 +63,7 @@ Tensor ActiveWrappers::Proxy::added() const {
   return baddbmm(parameter, lhs, rhs);
 }
 
-ActiveWrappers::ActiveWrappers(const WrappedModule* module) {
+ActiveWrappers::ActiveWrappers(const WrappedModule* module) : module_(module) {
   if (module == nullptr || module->wrappers.empty()) return;
   if (module->wrappers.front().parameter.tape().modes.adapters_disabled) return;
   for (auto wrapper = module->wrappers.rbegin(); wrapper != module->wrappers.rend(); ++wrapper) {
@@ -74,6 +74,9 @@ ActiveWrappers::ActiveWrappers(const WrappedModule* module) {
 }
 
 ActiveWrappers::~ActiveWrappers() {
+  if (proxies_.empty()) {  // bitsandbytes' hook behind the module's forward empties the cache
+    for (auto& [parameter, read] : cache_) read.reset();
+  }
   while (!proxies_.empty()) {
     // The outermost wrapper's cached() empties the cache of all, as long as its own proxy lives.
     if (proxies_.size() == 1) {
@@ -92,6 +95,12 @@ Tensor ActiveWrappers::read(const Tensor& parameter) {
     if (proxy.wrapper->parameter.impl() != parameter.impl()) continue;
     if (parameter.tape().behaviors.expert_adapters == ExpertAdapters::kAsMade) return proxy.added();
     cache_.emplace_back(parameter.impl(), proxy.added());
+    return cache_.back().second;
+  }
+  if (module_ == nullptr) return parameter;
+  for (const PackedParameter& packed : module_->packed) {
+    if (packed.parameter.impl() != parameter.impl()) continue;
+    cache_.emplace_back(parameter.impl(), unpacked(parameter.tape(), packed.weight, packed.shape));
     return cache_.back().second;
   }
   return parameter;

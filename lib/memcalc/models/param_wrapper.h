@@ -3,6 +3,7 @@
 // until then the module computes as any other.
 // MIRRORS(peft, "tuners/lora/layer.py", "0.21.2")
 // MIRRORS(torch, "nn/utils/parametrize.py", "2.11.0")
+// MIRRORS(bitsandbytes, "nn/parametrize.py", "0.50.2")
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/ops/quantized.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -28,6 +30,13 @@ struct ParamWrapper {
   [[nodiscard]] std::int64_t out_features() const { return parameter.size(is_transposed ? -1 : -2); }
 };
 
+/// A parameter that bitsandbytes' replace_parameter_4bit packed: it is unpacked whenever it is read.
+struct PackedParameter {
+  Tensor parameter;
+  Shape shape{};  // of the matrices
+  QuantizedWeight weight{};
+};
+
 /// A module with parameters of its own, and the wrappers around it, innermost first.
 struct WrappedModule {
   std::string name;                 // "model.layers.0.mlp.experts"
@@ -36,6 +45,7 @@ struct WrappedModule {
   bool is_transposed = false;                   // use_experts_implementation(is_transposed=True)
   const ConvertedTargets* converted = nullptr;  // peft's names of its parameters; null: their own
   std::vector<ParamWrapper> wrappers;
+  std::vector<PackedParameter> packed;
 };
 
 /// ParamWrapper.get_delta_weight: the adapter as one tensor of the parameter's shape.
@@ -51,8 +61,8 @@ class ActiveWrappers {
   ActiveWrappers(const ActiveWrappers&) = delete;
   ActiveWrappers& operator=(const ActiveWrappers&) = delete;
 
-  /// self.NAME in the module: with the adapter where it has one, which is added once (parametrize.cached; peft 0.18:
-  /// each time).
+  /// self.NAME in the module: unpacked where it is packed; with the adapter where it has one, which is added once
+  /// (parametrize.cached; peft 0.18: each time).
   [[nodiscard]] Tensor read(const Tensor& parameter);
 
  private:
@@ -65,6 +75,7 @@ class ActiveWrappers {
   };
   [[nodiscard]] static Proxy proxy_of(const ParamWrapper& wrapper);
 
+  const WrappedModule* module_ = nullptr;
   std::vector<Proxy> proxies_;  // outermost first
   std::vector<std::pair<const TensorImpl*, Tensor>> cache_;
 };

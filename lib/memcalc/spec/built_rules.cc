@@ -8,7 +8,7 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
-extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled, kLoraParameterPacked,
     kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 extern const BuiltRule kCutCrossEntropyTypes;          // symbolic/ops/cut_cross_entropy.h
 extern const BuiltRule kFreezePattern;                 // spec/freeze_patterns.h
@@ -97,6 +97,12 @@ const BuiltRule kFp8Experts{"fp8-takes-experts", "--quantize --model",
 const BuiltRule kPackedHead{"quantize-head-exists", "--quantize-head --model",
                             "this model has no output head of its own to pack: a tied one is the embedding's weight",
                             "no --quantize-head"};
+const BuiltRule kPackedExperts{"quantize-experts-exist", "--quantize-experts --model",
+                               "this model has no parameter of three dimensions in a module called experts",
+                               "no --quantize-experts"};
+const BuiltRule kLoraParameterPacked{"lora-parameter-packed", "--quantize-experts --lora-targets",
+                                     "adapters of packed experts, such as of {}, are not modelled",
+                                     "--lora-targets of linear layers alone, or no --quantize-experts"};
 const BuiltRule kQuantizedLayers{"quantize-has-layers", "--quantize --model",
                                  "this model has no linear layers that bitsandbytes would replace", "--quantize none"};
 const BuiltRule kFp8BaseLayers{"fp8-base-linear", "--quantize --model",
@@ -224,6 +230,8 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kMarlinShape,
                                      &kFp8Experts,
                                      &kPackedHead,
+                                     &kPackedExperts,
+                                     &kLoraParameterPacked,
                                      &kQuantizedLayers,
                                      &kFp8BaseLayers,
                                      &kBlocksToSwap,

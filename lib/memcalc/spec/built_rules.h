@@ -27,7 +27,7 @@ extern const BuiltRule kKnownActivation, kKnownTorchvision, kMegatronModels, kMe
     kImageLargeEnough, kGroupedExperts, kNoClassifier, kClassOfVersion;
 // Adapters, quantised weights, frozen parameters
 extern const BuiltRule kLoraLayers, kLoraTarget, kFreezeName, kFreezeNotAll, kMarlinShape, kFp8Experts, kPackedHead,
-    kQuantizedLayers, kFp8BaseLayers, kBlocksToSwap, kSwapLeavesBlocks, kOffloadedParameterHooks;
+    kPackedExperts, kQuantizedLayers, kFp8BaseLayers, kBlocksToSwap, kSwapLeavesBlocks, kOffloadedParameterHooks;
 // torch: tensor parallelism, FSDP, context parallelism, pipelines
 extern const BuiltRule kTpDivides, kTpExperts, kTpPlan, kTpNorm, kTpRowBias, kTpLayers;
 extern const BuiltRule kFloat32Head, kFsdp1Frozen, kFsdp1Scalar, kFsdp1OneType, kFsdp1Layers, kFsdp2Scalar,

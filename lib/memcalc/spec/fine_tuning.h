@@ -72,13 +72,15 @@ struct FineTuning {
   Quantization quantization = Quantization::kNone;
   std::int64_t group_size = 128;       // --group-size: GPTQ and AWQ: numbers of a column that share a scale
   bool packs_head = false;             // --quantize-head: the output head is packed, too; transformers leaves it
+  bool packs_experts = false;          // --quantize-experts: the matrices of experts are packed, too (axolotl)
   std::optional<DType> quant_storage;  // bnb_4bit_quant_storage; absent: bytes; --quant-storage
   bool prepares_for_kbit = false;      // --prepare-kbit: peft's prepare_model_for_kbit_training
   std::int64_t blocks_to_swap = 0;     // --blocks-to-swap: of a denoising network, whose weights wait on the host
-  std::vector<std::string> frozen;     // --freeze: parameters whose names contain one of these get no gradient
-  bool liger = false;                  // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
-  bool cut_cross_entropy = false;      // --cut-cross-entropy: the loss of Apple's kernels, without logits
-  bool unsloth = false;                // --unsloth: FastLanguageModel's functions, loss and checkpoints
+  // --freeze: parameters whose names contain one of these get no gradient; behind kFreezeExcept all but some
+  std::vector<std::string> frozen;
+  bool liger = false;              // --liger: Liger's kernels for norms, rotary positions, SwiGLU, the loss
+  bool cut_cross_entropy = false;  // --cut-cross-entropy: the loss of Apple's kernels, without logits
+  bool unsloth = false;            // --unsloth: FastLanguageModel's functions, loss and checkpoints
 
   [[nodiscard]] bool replaces_linear_layers() const { return lora.has_value() || quantization != Quantization::kNone; }
 };

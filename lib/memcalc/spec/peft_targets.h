@@ -18,7 +18,7 @@ namespace memcalc {
 
 namespace rules {
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
-    kLoraParameterGathered, kLoraPattern, kLoraSaved;  // built_rules.cc
+    kLoraParameterGathered, kLoraParameterPacked, kLoraPattern, kLoraSaved;  // built_rules.cc
 }
 
 /// peft's word for every linear layer but the head.

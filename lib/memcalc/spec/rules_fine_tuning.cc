@@ -102,6 +102,18 @@ constexpr Rule kQuantized[] = {
      .accepted = "--precision bf16, fp16",
      .broken = [](const RuleQuestion& q) { return is_prequantized(q) && !is_half(weights_dtype_of(q.run)); },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
+    {.id = "quantize-experts-nf4",
+     .options = "--quantize-experts --quantize --compile --parallel --tp --cp --infer",
+     .message = "quantised experts: they are modelled in 4 bits, in eager training on one GPU or under DDP",
+     .accepted = "--quantize nf4, nf4-double with one GPU or --parallel ddp, or no --quantize-experts",
+     .broken =
+         [](const RuleQuestion& q) {
+           if (!q.run.fine_tuning.packs_experts) return false;
+           const DataParallel mode = q.parallel.data_parallel;
+           const bool is_whole =
+               !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor * q.parallel.context == 1);
+           return packing_of(q) == Quantization::kInt8 || !trains(q) || q.run.compiles() || !is_whole;
+         }},
     {.id = "fp8-base-of-denoisers",
      .options = "--quantize --model",
      .message = "quantize {--quantize}: it is how scripts for diffusion models hold a frozen denoising network, and "

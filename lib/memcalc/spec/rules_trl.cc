@@ -153,6 +153,18 @@ constexpr Rule kPairs[] = {
          [](const RuleQuestion& q) {
            return training_of(q).loop == Loop::kTrlOrpo && training_of(q).reference != Reference::kNone;
          }},
+    {.id = "trl-whole-logits",
+     .options = "--whole-logits --ref-model --kto-loss --parallel",
+     .message = "whole logits: LLaMA-Factory's trainers of DPO and KTO are modelled on one GPU and under DDP, with a "
+                "reference that runs in each step, and KTO with its divergence",
+     .accepted = "--ref-model own, adapters, --kto-loss kto, --parallel ddp, or no --whole-logits",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Training& training = training_of(q);
+           if (!training.whole_logits) return false;
+           const bool is_whole = !q.parallel.is_parallel() || q.parallel.data_parallel == DataParallel::kDdp;
+           return training.reference == Reference::kPrecomputed || training.kto_loss != KtoLoss::kKto || !is_whole;
+         }},
     {.id = "trl-kto-batch",
      .options = "--bs --loop",
      .message = "{--loop}: one sample has no other whose answer it could take",
@@ -160,7 +172,7 @@ constexpr Rule kPairs[] = {
      .broken =
          [](const RuleQuestion& q) {
            const bool estimates_kl = training_of(q).kto_loss == KtoLoss::kKto;
-           return !q.run.trains_on_pairs() && estimates_kl && q.run.batch_size < 2;
+           return !q.run.trains_on_pairs() && estimates_kl && !training_of(q).whole_logits && q.run.batch_size < 2;
          }},
 };
 

@@ -18,6 +18,9 @@ bool evaluates(const RunRecord& r) { return r.run.trains() && r.run.training().e
 bool on_answers(const RunRecord& r) { return r.run.trains_on_answers(); }
 bool of_sft(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlSft; }
 bool of_kto(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlKto; }
+bool compares_answers(const RunRecord& r) {
+  return r.run.trains() && (r.run.training().loop == Loop::kTrlDpo || r.run.training().loop == Loop::kTrlKto);
+}
 bool has_answers(const RunRecord& r) { return on_answers(r) || of_sft(r); }
 bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool generates(const RunRecord& r) { return r.run.generates(); }
@@ -101,6 +104,12 @@ const Field kFields[] = {
          .get = take_but<&N::kto_loss, KtoLoss::kKto>,
          .exists = of_kto,
          .belongs_to = "TRL's KTOTrainer (--loop trl-kto)"}),
+    row("--whole-logits", "whole_logits", G::kJob, K::kFlag, "",
+        "DPO, KTO: float32 logits of all tokens (LLaMA-Factory)",
+        {.set = put<&R::whole_logits>,
+         .get = take<&N::whole_logits>,
+         .exists = compares_answers,
+         .belongs_to = "TRL's DPOTrainer and KTOTrainer (--loop trl-dpo, trl-kto)"}),
     row("--no-router-loss", "no_router_loss", G::kJob, K::kFlag, "",
         "TRL on mixtures of experts: router_aux_loss_coef is 0",
         {.set = put<&R::no_router_loss>,

@@ -305,6 +305,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
   }
   tuning.group_size = options.group_size.value_or(tuning.group_size);
   tuning.packs_head = options.packs_head;
+  tuning.packs_experts = options.packs_experts;
   tuning.blocks_to_swap = options.blocks_to_swap;
   tuning.quant_storage = options.quant_storage;
   if (is_marlin(tuning.quantization)) {
@@ -426,6 +427,7 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   training.max_grad_norm = resolve_clipping(training.loop, options, assumptions);
   training.sft_loss = options.sft_loss.value_or(SftLoss::kNll);
   training.kto_loss = options.kto_loss.value_or(KtoLoss::kKto);
+  training.whole_logits = options.whole_logits;
   training.smooths_labels = options.label_smoothing;
   training.balances_experts = resolve_router_loss(model, options, training.loop, assumptions);
   if (training.loop == Loop::kTrlSft) training.completion_length = options.completion_length.value_or(0);

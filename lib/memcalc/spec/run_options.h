@@ -46,11 +46,12 @@ struct RunOptions {
   bool loss_in_loop = false;
   bool use_cache = false;
   bool padding = false;
-  bool float32_head = false;                         // of GRPO
-  std::optional<double> dropout;                     // default: the model's own
-  std::optional<std::int64_t> completion_length;     // of trainers on answers; default: half of the sequence
-  std::optional<SftLoss> sft_loss;                   // default nll
-  std::optional<KtoLoss> kto_loss;                   // default kto
+  bool float32_head = false;                      // of GRPO
+  std::optional<double> dropout;                  // default: the model's own
+  std::optional<std::int64_t> completion_length;  // of trainers on answers; default: half of the sequence
+  std::optional<SftLoss> sft_loss;                // default nll
+  std::optional<KtoLoss> kto_loss;                // default kto
+  bool whole_logits = false;
   bool no_router_loss = false;                       // default: mixtures of experts under TRL balance their experts
   std::optional<Reference> reference;                // default: TRL's
   std::optional<VllmMode> vllm;                      // of trainers that generate; default: transformers generates
@@ -96,6 +97,7 @@ struct RunOptions {
   std::int64_t blocks_to_swap = 0;
   std::optional<std::int64_t> group_size;  // default 128; GPTQ and AWQ only
   bool packs_head = false;
+  bool packs_experts = false;
   std::optional<DType> quant_storage;
   std::optional<bool> prepares_for_kbit;  // default: where a quantised base gets adapters
   std::vector<std::string> frozen;        // default: nothing

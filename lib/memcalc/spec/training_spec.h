@@ -228,6 +228,7 @@ struct Training {
   std::int64_t completion_length = 0;      // of a sequence's tokens those that answer; which --completion says
   SftLoss sft_loss = SftLoss::kNll;        // of TRL's SFTTrainer; --sft-loss
   KtoLoss kto_loss = KtoLoss::kKto;        // of TRL's KTOTrainer; --kto-loss
+  bool whole_logits = false;               // of both: float32 logits of every token, as LLaMA-Factory; --whole-logits
   bool balances_experts = false;           // of TRL's trainers: the routers' auxiliary loss; --no-router-loss
   std::optional<DType> sharded_from;       // FSDP1 turns shards of what was loaded in this type into float32
   bool reference_in_half = false;          // a model that FSDP shards in float32 was loaded in 16 bits, as it stays

@@ -211,6 +211,7 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
     std::vector<std::int64_t> ranks;
     for_each_wrappable(model, *module, [&](const Parameter& each) {
       if (!targets.has(each)) return;
+      if (!module->packed.empty() && each.tensor.rank() == 3) throw refusal(rules::kLoraParameterPacked, {each.name});
       if (lora.dropout > 0) throw refusal(rules::kLoraParameterDropout, {each.name});
       if (run.compiles()) throw refusal(rules::kLoraParameterCompiled, {each.name});
       const DataParallel mode = run.parallel.data_parallel;

@@ -329,6 +329,9 @@ Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool 
   }
   if (run_.generates()) return completion_loss(tape_, run_, *completion_, models);
   if (run_.training().loop == Loop::kTrlOrpo) return orpo_loss(tape_, inputs, models);
+  if (run_.training().whole_logits) {
+    return (run_.trains_on_pairs() ? whole_logits_dpo_loss : whole_logits_kto_loss)(tape_, run_, inputs, shape, models);
+  }
   if (run_.trains_on_pairs()) return dpo_loss(tape_, run_, inputs, shape, models);
   if (run_.trains_on_answers()) return kto_loss(tape_, run_, inputs, shape, models);
   return sft_loss(tape_, run_, inputs, models);

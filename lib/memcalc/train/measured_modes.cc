@@ -31,11 +31,13 @@ constexpr Mode kModes[] = {
     {"quantize fp8-scaled", &packs<Quantization::kFp8Scaled, false>, true},
     {"blocks to swap", [](const RunSpec& r) { return r.fine_tuning.blocks_to_swap > 0; }, true},
     {"quantize head", [](const RunSpec& r) { return r.fine_tuning.packs_head; }, true},
+    {"quantised experts", [](const RunSpec& r) { return r.fine_tuning.packs_experts; }, false},
     {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.profile.behaviors.keeps_packed_inputs; }, false},
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
     {"cut cross entropy", [](const RunSpec& r) { return r.fine_tuning.cut_cross_entropy; }, false},
+    {"whole logits", [](const RunSpec& r) { return trains(r) && r.training().whole_logits; }, false},
     // Saving memory
     {"checkpointing full",
      [](const RunSpec& r) { return r.checkpointing() == Checkpointing::kFull && r.training().checkpoint_every == 1; },

@@ -37,6 +37,7 @@ struct LoadedParameter {
   const Parameter* parameter = nullptr;
   FineTunedLinear* quantized = nullptr;  // the layer whose weight this is, where that is quantised
   ExpertMatrices* experts = nullptr;     // the experts whose matrices this is, where they are
+  PackedParameter* packed = nullptr;     // of experts that axolotl packs
 };
 
 /// What caching_allocator_warmup counts of a parameter: MXFP4's scales are none, FP8's are.
@@ -92,6 +93,30 @@ void pack_experts(const Model& model, Quantization kind, std::vector<LoadedParam
   }
 }
 
+/// axolotl's moe_quant.py: what is set with three dimensions in a module called experts is packed at once.
+void pack_expert_parameters(const Model& model, const RunSpec& run, std::vector<LoadedParameter>& order) {
+  bool found = false;
+  for (const auto& layer : model.experts) {
+    std::vector<std::size_t> places;
+    for (std::size_t i = layer->first_parameter; i <= layer->last_parameter; ++i) {
+      if (model.parameters[i].tensor.rank() == 3 && layer->name.find("expert") != std::string::npos)
+        places.push_back(i);
+    }
+    layer->packed.reserve(places.size());
+    for (const std::size_t i : places) {
+      const Tensor& parameter = model.parameters[i].tensor;
+      QuantizedWeight weight;
+      weight.kind = run.fine_tuning.quantization;
+      weight.out_features = checked_multiply(parameter.size(0), parameter.size(1));
+      weight.in_features = parameter.size(2);
+      layer->packed.push_back({.parameter = parameter, .shape = parameter.shape(), .weight = std::move(weight)});
+      order[i].packed = &layer->packed.back();
+      found = true;
+    }
+  }
+  if (!found) throw refusal(rules::kPackedExperts);
+}
+
 /// The first layer of each shape is the one for which FP8's kernels are tried out.
 void leave_shapes_to_tune(const Model& model) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
@@ -130,6 +155,7 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
     if (is_marlin(layer->quantized.kind)) check_marlin(*layer);
     order[layer->first_parameter].quantized = layer.get();
   }
+  if (run.fine_tuning.packs_experts) pack_expert_parameters(model, run, order);
   if (run.fine_tuning.quantization == Quantization::kFp8) leave_shapes_to_tune(model);
   if (run.fine_tuning.packs_head && !has_head) {
     throw refusal(rules::kPackedHead);
@@ -172,7 +198,7 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
     total = checked_add(total, is_split ? bytes / run.parallel.gpus : bytes);
   }
   const bool lightning = is_lightning(model);
-  if (!lightning) tape.memory.scratch(total, kWarmup);
+  if (!lightning && !run.fine_tuning.packs_experts) tape.memory.scratch(total, kWarmup);
   for (const LoadedParameter& loaded : order) {
     const Tensor& parameter = loaded.parameter->tensor;
     if (std::optional<Tensor> packed = load_native(tape, loaded)) {
@@ -189,12 +215,13 @@ void load_quantized(Tape& tape, Model& model, const RunSpec& run, std::string_vi
     }
     const DType source_dtype = lightning && loaded.quantized != nullptr ? DType::kFloat16 : parameter.dtype();
     Tensor source = tape.empty(parameter.shape(), source_dtype, aten::kToCopy, Category::kWeights);
-    if (loaded.quantized != nullptr) {
-      Tensor packed = quantize(source, loaded.quantized->quantized);
+    if (loaded.quantized != nullptr || loaded.packed != nullptr) {
+      Tensor packed = quantize(source, loaded.packed != nullptr ? loaded.packed->weight : loaded.quantized->quantized);
       source.reset();
       tape.take_storage(parameter, packed);
       parameter.impl()->dtype = DType::kUInt8;
       tape.autograd.set_trainable(parameter, false);
+      if (loaded.packed != nullptr) tape.memory.empty_cache();
     } else {
       tape.take_storage(parameter, source);
     }

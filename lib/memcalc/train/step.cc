@@ -204,6 +204,13 @@ void say_what_is_packed(const Model& model, const DeviceSpec& device, std::vecto
     if (layer->quantized.kind != Quantization::kNone) packed.emplace(layer->name + ".weight", &layer->quantized);
   }
   for (const auto& layer : model.experts) {
+    for (const PackedParameter& each : layer->packed) {
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        if (model.parameters[i].tensor.impl() != each.parameter.impl()) continue;
+        parameters[i].packing = each.weight.kind;
+        parameters[i].packed = packed_bytes(each.weight, device);
+      }
+    }
     if (layer->gate_up_proj.kind == Quantization::kNone) continue;
     for (const auto& [at, matrices] : {std::pair(layer->gate_up_parameter(), &layer->gate_up_proj),
                                        std::pair(layer->down_parameter(), &layer->down_proj)}) {

@@ -95,8 +95,8 @@ constexpr KeyRow kRows[] = {
     {"relora_prune_method", U::kIrrelevant, "of ReLoRA"},
     {"lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel", U::kUsed},
     {"embeddings_skip_upcast", U::kIrrelevant, "embeddings end in the type of the rest"},
-    {"unfrozen_parameters", U::kUsed},
-    {"quantize_moe_experts model_quantization_config model_quantization_config_kwargs use_onebitllms qat quantization "
+    {"quantize_moe_experts unfrozen_parameters", U::kUsed},
+    {"model_quantization_config model_quantization_config_kwargs use_onebitllms qat quantization "
      "nvfp4_merge_aware",
      U::kRefused, "weights packed in this way are not modelled"},
     {"lisa_n_layers lisa_step_interval", U::kRefused, "training a part of the parameters is told by --freeze"},
@@ -417,6 +417,12 @@ void read_adapter(Section& section) {
   read_lora_kernels(section, int8);
 }
 
+/// monkeypatch/moe_quant.py: each parameter of three dimensions in a module called experts is packed as it is loaded.
+void read_packed_experts(Section& section) {
+  if (!section.on("quantize_moe_experts")) return;
+  section.set("quantize_moe_experts", "--quantize-experts");
+}
+
 /// utils/freeze.py, LayerNamePattern: re.match() of a pattern in which dots are dots, behind which rows may be told;
 /// the others' gradients are set to zero in place.
 std::string without_rows(std::string pattern) {
@@ -550,6 +556,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   read_checkpoints(section);
   read_plugins(section);
   read_adapter(section);
+  read_packed_experts(section);
   read_unfrozen(section);
   read_compile(section);
   read_gpus(section);

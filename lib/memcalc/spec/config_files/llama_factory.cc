@@ -55,10 +55,10 @@ constexpr KeyRow kRows[] = {
      "badam_mask_mode badam_verbose asft_alpha eaft_alpha hyper_parallel_args fp8_backend kt_weight_path "
      "kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size",
      U::kIrrelevant, "of a method not in use"},
-    {"pref_loss pref_ftx", U::kUsed},
+    {"pref_loss pref_ftx ref_model ref_model_adapters", U::kUsed},
     {"pref_beta pref_bco_weight dpo_label_smoothing kto_chosen_weight kto_rejected_weight "
-     "simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards ref_model "
-     "ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit "
+     "simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards "
+     "ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit "
      "reward_model_type ld_alpha",
      U::kIrrelevant, "of a stage other than sft"},
     {"freeze_vision_tower freeze_multi_modal_projector freeze_language_model image_max_pixels image_min_pixels "
@@ -164,31 +164,39 @@ void read_generation_in_evaluation(Section& section) {
                       "behind prompts of cutoff_len tokens; what it samples by (top_k, top_p) is left out");
 }
 
+/// CustomDPOTrainer and CustomKTOTrainer: the losses that pref_loss names are numbers of each sample. The reference is
+/// the model without its adapters, or another that is loaded in the type of computation and evaluated.
+void read_whole_logits(Section& section, const std::string& stage) {
+  section.set("stage", "--loop", "trl-" + stage);
+  section.account().set("--whole-logits");
+  if (section.has("quantization_bit")) {
+    section.refuse("quantization_bit", "a packed base in LLaMA-Factory's own trainers is not modelled");
+  }
+  for (const std::string_view key : {"ref_model", "ref_model_adapters"}) {
+    if (section.has(key)) section.refuse(key, "a reference of other weights is not modelled");
+  }
+  const bool full = section.text("finetuning_type").value_or("lora") == "full";
+  section.account().set("--ref-model", full ? "own" : "adapters");
+  if (full && !section.on("pure_bf16")) {
+    section.approximate("stage", "the reference is predicted in the type of the trained weights, not of computation");
+  }
+}
+
 /// train/dpo, train/kto, train/rm: trainers of LLaMA-Factory's own.
 void read_stage(Section& section) {
   const std::string stage = section.text("stage").value_or("sft");
   section.account().set("--loop", "trainer");
   if (stage == "sft" || stage == "pt") return;
-  if (stage == "kto") {
-    return section.refuse("stage",
-                          "LLaMA-Factory's kto holds the float32 logits of the policy and of the reference, where TRL "
-                          "multiplies by the head in pieces: not modelled");
-  }
   if (stage == "rm") {
     return section.refuse("stage",
                           "LLaMA-Factory's rm puts a value head beside the language model's, whose logits it makes, "
                           "too: not modelled");
   }
-  if (stage != "dpo") {
+  if (stage != "dpo" && stage != "kto") {
     return section.refuse("stage", "LLaMA-Factory's trainer of the stage " + one_line(stage) + " is not modelled");
   }
   const std::string loss = section.text("pref_loss").value_or("sigmoid");
-  if (loss != "orpo" && loss != "simpo") {
-    return section.refuse(
-        "stage",
-        "LLaMA-Factory's dpo holds the float32 logits of the policy and of the reference, where TRL multiplies "
-        "by the head in pieces: not modelled (pref_loss: orpo and simpo, without a reference, are)");
-  }
+  if (stage == "kto" || (loss != "orpo" && loss != "simpo")) return read_whole_logits(section, stage);
   section.account().set("--loop", "trl-orpo");
   section.approximate(
       "pref_loss",

@@ -74,6 +74,17 @@ void record_unpacking(Tape& tape, const QuantizedWeight& weight, DType dtype) {
   if (kernel != nullptr && weight.kind == Quantization::kNf4Double) kernel->launches = 3;
 }
 
+/// dequantize_4bit, whose scales of scales are unpacked first.
+Tensor dequantize(Tape& tape, const QuantizedWeight& weight, const Shape& shape) {
+  Tensor scales;
+  if (weight.kind == Quantization::kNf4Double) {
+    scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
+  }
+  Tensor unpacked = tape.empty(shape, weight.source_dtype, kDequantize);
+  record_unpacking(tape, weight, weight.source_dtype);
+  return unpacked;
+}
+
 struct MatMul4BitPayload {
   const QuantizedWeight* weight = nullptr;  // outlives the graph
   Tensor gathered;                          // B, where it is a view that outlives that the parameter is let go
@@ -82,13 +93,7 @@ struct MatMul4BitPayload {
 void matmul_4bit_backward(BackwardCall& call) {
   const QuantizedWeight& weight = *call.payload<MatMul4BitPayload>().weight;
   const Tensor& gradient = call.gradient();
-  Tensor scales;
-  if (weight.kind == Quantization::kNf4Double) {
-    scales = call.tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);
-  }
-  Tensor unpacked = call.tape.empty({weight.out_features, weight.in_features}, weight.source_dtype, kDequantize);
-  record_unpacking(call.tape, weight, weight.source_dtype);
-  scales.reset();
+  Tensor unpacked = dequantize(call.tape, weight, {weight.out_features, weight.in_features});
   const Tensor factor = to_dtype(std::move(unpacked), gradient.dtype());
   call.set(0, linear(gradient, memcalc::t(factor), {}));
 }
@@ -234,6 +239,11 @@ Tensor fp8_base_linear(const Tensor& x, const QuantizedWeight& weight, const Ten
 }
 
 }  // namespace
+
+Tensor unpacked(Tape& tape, const QuantizedWeight& weight, const Shape& shape) {
+  const NoGrad no_grad(tape.modes);
+  return dequantize(tape, weight, shape);
+}
 
 Tensor quantized_linear(const Tensor& x, const QuantizedWeight& weight, const Tensor& bias, const Tensor& gathered) {
   if (weight.kind == Quantization::kInt8) return matmul_8bit(x, weight, bias);

@@ -53,4 +53,7 @@ inline constexpr Bytes kSharedMapBytes = 1024;
 /// `weight.scales`, the packed weight itself is returned.
 [[nodiscard]] Tensor quantize(const Tensor& source, QuantizedWeight& weight);
 
+/// dequantize_4bit in full, of a tensor of `shape` that nobody differentiates.
+[[nodiscard]] Tensor unpacked(Tape& tape, const QuantizedWeight& weight, const Shape& shape);
+
 }  // namespace memcalc

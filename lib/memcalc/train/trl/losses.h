@@ -41,4 +41,11 @@ struct TrlModels {
 [[nodiscard]] Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
                               const TrlModels& models);
 
+/// LLaMA-Factory's own trainers of both (train/dpo/trainer.py, train/kto/trainer.py), which hold the logits of every
+/// token in float32, and their logarithmic softmax (whole_logits.cc).
+[[nodiscard]] Tensor whole_logits_dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                                           const TrlModels& models);
+[[nodiscard]] Tensor whole_logits_kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
+                                           const TrlModels& models);
+
 }  // namespace memcalc
