@@ -30,6 +30,7 @@ TEST(Verdict, KnowsKindsOfRuns) {
   EXPECT_EQ(kind_of("--model gpt2"), "text");
   EXPECT_EQ(kind_of("--model resnet18"), "image");
   EXPECT_EQ(kind_of("--model gpt2 --lora 8"), "fine-tuning");
+  EXPECT_EQ(kind_of("--model flux.1-dev --lora 16"), "denoiser");
   EXPECT_EQ(kind_of("--model gpt2 --infer"), "inference");
   EXPECT_EQ(kind_of("--model gpt2 --compile"), "compiled");
   EXPECT_EQ(kind_of("--model gpt2 --gpus 2"), "data-parallel");

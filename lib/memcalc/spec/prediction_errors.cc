@@ -4,6 +4,7 @@
 
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 
@@ -17,6 +18,7 @@ RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
   if (parallel.tensor > 1) return RunKind::kTensorParallel;
   if (parallel.data_parallel == DataParallel::kFsdp1) return RunKind::kFsdp1;
   if (parallel.is_parallel()) return RunKind::kDataParallel;
+  if (is_denoiser(model)) return RunKind::kDenoiser;
   if (run.fine_tuning.replaces_linear_layers()) return RunKind::kFineTuning;
   return is_vision(model) || is_contrastive(model) ? RunKind::kImage : RunKind::kText;
 }

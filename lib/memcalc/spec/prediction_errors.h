@@ -23,13 +23,14 @@ enum class RunKind : std::uint8_t {
   kTensorParallel,
   kFsdp1,
   kDataParallel,
+  kDenoiser,
   kFineTuning,
   kImage,
   kText,
 };
-inline constexpr std::array<std::string_view, 11> kRunKindNames = {
-    "megatron", "deepspeed",     "compiled",    "inference", "pipeline", "tensor-parallel",
-    "fsdp1",    "data-parallel", "fine-tuning", "image",     "text"};
+inline constexpr std::array<std::string_view, 12> kRunKindNames = {
+    "megatron", "deepspeed",     "compiled", "inference",   "pipeline", "tensor-parallel",
+    "fsdp1",    "data-parallel", "denoiser", "fine-tuning", "image",    "text"};
 
 [[nodiscard]] RunKind kind_of(const ModelSpec& model, const RunSpec& run);
 
