@@ -2,6 +2,7 @@
 parameter counts with Hugging Face's key names) against specs/models: the same sizes, the same published count. What
 differs must be named by the spec itself. Takes no executable; the counts themselves are held to the specs by
 published_counts_test.cc."""
+import collections
 import json
 import unittest
 from pathlib import Path
@@ -78,6 +79,21 @@ class RegistryEntries(unittest.TestCase):
                 there += self.spec_of(entry) is not None
         self.assertEqual(len(self.entries), 199)
         self.assertEqual(there, 180)
+
+    def test_compared_runs(self):
+        """A program's file says how many runs of it are in the measured rows: the report of any other says that there are none."""
+        measured = ROOT / "tests/measured"
+        counts = collections.Counter()
+        for path in (measured / "any_module/shipped.jsonl", *measured.glob("rows_denoisers_*.jsonl")):
+            for row in map(json.loads, path.read_text().splitlines()):
+                if "error" not in row.get("measured", {}):
+                    counts[row.get("name") or row["run"]["model"]] += 1
+        self.assertGreater(len(counts), 120)
+        for path in (ROOT / "specs/models").glob("*.json"):
+            spec = json.loads(path.read_text())
+            if "program" in spec["config"]:
+                with self.subTest(spec["name"]):
+                    self.assertEqual(spec.get("compared_runs", 0), counts[spec["name"]])
 
     def test_sizes(self):
         """Those of torchvision's models are in code: their counts say whether they are right."""

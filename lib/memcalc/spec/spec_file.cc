@@ -19,7 +19,7 @@
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::string_view, 19> kModelKeys = {"$schema",
+constexpr std::array<std::string_view, 20> kModelKeys = {"$schema",
                                                          "name",
                                                          "aliases",
                                                          "stands_for",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 19> kModelKeys = {"$schema",
                                                          "part_of",
                                                          "stored_otherwise",
                                                          "config",
+                                                         "compared_runs",
                                                          "published_parameters",
                                                          "published_parameters_of",
                                                          "published_parameters_source",
@@ -117,6 +118,7 @@ constexpr std::array<std::string_view, 9> kProgramConfigKeys = {"model_type",   
                                                                 "task",          "lora_targets", "vae",
                                                                 "text_encoders", "resident",     "latent_pixels"};
 
+constexpr std::int64_t kMostRuns = 1'000'000;  // of one program, in tests/measured
 constexpr std::int64_t kMostLatentPixels = 1024;  // of one edge
 
 /// Of a network that was recorded on latents: images are asked in pixels, `pixels` for each latent.
@@ -189,6 +191,9 @@ ModelFile read_model_file(const JsonObject& json, Programs programs) {
   const JsonObject config = json.required_object("config");
   file.model = config.has("program") ? model_of_program(config, json.required_string("name"), programs)
                                      : model_from_hf_config(config, json.required_string("name"));
+  if (config.has("program") && !json.optional_int("compared_runs", {1, kMostRuns})) {
+    file.model.assumptions.push_back(file.model.name + ": no run of it was compared (not validated)");
+  }
   file.aliases = json.optional_strings("aliases");
   file.stands_for = json.optional_strings("stands_for");
   file.but_for = json.optional_string("but_for").value_or("");
