@@ -118,7 +118,7 @@ constexpr std::array<std::string_view, 9> kProgramConfigKeys = {"model_type",   
                                                                 "task",          "lora_targets", "vae",
                                                                 "text_encoders", "resident",     "latent_pixels"};
 
-constexpr std::int64_t kMostRuns = 1'000'000;  // of one program, in tests/measured
+constexpr std::int64_t kMostRuns = 1'000'000;     // of one program, in tests/measured
 constexpr std::int64_t kMostLatentPixels = 1024;  // of one edge
 
 /// Of a network that was recorded on latents: images are asked in pixels, `pixels` for each latent.
