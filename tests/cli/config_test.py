@@ -24,7 +24,7 @@ REFUSED = (
     (("--config", "negative.yml"), "negative.yml: /micro_batch_size: --bs: expected a whole number of 1 or more"),
     (("--config", "nobody.yml"), "nobody.yml: unknown model 'nobody/nothing-7b'"),
     (("--config", "optimizer.yml"), "optimizer.yml: /optimizer: --optimizer: expected one of"),
-    (("--config", FILES / "llama-factory-dpo.yaml"), "/stage: LLaMA-Factory's dpo holds the float32 logits"),
+    (("--config", "reward.yaml"), "/stage: LLaMA-Factory's rm puts a value head beside the language model's"),
     (("--config", LORA, "--config-format", "axolotle"), "did you mean 'axolotl'?"),
     (("--config", LORA, "--config-format", "torchtitan"), "/optimizer: found adamw_8bit; accepted: a mapping of keys"),
     (("--config", LORA, "--config-without", "val_set"), "--config-without:"),
@@ -45,6 +45,7 @@ WRITTEN = {
     "negative.yml": "base_model: gpt2\nmicro_batch_size: -2\n",
     "nobody.yml": "base_model: nobody/nothing-7b\n",
     "optimizer.yml": "base_model: gpt2\noptimizer: fancy\n",
+    "reward.yaml": (FILES / "llama-factory-dpo.yaml").read_text().replace("stage: dpo", "stage: rm"),
     "gpt2.yml": GPT2,
 }
 

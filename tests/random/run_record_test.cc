@@ -68,7 +68,8 @@ std::string value_of(Draw& draw, const Field& field) {
   return "";
 }
 
-/// Of options that nothing makes likely: as many of a run, however many there are. With more hardly any run is answered.
+/// Of options that nothing makes likely: as many of a run, however many there are. With more hardly any run is
+/// answered.
 constexpr double kOptionsOfARun = 6;
 
 /// A model of one or two layers and some options, those that a chosen way of running has, more often.
@@ -129,7 +130,8 @@ TEST(RunRecord, SaysWhatRanSoThatItCanBeAskedAgain) {
   int answered = 0, drawn = 0;
   for (const char* name : kModels) EXPECT_NO_THROW(registry.model(name)) << name;
   for (; answered < kRuns; ++drawn) {
-    ASSERT_LT(drawn, 100 * kRuns) << "hardly any run is answered: " << answered << " of " << run_fields().size() << " options";
+    ASSERT_LT(drawn, 100 * kRuns) << "hardly any run is answered: " << answered << " of " << run_fields().size()
+                                  << " options";
     const Words typed = draw_words(draw);
     std::optional<Question> first;
     std::optional<Report> report;

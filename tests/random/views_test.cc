@@ -92,7 +92,8 @@ TEST(Views, OfOneRunAgreeAboutWhetherItFits) {
     EXPECT_EQ(of_ladder(*question), report->verdict);
   }
   EXPECT_EQ(answered, kRuns);
-  for (const int each : verdicts) EXPECT_GT(each, 1);  // few are too close to call, the fewer the better they are predicted
+  for (const int each : verdicts)
+    EXPECT_GT(each, 1);  // few are too close to call, the fewer the better they are predicted
 }
 
 // What a plan says of a candidate is what estimate says of its run.

@@ -52,9 +52,8 @@ class Search {
     result_.not_modelled = smallest.not_modelled;
     remember(first_, probe_of(smallest));
     const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, first_);
-    const std::int64_t runs = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
-    if (runs > 0) ask_neighbours(runs);
-    conclude(unhurried, runs);
+    const std::int64_t most = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
+    conclude(unhurried, below_failures(most));
     return std::move(result_);
   }
 
@@ -161,6 +160,19 @@ class Search {
       halve = high - low > width / 2;
     }
     return low;
+  }
+
+  // Near the edge one size runs and a smaller one does not, by how segments lie; which of them the search meets depends
+  // on where it began. The answer is below the least of the neighbours that fails, and of that one's neighbours.
+  std::int64_t below_failures(std::int64_t runs) {
+    while (runs > 0) {
+      ask_neighbours(runs);
+      const auto nearest = probes_.lower_bound(std::max(first_, runs - options_.neighbours));
+      const auto failing = std::find_if(nearest, probes_.end(), [](const auto& each) { return !each.second.runs; });
+      if (failing == probes_.end() || failing->first > runs) break;
+      runs = failing->first == first_ ? 0 : failing->first - 1;
+    }
+    return runs;
   }
 
   void ask_neighbours(std::int64_t around) {
