@@ -43,9 +43,11 @@ def test_a_command_line_is_keywords_too():
                                                 "--bf16"])
 
 
-def test_what_is_wrong_raises():
-    with pytest.raises(memcalc.UnsupportedError, match="/stage: LLaMA-Factory's dpo holds"):
-        memcalc.read_config(FILES / "llama-factory-dpo.yaml")
+def test_what_is_wrong_raises(tmp_path):
+    reward = tmp_path / "reward.yaml"
+    reward.write_text((FILES / "llama-factory-dpo.yaml").read_text().replace("stage: dpo", "stage: rm"))
+    with pytest.raises(memcalc.UnsupportedError, match="/stage: LLaMA-Factory's rm puts a value head"):
+        memcalc.read_config(reward)
     with pytest.raises(memcalc.UsageError, match="did you mean 'axolotl'"):
         memcalc.read_config(FILES / "axolotl-lora-1b.yml", format="axolotle")
     with pytest.raises(memcalc.InputError, match="no.yml"):

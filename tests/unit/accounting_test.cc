@@ -275,8 +275,8 @@ void expect_tie(const Tie& tie, Precision precision, Loop loop, Optimizer optimi
   const auto of = [&](Category category) { return held[static_cast<std::size_t>(category)]; };
   EXPECT_EQ(of(Category::kWeights), total_of(accounting, {"weights"}) + tie.buffers);
   EXPECT_EQ(of(Category::kGradients), total_of(accounting, {"gradients"}));
-  EXPECT_EQ(of(Category::kOptimizerStates),
-            total_of(accounting, {"optimizer states", rule_of(optimizer).scalars, "state maps", "loss scaler"}));
+  EXPECT_EQ(of(Category::kOptimizerStates), total_of(accounting, {"optimizer states", rule_of(optimizer).scalars,
+                                                                  rule_of(optimizer).tables, "loss scaler"}));
   EXPECT_EQ(of(Category::kAutocastCopies), total_of(accounting, {"autocast copies"}));
   EXPECT_EQ(symbolic.managed_bytes, total_of(accounting, {"paged states"}));
 }

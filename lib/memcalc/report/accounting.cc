@@ -88,8 +88,8 @@ void add_small_rows(const AccountingInput& in, std::vector<AccountingRow>& rows)
                                plural(in.trainable_tensors, "tensor")));
   }
   if (in.states.tables > 0) {
-    rows.push_back(row_per(in.parameters, "state maps", in.states.tables,
-                           "the numbers that a byte stands for, 1 KiB for each state, the same for all tensors"));
+    const OptimizerRule& rule = rule_of(in.optimizer);
+    rows.push_back(row_per(in.parameters, rule.tables, in.states.tables, rule.tables_note));
   }
   if (in.precision == Precision::kAmpFp16) {
     rows.push_back(

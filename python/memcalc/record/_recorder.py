@@ -349,7 +349,7 @@ class Recorder(TorchFunctionMode):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
             device = kwargs.get("device")
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
-            if self._are_scalars(args[0]) and any(self.info(t) is None or self.info(t).known is None for t in tensors_in(args[0])):
+            if self._are_scalars(args[0]) and any((info := self.info(t)) is None or info.known is None for t in tensors_in(args[0])):
                 with unset_fake_temporarily(): real = torch.empty(len(args[0]), dtype=kwargs.get("dtype") or args[0][0].dtype)
             else: real = self._compute(function, name, args, kwargs, must=True)
             return self._empty(real, device), hasattr(args[0], "__array__")

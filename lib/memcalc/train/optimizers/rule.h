@@ -82,10 +82,12 @@ using StepFunction = void (*)(OptimizerMemory& memory, const ParameterGroup& gro
 
 struct OptimizerRule {
   Optimizer optimizer = Optimizer::kAdamWForeach;
-  const char* title = "";           // for people: "AdamW (foreach)"
-  const char* source = "";          // the file that it mirrors
-  const char* states = "";          // for people: "two moments (exp_avg, exp_avg_sq) in the weight's dtype"
-  const char* scalars = "scalars";  // for people: what StateBytes::scalars are
+  const char* title = "";             // for people: "AdamW (foreach)"
+  const char* source = "";            // the file that it mirrors
+  const char* states = "";            // for people: "two moments (exp_avg, exp_avg_sq) in the weight's dtype"
+  const char* scalars = "scalars";    // for people: what StateBytes::scalars are
+  const char* tables = "state maps";  // for people: what StateBytes::tables are, and in a few words why
+  const char* tables_note = "the numbers that a byte stands for, 1 KiB for each state, the same for all tensors";
   /// In closed form, of one tensor.
   StateBytes (*state_bytes)(const OptimizedTensor& tensor, Loop loop) = nullptr;
   /// The constructor, for each group; null: it makes nothing.

@@ -35,10 +35,11 @@ constexpr Bits as_made(Bits bits, Loop loop) {
 /// The rate of each of two groups is a tensor. accelerate (optimizer.py) moves both to the card, and the scheduler
 /// copies them: its base rates, initial_lr and, from the first step on, the last rates. Eight blocks of 512 bytes in
 /// one.
+constexpr std::int64_t kFloatsOfRates = 8 * 128;
 void make_rates(OptimizerMemory& memory) {
-  constexpr std::int64_t kRates = 8, kFloatsInBlock = 128;
-  if (memory.loop != Loop::kBare) memory.shared_state(0, {kRates * kFloatsInBlock}, DType::kFloat32, aten::kToCopy);
+  if (memory.loop != Loop::kBare) memory.shared_state(0, {kFloatsOfRates}, DType::kFloat32, aten::kToCopy);
 }
+constexpr const char* kRatesNote = "the rates of two groups, as accelerate and the scheduler copy them to the card";
 
 /// _new_buffer
 bool is_packed(const Bits& bits, std::int64_t elements) {
@@ -94,8 +95,11 @@ template <const Bits& default_bits>
 StateBytes state_bytes(const OptimizedTensor& tensor, Loop loop) {
   const Bits bits = as_made(default_bits, loop);
   const std::int64_t elements = tensor.shape.elements();
-  if (!is_packed(bits, elements)) return {.tensors = 2 * tensor.bytes()};
-  return {.tensors = 2 * (bits.codes(elements) + 4 * (elements / bits.block)), .scalars = 2 * 4 * bits.map_entries()};
+  const Bytes rates = loop == Loop::kBare ? 0 : 4 * kFloatsOfRates;
+  if (!is_packed(bits, elements)) return {.tensors = 2 * tensor.bytes(), .tables = rates};
+  return {.tensors = 2 * (bits.codes(elements) + 4 * (elements / bits.block)),
+          .scalars = 2 * 4 * bits.map_entries(),
+          .tables = rates};
 }
 
 /// Reads gradient and states twice, where the means are written and where the weights are; both means in float32.
@@ -112,6 +116,8 @@ std::span<const OptimizerRule> torchao_rules() {
        .source = "torchao/optim/adam.py",
        .states = "two states of 1 byte with 4 bytes for each block of 256; small tensors: the weight's type",
        .scalars = "tables of what the bytes stand for",
+       .tables = "learning rates",
+       .tables_note = kRatesNote,
        .state_bytes = state_bytes<k8bit>,
        .step = step<k8bit, update_8bit>,
        .flops = 40,
@@ -124,6 +130,8 @@ std::span<const OptimizerRule> torchao_rules() {
            "two states of half a byte with 4 bytes for each block of 256, in a plain loop of 128; small tensors: the "
            "weight's type",
        .scalars = "tables of what the bytes stand for",
+       .tables = "learning rates",
+       .tables_note = kRatesNote,
        .state_bytes = state_bytes<k4bit>,
        .step = step<k4bit, update_4bit>,
        .flops = 30,
