@@ -1,7 +1,6 @@
 #include "memcalc/train/generate.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "memcalc/symbolic/host_work.h"
@@ -159,10 +158,7 @@ ModelOutput Generation::prefill(const Batch& batch) {
   model_inputs.logits_to_keep = model_.is_encoder_decoder ? 0 : 1;
   cache_.rewind();
   record_host_work(tape_, HostWork::kModelCall);
-  const std::size_t before = tape_.memory.trace.events.size();
-  ModelOutput outputs = call_.forward(model_inputs);
-  events_of_pass_ = tape_.memory.trace.events.size() - before;
-  return outputs;
+  return call_.forward(model_inputs);
 }
 
 /// The same for one token, without a cache for all of them. `model_inputs` is the loop's variable, whose former value
@@ -261,21 +257,7 @@ Tensor Generation::is_done(const Tensor& input_ids) const {
 
 std::vector<ExecutedToken> Generation::tokens_to_execute() const {
   if (!call_.caches) return executed_tokens(call_.new_tokens, 1, 0);  // each runs the whole model on all tokens
-  // Experts that run one after the other count as the layers that would ask for memory as often.
-  constexpr std::size_t kEventsOfALayer = 200;  // more than any layer without such experts
-  const std::size_t layers = cache_.self_attention.layers();
-  const std::size_t as_layers = model_.experts.empty() ? 0 : events_of_pass_ / kEventsOfALayer;
-  std::vector<ExecutedToken> tokens =
-      executed_tokens(call_.new_tokens, std::max(layers, as_layers), most_layer_tokens_);
-  if (tokens.size() < executed_tokens(call_.new_tokens, layers, most_layer_tokens_).size()) {
-    std::string told = "of a generation's tokens the first and the last " + std::to_string(tokens.size() / 2) +
-                       " are executed, whose many experts run one after the other: reserved memory can be more or less";
-    std::vector<std::string>& assumptions = model_.assumptions;
-    if (std::find(assumptions.begin(), assumptions.end(), told) == assumptions.end()) {
-      assumptions.push_back(std::move(told));
-    }
-  }
-  return tokens;
+  return executed_tokens(call_.new_tokens, cache_.self_attention.layers(), most_layer_tokens_);
 }
 
 void Generation::begin_token(const ExecutedToken& token) {

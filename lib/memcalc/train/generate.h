@@ -93,7 +93,6 @@ class Generation {
   Tensor bos_, eos_, pad_, decoder_start_, forced_eos_, has_right_padding_;
   Tensor input_ids_;  // as the loop goes on
   Tensor attention_mask_, position_ids_, encoder_outputs_, labels_;
-  std::size_t events_of_pass_ = 0;  // of the pass over the prompt
   EncoderDecoderCache cache_;
   KeyValueCacheSize cache_size_;
 };
