@@ -163,15 +163,15 @@ class Search {
   }
 
   // Near the edge one size runs and a smaller one does not, by how segments lie; which of them the search meets depends
-  // on where it began. The answer is below the least of the neighbours that fails, and of that one's neighbours.
-  std::int64_t below_failures(std::int64_t runs) {
-    while (runs > 0) {
-      ask_neighbours(runs);
-      const auto nearest = probes_.lower_bound(std::max(first_, runs - options_.neighbours));
-      const auto failing = std::find_if(nearest, probes_.end(), [](const auto& each) { return !each.second.runs; });
-      if (failing == probes_.end() || failing->first > runs) break;
-      runs = failing->first == first_ ? 0 : failing->first - 1;
-    }
+  // on where it began. The answer is below the least of its neighbours that fails.
+  std::int64_t below_failures(std::int64_t found) {
+    if (found == 0) return 0;
+    ask_neighbours(found);
+    const auto failing = std::find_if(probes_.lower_bound(std::max(first_, found - options_.neighbours)),
+                                      probes_.upper_bound(found), [](const auto& each) { return !each.second.runs; });
+    if (failing == probes_.upper_bound(found)) return found;
+    const std::int64_t runs = failing->first == first_ ? 0 : failing->first - 1;
+    if (runs > 0) ask_neighbours(runs);
     return runs;
   }
 
