@@ -52,8 +52,9 @@ class Search {
     result_.not_modelled = smallest.not_modelled;
     remember(first_, probe_of(smallest));
     const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, first_);
-    const std::int64_t most = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
-    conclude(unhurried, below_failures(most));
+    const std::int64_t runs = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
+    if (runs > 0) ask_neighbours(runs);
+    conclude(unhurried, runs);
     return std::move(result_);
   }
 
@@ -160,19 +161,6 @@ class Search {
       halve = high - low > width / 2;
     }
     return low;
-  }
-
-  // Near the edge one size runs and a smaller one does not, by how segments lie; which of them the search meets depends
-  // on where it began. The answer is below the least of its neighbours that fails.
-  std::int64_t below_failures(std::int64_t found) {
-    if (found == 0) return 0;
-    ask_neighbours(found);
-    const auto failing = std::find_if(probes_.lower_bound(std::max(first_, found - options_.neighbours)),
-                                      probes_.upper_bound(found), [](const auto& each) { return !each.second.runs; });
-    if (failing == probes_.upper_bound(found)) return found;
-    const std::int64_t runs = failing->first == first_ ? 0 : failing->first - 1;
-    if (runs > 0) ask_neighbours(runs);
-    return runs;
   }
 
   void ask_neighbours(std::int64_t around) {
