@@ -124,9 +124,8 @@ std::string torch_of(const Profile& profile) {
 /// (MHACacheKeyWrapper, aten/src/ATen/native/cudnn/MHA.cpp), not by the gradient's strides. Of these classes blocks of
 /// one stream hand in a slice of a concatenation, those of two streams whole rows.
 bool mixes_layouts_of_gradients(const ModelSpec& spec) {
-  const auto* program = spec.architecture.get_if<ProgramSpec>();
-  if (program == nullptr || program->program->task != kDenoisingTask) return false;
-  const std::string& source = program->program->source;
+  if (!is_denoiser(spec)) return false;
+  const std::string& source = spec.architecture.as<ProgramSpec>().program->source;
   return source.find("FluxTransformer2DModel") != std::string::npos ||
          source.find("Flux2Transformer2DModel") != std::string::npos;
 }
@@ -460,8 +459,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     if (run.records_graphs()) {
       result.assumptions.emplace_back(
           "CUDA graphs are warmed up in the first step and recorded in the second, from one private pool; from the "
-          "third "
-          "on activations and gradients are no memory of the allocator, but the pool stays");
+          "third on activations and gradients are no memory of the allocator, but the pool stays");
       result.not_modelled.emplace_back("what the driver keeps of recorded CUDA graphs");
     }
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/families/deepseek/interleaved.h"
 #include "memcalc/models/megatron_config.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
@@ -109,6 +110,17 @@ void deepseek_v2_to_megatron(const Architecture& architecture, MegatronConfig& c
 
 void deepseek_v3_to_megatron(const Architecture& architecture, MegatronConfig& config) {
   take_deepseek(architecture.as<DeepseekV3Spec>(), config);
+}
+
+LatentAttention::Rotate rotation_of_heads(bool interleaves) {
+  if (interleaves) {
+    return [](Tensor& query, Tensor& key, const RotaryPositions& positions) {
+      rotate_interleaved(query, key, positions, 1);
+    };
+  }
+  return [](Tensor& query, Tensor& key, const RotaryPositions& positions) {
+    apply_rotary(query, key, positions.cos, positions.sin);
+  };
 }
 
 }  // namespace memcalc

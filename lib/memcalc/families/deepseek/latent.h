@@ -40,4 +40,7 @@ struct LatentAttention {
   [[nodiscard]] std::pair<Tensor, Tensor> expand_kv(const Tensor& latent, const Tensor& rotated_key) const;
 };
 
+/// By config.json's rope_interleave: neighbours or halves, of all heads.
+[[nodiscard]] LatentAttention::Rotate rotation_of_heads(bool interleaves);
+
 }  // namespace memcalc

@@ -3,7 +3,6 @@
 // MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
 // MIRRORS(transformers, "models/glm4_moe_lite/modeling_glm4_moe_lite.py", "5.17.0")
 // MIRRORS(transformers, "models/youtu/modeling_youtu.py", "5.17.0")
-#include "memcalc/families/deepseek/interleaved.h"
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/deepseek/spec.h"
 
@@ -11,17 +10,9 @@ namespace memcalc {
 
 namespace {
 
-void rotate_pairs_of_heads(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  rotate_interleaved(query, key, positions, 1);
-}
-
-void rotate_halves(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  apply_rotary(query, key, positions.cos, positions.sin);
-}
-
 struct DeepseekV3Attention : LatentAttention {
   DeepseekV3Attention(ModuleBuilder& b, const DeepseekV3Spec& spec, const RunSpec& run, bool)
-      : LatentAttention(b, spec, run, spec.rope_interleave ? rotate_pairs_of_heads : rotate_halves) {}
+      : LatentAttention(b, spec, run, rotation_of_heads(spec.rope_interleave)) {}
 };
 
 struct DeepseekV3TopkRouter : GroupedSigmoidRouter {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "memcalc/families/deepseek/interleaved.h"
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/models/position_scale.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -18,17 +17,9 @@ namespace memcalc {
 
 namespace {
 
-void rotate_pairs_of_mistral4(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  rotate_interleaved(query, key, positions, 1);
-}
-
-void rotate_halves_of_mistral4(Tensor& query, Tensor& key, const RotaryPositions& positions) {
-  apply_rotary(query, key, positions.cos, positions.sin);
-}
-
 struct Mistral4Attention : LatentAttention {
   Mistral4Attention(ModuleBuilder& b, const Mistral4Spec& spec, const RunSpec& run, bool)
-      : LatentAttention(b, spec, run, spec.rope_interleave ? rotate_pairs_of_mistral4 : rotate_halves_of_mistral4) {
+      : LatentAttention(b, spec, run, rotation_of_heads(spec.rope_interleave)) {
     scale_of_queries = position_scale;
     rotated_key_dies_first = true;
   }
