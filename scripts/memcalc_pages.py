@@ -83,9 +83,11 @@ class Memcalc:
         return list(csv.DictReader(io.StringIO(self.text(*words, "--format", "csv"))))
 
     def all(self, questions, statuses=ANSWERED):
-        """The answers to lists of words, in their order; asked in parallel. A refusal stands in the place of its answer."""
+        """The answers to lists of words, in their order; asked in parallel. A refusal stands in the place of its answer.
+        Of a run that does not fit, without what would help: that takes many times as long."""
         def ask(words):
-            try: return self.json(*words, statuses=statuses)
+            estimates = str(words[0]).startswith("-")  # the others begin with the name of a command
+            try: return self.json(*words, *(["--no-remedies"] if estimates else []), statuses=statuses)
             except Refused as refusal: return refusal
 
         return in_parallel(ask, questions)

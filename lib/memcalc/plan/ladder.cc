@@ -392,18 +392,26 @@ class Climb {
     return ordered;
   }
 
+  /// What a run needs, but for the allocator's fragments: alike at every depth. With them, a set that was simulated
+  /// whole would lose to one that was not, which would then be simulated whole, and so on through all sets.
+  [[nodiscard]] static Bytes without_fragments(const Outcome& outcome) {
+    return outcome.needed - outcome.reserved + outcome.allocated;
+  }
+
   /// Of what was tried, without what does not help; nothing where no technique needs less than the run as asked.
   std::optional<Set> least_of_all() {
     Set least(techniques().size());
+    const auto needs_less = [](const Outcome& a, const Outcome& b) {
+      return a.answered() && without_fragments(a) < without_fragments(b);
+    };
     for (const Step& step : steps_) {
-      const Outcome& outcome = of(step.set).outcome();
-      if (outcome.answered() && outcome.needed < of(least).outcome().needed) least = step.set;
+      if (needs_less(of(step.set).outcome(), of(least).outcome())) least = step.set;
     }
     for (std::size_t i = least.size(); i-- > 0;) {
       if (least[i] == 0 || techniques()[i].required) continue;
       const Tried& without = at(with(least, i, 0));
       const bool as_good =
-          without.possible && without.outcome().answered() && without.outcome().needed <= of(least).outcome().needed;
+          without.possible && without.outcome().answered() && !needs_less(of(least).outcome(), without.outcome());
       if (as_good) least = with(least, i, 0);
     }
     if (std::count(least.begin(), least.end(), 0) == static_cast<std::ptrdiff_t>(least.size())) return std::nullopt;
