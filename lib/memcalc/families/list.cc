@@ -23,6 +23,7 @@
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeepseekV32)           \
+  FAMILY(kDeepseekV4)            \
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kDots1)                 \
