@@ -78,6 +78,7 @@
   FAMILY(kMiniCpm3)              \
   FAMILY(kMiniMax)               \
   FAMILY(kMiniMaxM2)             \
+  FAMILY(kMiniMaxM3Text)         \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \

@@ -41,6 +41,7 @@ constexpr Whole kWholes[] = {
     {"lfm2_vl", {"text_config"}, "lfm2", kSees, true},
     {"llava_next", {"text_config"}, "llama", kSees},
     {"llava_onevision", {"text_config"}, "qwen2", kSees},
+    {"minimax_m3_vl", {"text_config"}, "minimax_m3_vl_text", kSees},
     {"minicpmo", {}, "minicpmv", kHears},
     {"minicpmv", {}, "minicpmv", kSees},
     {"qwen2_5_omni", {"thinker_config", "text_config"}, "qwen2_5_omni_text", kHears},
@@ -67,6 +68,7 @@ constexpr Name kAs[] = {
     {"lfm2", "lfm2"},
     {"phi3", "phi3"},
     {"deepseek_ocr2_text", "deepseek_ocr2_text"},
+    {"minimax_m3_vl_text", "minimax_m3_vl_text"},
 };
 
 // What the whole says for the text model, too.
@@ -203,7 +205,7 @@ std::optional<TextPart> text_part_of(const JsonObject& config, std::string_view 
     node = std::move(part);
     name += ": /" + std::string(key);
   }
-  if (!whole->path.front().empty()) {
+  if (!whole->path.front().empty() && type != "minimax_m3_vl_text") {  // which drops the text's own model_type
     const JsonNode* const own = child_of(node, "model_type");
     if (own != nullptr && own->kind == JsonNode::Kind::kString && !own->text.empty()) type = own->text;
   }

@@ -83,13 +83,18 @@ Tensor LayerStates::update(const Tensor& states) {
 }
 
 void LayerStates::keep(KeyValueCache& cache) {
+  Tape& tape = full.tape();
+  const auto add = [&](Tensor& each) {
+    if (!tape.modes.grad_enabled) tape.memory.set_category(each.block(), Category::kKeyValueCache);
+    cache.add_layer({}, std::move(each));
+  };
   for (std::array<Tensor, 2>* each : {&overlap_gate, &overlap_kv, &compressed, &buffer_gate, &buffer_kv}) {
     for (const std::size_t place : {1U, 0U}) {
-      if ((*each)[place].defined()) cache.add_layer({}, std::move((*each)[place]));
+      if ((*each)[place].defined()) add((*each)[place]);
     }
   }
-  cache.add_layer({}, std::move(window));
-  cache.add_layer({}, std::move(full));
+  add(window);
+  add(full);
 }
 
 Pooling::Pooling(ModuleBuilder& b, const DeepseekV4Spec& spec, std::int64_t rate, std::int64_t head_dim, bool overlaps)
