@@ -38,10 +38,10 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},      {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
-    {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},        {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
-    {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},     {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
-    {"rows_families_h200.jsonl", 60, 57, 53, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 227, 224, 0, 0, 0},
+    {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},         {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
+    {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},           {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
+    {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},        {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
+    {"rows_families_h200.jsonl", 140, 135, 130, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 227, 224, 0, 0, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
@@ -50,9 +50,11 @@ constexpr double kMaxReservedError = 0.01;
 // is asked for; with 39 of 60 other placements the bytes are those measured (tests/measured/inexact.json).
 // Gemma 3n and Gemma 4, with embeddings of each layer, under checkpointing are 3 MiB off in allocated by how blocks
 // were cut, MiniMax with LoRA has 16 MiB more reserved: the bytes asked for at the peak are those measured (histories
-// of 2026-11-28), why blocks were cut otherwise is not known.
+// of 2026-11-28), why blocks were cut otherwise is not known. A small ERNIE 4.5 MoE takes 2 MiB more, of 78: its
+// requests are those of its history, event for event.
 constexpr std::string_view kPlacedElsewhere[] = {"distilbert-base-b32-s128-amp-bf16", "drawn-2727-0-gemma3n",
-                                                 "drawn-2811-19-gemma4_text-ple", "drawn-2127-7-minimax"};
+                                                 "drawn-2811-19-gemma4_text-ple", "drawn-2127-7-minimax",
+                                                 "stream-ernie4_5_moe"};
 constexpr double kMaxReservedErrorThere = 0.05;
 constexpr double kMaxAllocatedErrorThere = 0.0015;
 // Why this run reserved a twelfth more than its requests explain is not known (2026-11-28, without a history).

@@ -255,6 +255,9 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
     if (!is_free) live[address] = event.bytes;
     if (is_free && live.contains(address)) event.bytes = live[address];  // some logs round what is freed
     if (fields.size() > 5) event.label = std::string(fields[4]) + " " + std::string(fields[5]);
+    // A tensor that a module makes as it is imported, meanwhile and on the card (torchaudio's kaldi.py), is not the
+    // run's.
+    if (event.label.find(":<module>:") != std::string::npos) continue;
     event.autocast_exit = is_free && event.label.find("autocast_mode.py:__exit__") != std::string::npos;
     if (now.place == PhaseOfMark::Place::kOutside) continue;
     if (now.place == PhaseOfMark::Place::kConstruction && trainer) continue;

@@ -11,6 +11,7 @@
 #include "memcalc/families/cohere/spec.h"
 #include "memcalc/families/deepseek/spec.h"
 #include "memcalc/families/deepseek_v32/spec.h"
+#include "memcalc/families/deepseek_v4/spec.h"
 #include "memcalc/families/dots1/spec.h"
 #include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/families/exaone4/spec.h"
@@ -335,6 +336,26 @@ TEST(HfDecoders, FalconH1HasAMixerAsWideAsItIsTold) {
               HasSubstr("/mamba_rms_norm: true is not modelled for falcon_h1; accepted: false"));
 }
 
+TEST(HfDecoders, DeepseekV4SaysLayerByLayerWhichKeysItSees) {
+  using enum CompressedKeys;
+  const auto spec = [](const std::string& keys) {
+    return spec_of<DeepseekV4Spec>(R"({"model_type": "deepseek_v4", "num_hidden_layers": 4)" + keys + "}");
+  };
+  EXPECT_THAT(spec("").layers, ElementsAre(kAll, kAll, kAll, kChosen));
+  EXPECT_THAT(spec("").hashed_layers, ElementsAre(true, true, true, false));
+  // The last ratio is that of the layer that predicts a further token.
+  EXPECT_THAT(spec(R"(, "compress_ratios": [0, 4, 128, 4, 0])").layers, ElementsAre(kNone, kChosen, kAll, kChosen));
+  EXPECT_EQ(spec(R"(, "compress_rates": {"heavily_compressed_attention": 64})").all_rate, 64);
+  EXPECT_EQ(spec(R"(, "head_dim": 128, "qk_rope_head_dim": 32)").rotary_dim, 32);
+  EXPECT_EQ(spec("").rotary_dim, 64);
+  EXPECT_TRUE(spec(R"(, "rope_scaling": {"type": "yarn", "factor": 16})").yarn_positions);
+  EXPECT_TRUE(spec(R"(, "rope_parameters": {"main": {}, "compress": {"rope_type": "yarn"}})").yarn_positions);
+  EXPECT_THAT(refusal_of(R"({"model_type": "deepseek_v4", "num_hidden_layers": 2, "compress_ratios": [0]})"),
+              HasSubstr("/compress_ratios: has 1 entries; accepted: one for each of num_hidden_layers (2)"));
+  EXPECT_THAT(refusal_of(R"({"model_type": "deepseek_v4", "num_hidden_layers": 1, "layer_types": ["full_attention"]})"),
+              HasSubstr("/layer_types: 'full_attention' is not modelled"));
+}
+
 TEST(HfDecoders, Glm5SharesWhatAnIndexerChose) {
   EXPECT_TRUE(spec_of<DeepseekV32Spec>(R"({"model_type": "deepseek_v32"})").shared_indexers.empty());
   const auto shared = [](const std::string& keys) {
@@ -373,7 +394,8 @@ TEST(HfDecoders, MllamaAndLlama4AreReadAsTheirTextModels) {
   const ModelSpec scout = read(R"({"model_type": "llama4", "text_config": {"num_hidden_layers": 4}})");
   EXPECT_EQ(scout.architecture.as<Llama4TextSpec>().num_hidden_layers, 4);
   EXPECT_THAT(scout.assumptions, ::testing::Contains(HasSubstr("llama4 sees images too")));
-  EXPECT_THAT(refusal_of(R"({"model_type": "llama4"})"), HasSubstr("/text_config: missing"));
+  EXPECT_EQ(read(R"({"model_type": "llama4"})").architecture.as<Llama4TextSpec>().num_hidden_layers,
+            48);  // its default
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
   FAMILY(kDeepseekV2)            \
   FAMILY(kDeepseekV3)            \
   FAMILY(kDeepseekV32)           \
+  FAMILY(kDeepseekV4)            \
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kDots1)                 \
@@ -77,6 +78,7 @@
   FAMILY(kMiniCpm3)              \
   FAMILY(kMiniMax)               \
   FAMILY(kMiniMaxM2)             \
+  FAMILY(kMiniMaxM3Text)         \
   FAMILY(kMinistral3)            \
   FAMILY(kMistral)               \
   FAMILY(kMistral3)              \

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/native_format.h"
+#include "memcalc/spec/text_part.h"
 
 namespace memcalc {
 namespace {
@@ -18,11 +20,9 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "convnext",      "convnextv2",   "csm",          "dbrx",         "deberta",     "deepseek_ocr2",   "deepseek_v4",
-    "dinov2",        "efficientnet", "glm4v",        "glm_ocr",      "gpt_bigcode", "gpt_neo",         "kimi_k25",
-    "kimi_linear",   "lfm2_vl",      "llada",        "llava_next",   "longformer",  "llava_onevision", "minicpmv",
-    "minimax_m3_vl", "mobilenet_v2", "paddleocr_vl", "qwen2_5_omni", "qwen3_asr",   "qwen3_omni_moe",  "resnet",
-    "siglip",        "swin",         "voxtral",      "wav2vec2",     "zamba2",
+    "convnext",     "convnextv2",  "csm",     "dbrx",        "deberta", "dinov2",     "efficientnet",
+    "glm_ocr",      "gpt_bigcode", "gpt_neo", "kimi_linear", "llada",   "longformer", "mobilenet_v2",
+    "paddleocr_vl", "qwen3_asr",   "resnet",  "siglip",      "swin",    "wav2vec2",   "zamba2",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {
@@ -53,9 +53,13 @@ std::vector<std::string> modelled_types() {
 
 ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   if (is_lit_config(config)) return model_from_lit_config(config, std::move(name));
-  const std::string model_type = config.required_string("model_type");
+  const std::string whole_type = config.required_string("model_type");
+  const std::optional<TextPart> part = text_part_of(config, whole_type);
+  const std::string model_type = part ? part->model_type : whole_type;
+  const JsonObject read_config = part ? part->config.root() : config;
   const Family& family = family_named(config, model_type);
-  HfReader reader(config, model_type);
+  HfReader reader(read_config, model_type);
+  if (part) reader.assume(part->assumption);
   ModelSpec model;
   model.checkpoint_quantization = checkpoint_quantization(reader, model_type);
   model.name = std::move(name);

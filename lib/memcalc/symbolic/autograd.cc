@@ -5,6 +5,7 @@
 // MIRRORS(torch, "input_buffer.cpp", "2.11.0")
 // MIRRORS(torch, "saved_variable.cpp", "2.11.0")
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
@@ -14,6 +15,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/split_part.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -355,8 +357,10 @@ void Autograd::validate(const Edge& edge, Tensor& gradient) {
   if (edge.node == kNoNode || !gradient.defined()) return;
   const Node& node = node_of(edge.node);
   const OutputMetadata& expected = node.output;
-  if (!node.outputs_differ && !(gradient.shape() == expected.shape))
-    gradient = sum_to(std::move(gradient), expected.shape);
+  // Outputs of different shapes: those of a split are known, others come as they are.
+  const std::optional<Shape> shape =
+      node.outputs_differ ? split_part_shape(node, edge.input) : std::optional(expected.shape);
+  if (shape && !(gradient.shape() == *shape)) gradient = sum_to(std::move(gradient), *shape);
   if (gradient.dtype() != expected.dtype) gradient = to_dtype(std::move(gradient), expected.dtype);
 }
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EAGER = ("mamba", "gptj", "mpnet", "deberta-v2", "bloom", "mpt", "mimo_v2_flash")  # which have no other attention
+EAGER = ("mamba", "gptj", "mpnet", "deberta-v2", "bloom", "mpt", "mimo_v2_flash", "deepseek_v4")  # which have no other attention
 # Classes of the checkpoint's own, which are those but for Qwen's reward models' score.
 BUILT_AS = {"kimi_k2": "deepseek_v3", "qwen2_reward": "qwen2", "internlm2_reward": "llama"}
 
@@ -117,6 +117,13 @@ def register_texts(model_type):
     known[inner.config_class] = WithHead
 
 
+def import_early():
+    """What transformers imports as it builds its first model would make a tensor on the device of the moment."""
+    import transformers  # noqa: F401
+    try: import torchaudio.compliance.kaldi  # noqa: F401
+    except ImportError: pass
+
+
 def asked_of(case):
     """A case as measure.py and history.py take it; its model is registered."""
     import models
@@ -147,8 +154,8 @@ def history(a):
     import os
     os.environ.setdefault("TORCH_SYMBOLIZE_MODE", "dladdr")
     import history as recorded
-    import transformers  # noqa: F401  before the children are made
     import transformers.models.auto.modeling_auto  # noqa: F401
+    import_early()
     from op_requests import pool
     os.makedirs(a.out, exist_ok=True)
     pool([(case["id"], (lambda case=case: recorded.run(asked_of(case), a.out, False))) for case in lines_of(a.cases)], 6, print, time.time() + a.budget)
@@ -158,7 +165,7 @@ def measure(a):
     import os
 
     import torch
-    import transformers  # noqa: F401  before the children are made
+    import_early()  # before the children are made
     del torch
     end = time.time() + a.budget
     for case in lines_of(a.cases):

@@ -72,7 +72,7 @@ constexpr Task kBertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm
 
 constexpr Task kMeasuredOfXlmRoberta[] = {Task::kSequenceClassification, Task::kMaskedLm};
 
-constexpr Task kMeasuredOfCamembert[] = {Task::kSequenceClassification, Task::kTokenClassification};
+constexpr Task kMeasuredOfCamembert[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "memcalc/models/experts.h"
 #include "memcalc/models/float32_rms_norm.h"
 #include "memcalc/models/routers.h"
+#include "memcalc/models/sinks_attention.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/mxfp4.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -65,30 +66,10 @@ struct GptOssAttention : HeadProjections {
       query_states = std::move(q_embed);
       key_states = std::move(k_embed);
     }
-    return attend(
-        hidden_states, query_states, key_states, value_states, cache,
-        [&](const Tensor& q, const Tensor& k, const Tensor& v) { return attention_with_sinks(q, k, v, mask); });
-  }
-
-  /// eager_attention_forward: a learned score for each head takes part in the softmax and is dropped after it.
-  [[nodiscard]] AttentionResult attention_with_sinks(const Tensor& query, const Tensor& key, const Tensor& value,
-                                                     const Tensor& mask) const {
-    const std::int64_t groups = query.size(1) / key.size(1);
-    Tensor key_states = repeat_kv(key, groups);
-    Tensor value_states = repeat_kv(value, groups);
-    Tensor attn_weights = multiply_scalar(matmul(query, transpose(key_states, 2, 3)));
-    if (mask.defined()) attn_weights = attn_weights + mask;
-    const Tensor expanded_sinks = expand(reshape(sinks, {1, -1, 1, 1}), {query.size(0), -1, query.size(2), -1});
-    Tensor combined_logits = cat(attn_weights, expanded_sinks, -1);
-    Tensor largest = max_along(combined_logits, combined_logits.rank() - 1, true).values;
-    combined_logits = combined_logits - std::move(largest);
-    Tensor probs = softmax(combined_logits, combined_logits.dtype());
-    Tensor scores = slice(probs, -1, 0, key.size(2));
-    attn_weights = to_dtype(dropout(scores, options.dropout), value_states.dtype());
-    Tensor attn_output = matmul(attn_weights, value_states);
-    attn_output = contiguous(transpose(attn_output, 1, 2));
-    drop(key_states, value_states, combined_logits, probs, scores);
-    return {std::move(attn_output), std::move(attn_weights)};
+    return attend(hidden_states, query_states, key_states, value_states, cache,
+                  [&](const Tensor& q, const Tensor& k, const Tensor& v) {
+                    return attention_with_sinks(q, k, v, mask, sinks, options.dropout);
+                  });
   }
 };
 

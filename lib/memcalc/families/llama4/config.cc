@@ -90,9 +90,9 @@ constexpr std::string_view kLlama4Plan[] = {"q_proj",    "k_proj",  "v_proj",   
 
 /// Its text_config alone: what AutoModelForCausalLM makes of it.
 Architecture llama4(HfReader& config) {
-  const std::optional<JsonObject> text = config.json().nullable_object("text_config");
-  if (!text) throw config.json().error("text_config", "missing; accepted: the configuration of the text model");
-  HfReader reader(*text, "llama4_text");
+  const JsonDocument none = JsonDocument::parse("{}", config.json().file());  // Llama4TextConfig()
+  const JsonObject text = config.json().nullable_object("text_config").value_or(none.root());
+  HfReader reader(text, "llama4_text");
   Architecture architecture = llama4_text(reader);
   for (std::string& line : reader.assumptions()) config.assume(std::move(line));
   config.assume(

@@ -6,6 +6,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/amax.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -72,18 +73,7 @@ void extremum_backward(BackwardCall& call) {
 
 void amax_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  const bool keep = call.boolean_or(2, false);
-  const unsigned dims = dimensions(call, 1, x);
-  const Tensor* inputs[] = {&x};
-  Node* node = call.tape.autograd.record(aten::kAmax, extremum_backward, inputs, 1);
-  if (node != nullptr) {
-    node->payload.set(ReductionPayload{.dropped = keep ? 0 : dims});
-    call.tape.autograd.save(*node, x);
-  }
-  Tensor result = reduced(aten::kAmax, x, dims, keep);
-  call.tape.autograd.set_history(node, result);
-  if (node != nullptr) call.tape.autograd.save(*node, result);
-  call.returns(std::move(result));
+  call.returns(amax(x, dimensions(call, 1, x), call.boolean_or(2, false)));
 }
 
 void argmax_row(RecordedCall& call) {
@@ -208,5 +198,19 @@ constexpr OperatorRow kRows[] = {
 }  // namespace
 
 std::span<const OperatorRow> reduction_rows() { return kRows; }
+
+Tensor amax(const Tensor& x, unsigned dims, bool keep_dims) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(aten::kAmax, extremum_backward, inputs, 1);
+  if (node != nullptr) {
+    node->payload.set(ReductionPayload{.dropped = keep_dims ? 0 : dims});
+    tape.autograd.save(*node, x);
+  }
+  Tensor result = reduced(aten::kAmax, x, dims, keep_dims);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, result);
+  return result;
+}
 
 }  // namespace memcalc

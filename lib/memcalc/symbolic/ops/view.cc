@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/split_part.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -327,6 +328,14 @@ std::vector<Tensor> split_into(const AtenOperator& op, const Tensor& x, int dim,
 }
 
 }  // namespace
+
+std::optional<Shape> split_part_shape(const Node& node, int output) {
+  if (node.backward != split_backward) return std::nullopt;
+  const auto& payload = node.payload.get<SplitPayload>();
+  Shape part = payload.input;
+  part[payload.dim] = payload.size(output);
+  return part;
+}
 
 std::vector<Tensor> split(Arg x, int dim, int parts) {
   const OperatorCall call(x);
