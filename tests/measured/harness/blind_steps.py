@@ -27,7 +27,7 @@ IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "m
 PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
             "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
 SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium")
-QUOTAS = dict(text=20, image=12, experts=8, lora=8, program=6, speech=4, compile=2)
+QUOTAS = dict(text=18, image=14, experts=7, lora=7, program=7, speech=4, compile=1)
 PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
 WEIGHED = ["bf16"] * 6 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 3 + ["tf32"] * 2
 OPTIMIZERS = ["adamw"] * 6 + ["adamw-fused"] * 2 + ["adafactor", "sgdm", "sgd", "adamw-for", "rmsprop"]
