@@ -338,6 +338,10 @@ Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool 
 }
 
 void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
+  // accelerate 1.15, data_loader.py: DataLoaderShard moves a batch with non_blocking=False, so that the host waits until
+  // the card is through with the step before, and gets the next batch only then.
+  tape_.moment.phase = Phase::kZero;
+  if (!run_.generates()) read_on_host(tape_, aten::kToCopy);
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerStep);
   // get_batch_samples moves all micro-batches of a step before the last step's are dropped.

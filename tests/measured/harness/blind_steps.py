@@ -1,6 +1,7 @@
-"""Steps drawn at random, predicted, then profiled on a card, with a file of the host before and after.
+"""Steps drawn at random, predicted, then timed on a card, each in a process of its own, with a file of the host before each quarter of them.
 
-usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws 60 runs and predicts them on the middle host
+usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED [SHARE]  draws 60 runs and predicts them on the middle host; this share has large batches
+       blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any"
        blind_steps.py with_host CASES.jsonl MEASURED.jsonl HOST.json OUT.jsonl MEMCALC   the measured rows, predicted with the host's file
 """
@@ -8,9 +9,9 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -26,12 +27,13 @@ IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "m
 PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
             "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
 SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium")
-QUOTAS = dict(text=20, image=12, experts=8, lora=8, program=6, speech=4, compile=2)
+QUOTAS = dict(text=18, image=14, experts=7, lora=7, program=7, speech=4, compile=1)
 PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
 WEIGHED = ["bf16"] * 6 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 3 + ["tf32"] * 2
 OPTIMIZERS = ["adamw"] * 6 + ["adamw-fused"] * 2 + ["adafactor", "sgdm", "sgd", "adamw-for", "rmsprop"]
 LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
-BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+BATCHES, LARGE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (16, 24, 32, 48, 64, 96)
+QUARTERS, HOST_ROUNDS = 4, 10
 LARGEST, LONGEST = 100e9, 450  # bytes reserved, milliseconds of a step
 PATIENCE = 60  # seconds of a case
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
@@ -60,9 +62,9 @@ def speech(pick):
     return dict(run=dict(model=name, task="speech", loop="bare", use_cache=True, sequence_length=1), harness=dict(config=config))
 
 
-def changed(group, run, pick):
-    """The run with another batch, length, precision, optimizer."""
-    run = dict(run, batch_size=pick.choice(BATCHES))
+def changed(group, run, pick, large):
+    """The run with another batch, length, precision, optimizer. `large`: the share of large batches."""
+    run = dict(run, batch_size=pick.choice(LARGE if pick.random() < large else BATCHES))
     run.pop("skipped_steps", None)
     if "sequence_length" in run: run["sequence_length"] = pick.choice(LENGTHS)
     if group == "lora": return run  # the adapter's type goes with the precision
@@ -91,7 +93,7 @@ def answer_of(memcalc, case, *more):
     return round(1e3 * step["step_seconds"], 3), told, answer["memory"]["peak_reserved_bytes"]
 
 
-def draw(out, executable, gpu, seed):
+def draw(out, executable, gpu, seed, large="0"):
     import memcalc_rows
     import models
     from memcalc_pages import Memcalc, Refused
@@ -120,8 +122,8 @@ def draw(out, executable, gpu, seed):
                 kept = "full" if pick.random() < 0.25 else "none"
                 rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept]
             row = speech(pick) if group == "speech" else pick.choice(rows)
-            run = changed(group, row["run"], pick)
-            how = {"of": of, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
+            run = changed(group, row["run"], pick, float(large))
+            how = {"of": of, "no_profile": True, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
             left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how)) is not None
     left, names = QUOTAS["image"], list(IMAGES)
     while left:
@@ -129,7 +131,7 @@ def draw(out, executable, gpu, seed):
         run = dict(model=name, task="image", batch_size=pick.choice((4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
         run["precision"], run["optimizer"] = pick.choice(WEIGHED), pick.choice(("adamw", "adamw", "sgdm", "sgd", "rmsprop"))
         run["weights_dtype"] = PRECISIONS[run["precision"]]
-        if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of))) is None: continue
+        if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of, no_profile=True))) is None: continue
         names.remove(name)
         left -= 1
     left, names = QUOTAS["program"], list(PROGRAMS)
@@ -137,7 +139,7 @@ def draw(out, executable, gpu, seed):
         name = pick.choice(names)
         run = dict(model=name, loop="bare", batch_size=pick.choice((3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
         run["weights_dtype"] = PRECISIONS[run["precision"]]
-        if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of))) is None: continue
+        if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of, no_profile=True))) is None: continue
         names.remove(name)
         left -= 1
     last = [case for case in cases if case["run"].get("compile")]  # compiling takes longest
@@ -173,20 +175,50 @@ def loaded(path, name):
     return module
 
 
-def host(folder, when):
+def predict(cases, out, executable):
+    """The same cases with what this memcalc says of them."""
+    from memcalc_pages import Memcalc, in_parallel
+    memcalc = Memcalc(executable)
+
+    def told(line):
+        case = json.loads(line)
+        case["predicted_ms"], case["predicted"], _ = answer_of(memcalc, case)
+        return case
+
+    Path(out).write_text("".join(json.dumps(case) + "\n" for case in in_parallel(told, Path(cases).read_text().splitlines())))
+
+
+def host(folder, number, of_host):
     """The host's file, by a process of its own."""
-    code = ("import json, sys; from importlib.util import module_from_spec, spec_from_file_location as of; spec = of('host', sys.argv[1]); "
-            "host = module_from_spec(spec); spec.loader.exec_module(host); print(json.dumps(host.measure_host(json.load(open(sys.argv[2]))['host'])))")
-    done = subprocess.run([sys.executable, "-c", code, ROOT / "python/memcalc/measure/_host.py", ROOT / "specs/measured/h100-sxm/rates.json"],
-                          capture_output=True, text=True, timeout=100)
-    (folder / f"host_{when}.json").write_text(done.stdout or done.stderr[-2000:])
+    child = os.fork()
+    if child == 0:
+        reference = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+        of_host.ROUNDS = HOST_ROUNDS
+        (folder / f"host_{number}.json").write_text(json.dumps(of_host.measure_host(reference)))
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def import_ahead(cases):
+    """What each child would import: seconds of device time."""
+    import peft  # noqa: F401
+    import torchvision  # noqa: F401
+    import transformers.models.auto.modeling_auto  # noqa: F401
+    import models
+    kinds = {"bert", "gpt2", "llama"}
+    for case in cases:
+        config = case["harness"].get("config") or models.MODELS.get(case["run"]["model"], (None, {}))[1]
+        kinds.add(config.get("model_type") or case["harness"].get("name", "").replace("-", "_"))
+    for kind in sorted(kinds):
+        try: import_module(f"transformers.models.{kind}.modeling_{kind}")
+        except ImportError: pass
 
 
 def run(budget, folder, modules, cases):
     folder, end = Path(folder), time.time() + float(budget)
-    host(folder, "before")
     import profile_steps
     import torch  # never asked for its cards here: forked children could not take one
+    import_ahead(json.loads(line) for line in Path(cases).read_text().splitlines())
     any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
     vision, measured, tiny = profile_steps.vision, profile_steps.one, {}
 
@@ -206,7 +238,8 @@ def run(budget, folder, modules, cases):
         """How many times as long as on the reference host the tiny models of a host's file take now: forward, backward."""
         if profile_steps.DEVICE != "cuda": return None
         if not tiny: tiny.update(of_host.tiny_models())
-        return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 4)) for name, each in tiny.items()})]
+        for each in tiny.values(): of_host.timed(*each, 3)
+        return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 5)) for name, each in tiny.items()})]
 
     def too_long(*_): raise TimeoutError(f"longer than {PATIENCE} s")
 
@@ -225,11 +258,15 @@ def run(budget, folder, modules, cases):
         return dict(row, harness=case["harness"], beside=now)
 
     profile_steps.one = one
-    sys.argv = ["profile_steps", cases, str(folder / "measured.jsonl"), "--budget", str(end - time.time() - 30), *os.environ.get("PROFILE_STEPS", "").split()]
-    profile_steps.main()
-    host(folder, "after")
+    lines = Path(cases).read_text().splitlines()
+    for quarter in range(QUARTERS):
+        part = folder / f"cases_{quarter}.jsonl"
+        part.write_text("".join(line + "\n" for line in lines[len(lines) * quarter // QUARTERS:len(lines) * (quarter + 1) // QUARTERS]))
+        if profile_steps.DEVICE == "cuda": host(folder, quarter, of_host)
+        sys.argv = ["profile_steps", str(part), str(folder / "measured.jsonl"), "--budget", str(end - time.time()), *os.environ.get("PROFILE_STEPS", "").split()]
+        profile_steps.main()
 
 
 if __name__ == "__main__":
     os.environ.setdefault("MEMCALC_SPEC_PATH", str(ROOT / "specs"))
-    {"draw": draw, "run": run, "with_host": with_host}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "predict": predict, "run": run, "with_host": with_host}[sys.argv[1]](*sys.argv[2:])
