@@ -15,7 +15,7 @@ def make_optimizer(job, parameters):
     return torch.optim.AdamW(parameters, lr=1e-5, **(dict(fused=True) if name == "adamw-fused" else {}))
 
 
-def run(job, wants_events, wants_stacks):
+def run(job, wants_events, wants_stacks, wait=lambda: None):
     import accelerate
     import torch
     import transformers
@@ -55,6 +55,7 @@ def run(job, wants_events, wants_stacks):
     marks, seconds, requests = [], [], []
     count = lambda: cuda.memory_stats()["allocation.all.allocated"] if on_card else 0  # noqa: E731
     requests.append(count())
+    wait()
     for _ in range(job.number("--steps", 3)):
         begin = time.perf_counter()
         if not each_alone: whole.zero_grad(set_to_none=True)
