@@ -83,6 +83,22 @@ std::optional<DType> wrapped_autocast(const RunSpec& run) {
 /// last is the conversion).
 bool breaks_within(const Tape& tape) { return tape.modes.capture != nullptr && !tape.modes.capture->breaks.empty(); }
 
+/// accelerate's convert_to_fp32: recursively_apply() makes a new mapping, beside which all of the old one lives.
+void convert_to_float32(ModelOutput& outputs) {
+  std::vector<Tensor> replaced;
+  const auto convert = [&](Tensor& each) {
+    Tensor converted = to_dtype(each, DType::kFloat32);
+    replaced.push_back(std::exchange(each, std::move(converted)));
+  };
+  if (outputs.logits.defined()) convert(outputs.logits);
+  Tensor& encoded = outputs.encoder_last_hidden_state;
+  if (encoded.defined() && is_half(encoded.dtype())) convert(encoded);
+  for (std::size_t i = 0; i + outputs.cached < outputs.others.size(); ++i) {
+    if (is_half(outputs.others[i].dtype())) convert(outputs.others[i]);
+  }
+  for (Tensor& each : replaced) each.reset();
+}
+
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.
 ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper, const Batch& inputs,
@@ -95,13 +111,7 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
       if (run.uses_sentence_transformers()) return sentence_transformers_forward(model, run, batch);
       return model.forward(batch);
     }();
-    const bool converts = dtype && !breaks_within(tape);
-    if (converts && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
-    Tensor& encoded = outputs.encoder_last_hidden_state;
-    if (converts && encoded.defined() && is_half(encoded.dtype())) encoded = to_dtype(encoded, DType::kFloat32);
-    for (std::size_t i = 0; converts && i + outputs.cached < outputs.others.size(); ++i) {
-      if (is_half(outputs.others[i].dtype())) outputs.others[i] = to_dtype(outputs.others[i], DType::kFloat32);
-    }
+    if (dtype && !breaks_within(tape)) convert_to_float32(outputs);
     return outputs;
   };
   return wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);

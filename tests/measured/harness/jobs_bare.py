@@ -29,6 +29,7 @@ def run(job, wants_events, wants_stacks, wait=lambda: None):
     model = jobs_run.make_model(job, job.options.get("--task", "causal"))
     ids = torch.randint(3, 2000, (job.bs, job.seq), device=jobs_run.DEVICE)
     batch = dict(input_ids=ids, labels=ids.clone())
+    model.config.use_cache = "--use-cache" in job.options
     if job.options.get("--checkpointing") == "full": model.gradient_checkpointing_enable()
     model.train()
     each_alone = "--optimizer-in-backward" in job.options

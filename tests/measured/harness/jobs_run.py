@@ -25,7 +25,7 @@ ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
          "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
-         "--whole-logits", "--quantize-experts", "--no-prepare-kbit")
+         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -489,7 +489,7 @@ def rloo(job):
 
 def online_dpo(job):
     from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
-    keywords = dict(max_new_tokens=job.completion, max_length=job.seq)
+    keywords = dict(max_new_tokens=job.completion, max_length=job.seq or 512)
     return trl_trainer(job, OnlineDPOConfig, OnlineDPOTrainer, prompt(job), keywords=keywords,
                        reward_funcs=constant_reward)
 
@@ -506,10 +506,9 @@ def for_times(job):
     arguments = list(job["arguments"])
     for key in ("--eval-bs", "--eval-samples", "--eval-accum", "--save", "--stages", "--load"):
         if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
-    for flag in ("--eval-logits",):
-        if flag in arguments: arguments.remove(flag)
-    if "--steps" not in arguments and "--completion" not in arguments or "dpo" in job["name"] or "kto" in job["name"]:
-        if "online" not in job["name"]: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + TOGETHER)]
+    if "--eval-logits" in arguments: arguments.remove("--eval-logits")
+    generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))
+    if "--steps" not in arguments and not generates: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + TOGETHER)]
     return dict(job, arguments=arguments)
 
 
