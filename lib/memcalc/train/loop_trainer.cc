@@ -26,6 +26,7 @@
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/data/texts.h"
 #include "memcalc/train/evaluated_generation.h"
+#include "memcalc/train/float32_outputs.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/label_smoother.h"
@@ -82,22 +83,6 @@ std::optional<DType> wrapped_autocast(const RunSpec& run) {
 /// up the frame that calls the model and compiles each frame below it (GPT-2 on an H100: three graphs, of which the
 /// last is the conversion).
 bool breaks_within(const Tape& tape) { return tape.modes.capture != nullptr && !tape.modes.capture->breaks.empty(); }
-
-/// accelerate's convert_to_fp32: recursively_apply() makes a new mapping, beside which all of the old one lives.
-void convert_to_float32(ModelOutput& outputs) {
-  std::vector<Tensor> replaced;
-  const auto convert = [&](Tensor& each) {
-    Tensor converted = to_dtype(each, DType::kFloat32);
-    replaced.push_back(std::exchange(each, std::move(converted)));
-  };
-  if (outputs.logits.defined()) convert(outputs.logits);
-  Tensor& encoded = outputs.encoder_last_hidden_state;
-  if (encoded.defined() && is_half(encoded.dtype())) convert(encoded);
-  for (std::size_t i = 0; i + outputs.cached < outputs.others.size(); ++i) {
-    if (is_half(outputs.others[i].dtype())) convert(outputs.others[i]);
-  }
-  for (Tensor& each : replaced) each.reset();
-}
 
 /// What compute_loss calls: the model in its autocast wrapper, whose outputs accelerate turns into float32. `wrapper`:
 /// around that.

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -92,34 +92,6 @@ void look_at_sums(std::initializer_list<const Tensor*> all) {
     sum(*each, each->rank() == 3 ? 0b111 : 1, false).reset();
     read_on_host(*each);
   }
-}
-
-constexpr Operator kNansum{"aten::nansum"}, kNansumBackward{"NansumBackward0"}, kLogicalNot{"aten::logical_not"};
-
-/// FunctionsManual.cpp, nansum_backward: the gradient of a sum times self.isnan().logical_not().
-void nansum_backward(BackwardCall& call) {  // saved: self
-  const Tensor& self = call.saved(0);
-  Tensor is_nan = call.tape.empty(self.shape(), DType::kBool, aten::kIsnan);
-  Tensor is_number = call.tape.empty(self.shape(), DType::kBool, kLogicalNot);
-  Tensor result = call.tape.empty(self.shape(), self.dtype(), aten::kMul);
-  drop(is_number, is_nan);
-  call.set(0, std::move(result));
-}
-
-/// ReduceOps.cpp, nanmean of a vector: nansum(x) / isnan(x).logical_not_().sum()
-Tensor nanmean(Tape& tape, const Tensor& x) {
-  const Tensor* inputs[] = {&x};
-  Tensor factor;
-  {
-    const NoGrad no_grad(tape.modes);
-    const Tensor is_number = tape.empty(x.shape(), DType::kBool, aten::kIsnan);
-    factor = no_grad::sum(is_number);
-  }
-  Node* node = tape.autograd.record(kNansumBackward, nansum_backward, inputs, 1);
-  Tensor total = tape.empty({}, x.dtype(), kNansum);
-  if (node != nullptr) tape.autograd.save(*node, x);
-  tape.autograd.set_history(node, total);
-  return divide(std::move(total), factor);
 }
 
 /// Of KTO's samples the desirable ones and the others: their logits are copied.
@@ -210,7 +182,7 @@ Tensor whole_logits_kto_loss(Tape& tape, const RunSpec& /*run*/, const Batch& in
   auto [rejected_losses, rejected_rewards] = half_of_kto_loss(tape, policy.rejected, ref_rejected, kl);
   const Tensor losses = cat(multiply_scalar(chosen_losses), multiply_scalar(rejected_losses), 0);
   drop(chosen_losses, rejected_losses);
-  Tensor loss = nanmean(tape, losses);
+  Tensor loss = nanmean(losses);
   const NoGrad no_grad(tape.modes);
   look_at_sums({&chosen_rewards, &policy.chosen, &policy.chosen_logits, &rejected_rewards, &policy.rejected,
                 &policy.rejected_logits});
