@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "memcalc/memcalc.h"
@@ -45,10 +47,19 @@ void add(const JsonObject& record, Recorded& recorded) {
   if (run.trains()) recorded.optimizers[static_cast<std::size_t>(run.training().optimizer)] = true;
 }
 
-/// Jobs of trainers, which have words of the command line: --optimizer adamw_torch_8bit.
-void add_optimizer_of_job(const JsonObject& job, Recorded& recorded) {
+/// Jobs of trainers, which have words of the command line: --optimizer adamw_torch_8bit, and options that are modes.
+void add_job(const JsonObject& job, Recorded& recorded) {
+  constexpr std::pair<std::string_view, std::string_view> kModesOfOptions[] = {
+      {"--cut-cross-entropy", "cut cross entropy"},
+      {"--lora-modules-to-save", "lora modules to save"},
+      {"--optimizer-in-backward", "an optimizer within backward"},
+      {"--quantize-experts", "quantised experts"},
+      {"--whole-logits", "whole logits"}};
   const std::vector<std::string> words = job.optional_strings("arguments");
   if (std::find(words.begin(), words.end(), "--gpus") != words.end()) return;
+  for (const auto& [option, mode] : kModesOfOptions) {
+    if (std::find(words.begin(), words.end(), option) != words.end()) recorded.modes.insert(mode);
+  }
   const auto flag = std::find(words.begin(), words.end(), "--optimizer");
   if (flag == words.end()) return;
   std::string name = *std::next(flag);
@@ -66,7 +77,7 @@ const Recorded& recorded() {
       add(record, found);
     });
     for_each_row("jobs/rows.jsonl",
-                 [&](const JsonObject& job, const std::string& /*text*/) { add_optimizer_of_job(job, found); });
+                 [&](const JsonObject& job, const std::string& /*text*/) { add_job(job, found); });
     return found;
   }();
   return all;

@@ -26,6 +26,7 @@
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/data/texts.h"
 #include "memcalc/train/evaluated_generation.h"
+#include "memcalc/train/float32_outputs.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/label_smoother.h"
@@ -95,13 +96,7 @@ ModelOutput call_model(Tape& tape, Model& model, const RunSpec& run, ParallelWra
       if (run.uses_sentence_transformers()) return sentence_transformers_forward(model, run, batch);
       return model.forward(batch);
     }();
-    const bool converts = dtype && !breaks_within(tape);
-    if (converts && outputs.logits.defined()) outputs.logits = to_dtype(outputs.logits, DType::kFloat32);
-    Tensor& encoded = outputs.encoder_last_hidden_state;
-    if (converts && encoded.defined() && is_half(encoded.dtype())) encoded = to_dtype(encoded, DType::kFloat32);
-    for (std::size_t i = 0; converts && i + outputs.cached < outputs.others.size(); ++i) {
-      if (is_half(outputs.others[i].dtype())) outputs.others[i] = to_dtype(outputs.others[i], DType::kFloat32);
-    }
+    if (dtype && !breaks_within(tape)) convert_to_float32(outputs);
     return outputs;
   };
   return wrapper != nullptr ? wrapper->forward(module, inputs, sync) : module(inputs);

@@ -5,6 +5,7 @@ has them. What runs stands in jobs_run.py, each job in a forked process of its o
 
 usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
        jobs.py predict MEMCALC JOBS OUT
+       jobs.py time JOBS OUT [--at-once 12] [--budget SECONDS]        prepared at once, then trained one after the other
        jobs.py measure JOBS OUT [--at-once 5] [--budget SECONDS] [--limit SECONDS] [--only NAME,...]
        jobs.py compare JOBS PREDICTED MEASURED [--rows OUT]
 EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card.
@@ -43,6 +44,12 @@ MODELS = {
     "qwen2": dict(model_type="qwen2", vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=12,
                   num_attention_heads=14, num_key_value_heads=2, max_position_embeddings=32768,
                   tie_word_embeddings=True),
+    "qwen3_moe": dict(model_type="qwen3_moe", vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=6,
+                      num_attention_heads=16, num_key_value_heads=4, head_dim=128, num_experts=32, num_experts_per_tok=4,
+                      moe_intermediate_size=384, max_position_embeddings=40960, tie_word_embeddings=False),
+    "mixtral": dict(model_type="mixtral", vocab_size=32000, hidden_size=1024, intermediate_size=2048, num_hidden_layers=6,
+                    num_attention_heads=16, num_key_value_heads=8, num_local_experts=8, num_experts_per_tok=2,
+                    max_position_embeddings=32768),
     "bert": dict(model_type="bert", num_hidden_layers=8),
     "distilbert": dict(model_type="distilbert"),
     "roberta": dict(model_type="roberta", vocab_size=50265, max_position_embeddings=514, type_vocab_size=1,
@@ -101,20 +108,26 @@ def answers_of_lengths(r, rows, answers):
 LLAMA_LIKE = ("llama", "llama-untied", "qwen3", "mistral", "qwen2")  # names of layers, and cut_cross_entropy's patches
 PATTERNS = (r".*layers\.[0-3]\.(self_attn\.[qv]_proj|mlp\.down_proj)", r"model\.layers\.\d+\.mlp\.(gate|up)_proj",
             r".*self_attn\.[qkvo]_proj")
-SINGLE = ("cce", "torchao-8bit", "torchao-4bit", "saved", "pattern", "in-backward", "seq2seq-lengths", "save-fsdp1")
+UNFROZEN = (r"lm_head,model\.layers\.[0-2]\.", r"model\.embed_tokens", r"model\.layers\.\d+\.mlp\.down_proj", r"model\.layers\.[6-9]\..*proj")
+SINGLE = ("cce", "torchao-8bit", "torchao-4bit", "saved", "pattern", "in-backward", "seq2seq-lengths", "save-fsdp1", "q-experts",
+          "whole-dpo", "whole-kto", "freeze-except")
 
 
 def draw_option(r, kind):
     """A job of one option, as draw_job() returns it."""
-    untied = kind == "saved"
-    model = r.choice(["t5", "bart"] if kind == "seq2seq-lengths" else ["llama-untied", "mistral"] if untied else LLAMA_LIKE)
+    untied = kind in ("saved", "freeze-except")
+    model = r.choice(["t5", "bart"] if kind == "seq2seq-lengths" else ["llama-untied", "mistral"] if untied else
+                     ["qwen3_moe", "mixtral"] if kind == "q-experts" else LLAMA_LIKE)
     loop = "bare" if kind == "in-backward" else r.choice(["trainer", "trl-sft"]) if kind in ("saved", "pattern") else "trainer"
+    if kind.startswith("whole"): loop = "trl-" + kind[-3:]
     job, lengths = ["--loop", loop, "--task", "seq2seq" if kind == "seq2seq-lengths" else "causal"], None
     bs = r.choice([2, 3, 4, 8])
     job += ["--bs", str(bs)]
     if kind == "seq2seq-lengths":
         job += ["--steps", r.choice("468")]
         lengths = answers_of_lengths(r, bs * r.choice([9, 11, 33]), 1)
+    elif kind.startswith("whole"):
+        answers(r, job, 20)
     else:
         job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
     if kind == "in-backward":
@@ -122,8 +135,13 @@ def draw_option(r, kind):
         job += ["--precision", dtype, "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]),
                 "--optimizer", r.choice(["sgd", "adamw", "adamw-fused"]), "--optimizer-in-backward"]
         return model, job, lengths
-    always = {"saved": 1, "pattern": 1, "save-fsdp1": 1, "seq2seq-lengths": 0}
-    common(r, job, ("amp-bf16",), ("bf16",) if kind == "cce" else ("fp32", "bf16"), always.get(kind, .3))
+    always = {"saved": 1, "pattern": 1, "save-fsdp1": 1, "seq2seq-lengths": 0, "q-experts": 1, "whole-dpo": .5, "whole-kto": .5, "freeze-except": 0}
+    with_lora = common(r, job, ("amp-bf16",), ("bf16",) if kind in ("cce", "q-experts") else ("fp32", "bf16"), always.get(kind, .3))
+    if kind == "q-experts": job += ["--quantize", r.choice(["nf4", "nf4-double"]), "--quantize-experts", "--no-prepare-kbit",
+                                      "--lora-targets", "q_proj,k_proj,v_proj,o_proj"]
+    if kind == "freeze-except": job += ["--freeze", "except:" + r.choice(UNFROZEN)]
+    if kind.startswith("whole"): job += ["--whole-logits", "--ref-model", "adapters" if with_lora else "own"]
+    if kind in ("q-experts", "whole-dpo", "whole-kto"): return model, job, lengths
     if kind.startswith("torchao"): job[job.index("--optimizer") + 1] = "adamw_torch_" + kind[-4:]
     if kind == "cce": job.append("--cut-cross-entropy")
     if kind == "saved": job += ["--lora-modules-to-save", r.choice(["embed_tokens,lm_head", "lm_head", "embed_tokens"])]
@@ -326,16 +344,23 @@ def predict(a):
             print(job["name"], said.get("error") or f"{said['allocated']} {said['reserved']}", flush=True)
 
 
-def measure_job(job, out, rank, port):
-    """In a forked process: its result is one line. bitsandbytes and torchao start CUDA as they are imported: a process anew has them
-    ($BNB, $TORCHAO: folders that hold them)."""
+def needs_of(job):
+    """What is imported by a process anew: bitsandbytes and torchao start CUDA as they are imported, LLaMA-Factory has another TRL."""
+    if "--whole-logits" in job["arguments"]: return "TRL_OLD"
+    return "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
+
+
+def measure_job(job, out, rank, port, folder=None):
+    """In a forked process: its result is one line. $BNB, $TORCHAO, $TRL_OLD: folders that hold what a process anew needs.
+    `folder`: it is timed, prepared once it has written NAME.ready there, and trains once NAME.go is there."""
     import jobs_run
 
     said = os.dup(1)
-    needs = "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
+    needs = needs_of(job)
     if needs is not None and needs in os.environ:
+        if needs == "TRL_OLD": os.environ["JOBS_LIGHT"] = "1"
         path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
-        keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port)
+        keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port, folder=folder)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"
         os.chdir(os.path.dirname(os.path.abspath(__file__)))
         os.execve(sys.executable, [sys.executable, "-c", command], {**os.environ, "PYTHONPATH": path})
@@ -344,8 +369,12 @@ def measure_job(job, out, rank, port):
     os.dup2(noise, 2)
     try:
         if rank is not None: jobs_run.begin_rank(job, rank, port)
-        result = dict(name=job["name"], **jobs_run.run(job, rank))
-        line = f"{result['allocated']} {result['reserved']} step {result['step_s']}"
+        if folder:
+            result = dict(name=job["name"], **jobs_run.run_for_times(job, lambda: wait_for(folder, job["name"])))
+            line = f"step {result['step_s']} together {result.get('together_s')}"
+        else:
+            result = dict(name=job["name"], **jobs_run.run(job, rank))
+            line = f"{result['allocated']} {result['reserved']} step {result['step_s']}"
     except BaseException as error:  # a process of its own: whatever ends it is the job's result
         result = dict(name=job["name"], error=repr(error)[:600], traceback=traceback.format_exc()[-3000:])
         line = result["error"]
@@ -353,6 +382,52 @@ def measure_job(job, out, rank, port):
     with open(out, "a") as lines: lines.write(json.dumps(result) + "\n")
     os.write(said, f"{job['name']} {line[:300]}\n".encode())
     os._exit(0)
+
+
+def wait_for(folder, name):
+    open(os.path.join(folder, name + ".ready"), "w").close()
+    while not os.path.exists(os.path.join(folder, name + ".go")): time.sleep(.01)
+
+
+def time_jobs(a):
+    """So many are prepared at once; when all of these are ready, one trains after the other, the card and the host its own."""
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    started = time.time()
+    import jobs_run
+
+    jobs_run.import_all()
+    print(f"imports {time.time() - started:.0f} s", flush=True)
+    started = time.time()
+    done = {row["name"] for row in read(a.out) if "error" not in row} if os.path.exists(a.out) else set()
+    waiting = [job for job in read(a.jobs) if job["name"] not in done and (not a.only or job["name"] in a.only.split(","))]
+    while waiting and time.time() - started < a.budget:
+        folder, batch, waiting = tempfile.mkdtemp(), waiting[:a.at_once], waiting[a.at_once:]
+        processes = {}
+        for job in batch:
+            sys.stdout.flush()
+            process = os.fork()
+            if process == 0: measure_job(job, a.out, None, 29700, folder)
+            processes[job["name"]] = process
+        begun = time.time()
+        ready = lambda name: os.path.exists(os.path.join(folder, name + ".ready"))  # noqa: E731
+        while time.time() - begun < a.prepare:
+            for name, process in list(processes.items()):
+                if not ready(name) and os.waitpid(process, os.WNOHANG)[0]: del processes[name]
+            if all(map(ready, processes)): break
+            time.sleep(.05)
+        for name, process in processes.items():
+            if not ready(name): os.kill(process, 9)
+        print(f"prepared {len(processes)} in {time.time() - begun:.0f} s", flush=True)
+        for name, process in processes.items():
+            open(os.path.join(folder, name + ".go"), "w").close()
+            deadline = time.time() + a.limit
+            while not os.waitpid(process, os.WNOHANG)[0]:
+                if time.time() > deadline:
+                    os.kill(process, 9)
+                    print("killed", name, flush=True)
+                    deadline = float("inf")
+                time.sleep(.02)
+    if waiting: print("budget spent before", *(job["name"] for job in waiting), flush=True)
 
 
 def ranks_of(job):
@@ -446,6 +521,14 @@ def main():
     mode.add_argument("--limit", type=float, default=150, help="seconds of one job")
     mode.add_argument("--only")
     mode.set_defaults(run=measure)
+    mode = modes.add_parser("time")
+    for name in ("jobs", "out"): mode.add_argument(name)
+    mode.add_argument("--at-once", type=int, default=12)
+    mode.add_argument("--budget", type=float, default=200)
+    mode.add_argument("--prepare", type=float, default=60, help="seconds until those of one batch that are not ready are given up")
+    mode.add_argument("--limit", type=float, default=20, help="seconds that one trains")
+    mode.add_argument("--only")
+    mode.set_defaults(run=time_jobs)
     mode = modes.add_parser("compare")
     for name in ("jobs", "predicted", "measured"): mode.add_argument(name)
     mode.add_argument("--rows", help="writes rows as ../jobs/rows.jsonl has them")

@@ -15,7 +15,7 @@ def make_optimizer(job, parameters):
     return torch.optim.AdamW(parameters, lr=1e-5, **(dict(fused=True) if name == "adamw-fused" else {}))
 
 
-def run(job, wants_events, wants_stacks):
+def run(job, wants_events, wants_stacks, wait=lambda: None):
     import accelerate
     import torch
     import transformers
@@ -29,6 +29,7 @@ def run(job, wants_events, wants_stacks):
     model = jobs_run.make_model(job, job.options.get("--task", "causal"))
     ids = torch.randint(3, 2000, (job.bs, job.seq), device=jobs_run.DEVICE)
     batch = dict(input_ids=ids, labels=ids.clone())
+    model.config.use_cache = "--use-cache" in job.options
     if job.options.get("--checkpointing") == "full": model.gradient_checkpointing_enable()
     model.train()
     each_alone = "--optimizer-in-backward" in job.options
@@ -55,6 +56,7 @@ def run(job, wants_events, wants_stacks):
     marks, seconds, requests = [], [], []
     count = lambda: cuda.memory_stats()["allocation.all.allocated"] if on_card else 0  # noqa: E731
     requests.append(count())
+    wait()
     for _ in range(job.number("--steps", 3)):
         begin = time.perf_counter()
         if not each_alone: whole.zero_grad(set_to_none=True)

@@ -24,7 +24,8 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
-         "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward")
+         "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
+         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -86,7 +87,7 @@ class Job:
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
                  "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage "
-                 "--lora-targets --lora-modules-to-save --save").split()
+                 "--lora-targets --lora-modules-to-save --save --freeze").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -178,6 +179,7 @@ def make_quantized(job, auto, config, dtype):
     folder = tempfile.mkdtemp()
     with torch.device("cpu" if ON_CPU else DEVICE): auto.from_config(config, dtype=dtype).save_pretrained(folder)
     if not ON_CPU: torch.cuda.empty_cache()
+    if "--quantize-experts" in job.options: pack_experts(job)
     storage = torch.bfloat16 if job.options.get("--quant-storage") == "bf16" else torch.uint8
     packed = tf.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_quant_storage=storage,
                                    bnb_4bit_use_double_quant=job.options["--quantize"] == "nf4-double",
@@ -186,12 +188,49 @@ def make_quantized(job, auto, config, dtype):
                                 attn_implementation=job.options.get("--attn", "sdpa"))
 
 
+def pack_experts(job):
+    """axolotl's monkeypatch/moe_quant.py for 4 bits: what is set on the card with three dimensions in a module of experts is
+    packed at once, and the cache is emptied; the loader's warm-up is left out."""
+    import bitsandbytes as bnb
+    import torch
+    import transformers.core_model_loading as loading
+    import transformers.modeling_utils
+    from bitsandbytes.nn.parametrize import replace_parameter_4bit
+    transformers.modeling_utils.caching_allocator_warmup = lambda *unused, **more: None
+    set_one = loading.set_param_for_module
+
+    def set_and_pack(model, target_name, param_value, *arguments, **more):
+        set_one(model, target_name, param_value, *arguments, **more)
+        if param_value.ndim < 3 or not param_value.is_cuda or "expert" not in target_name.lower(): return
+        path, _, name = target_name.rpartition(".")
+        module = model.get_submodule(path) if path else model
+        if isinstance(module, (bnb.nn.Linear4bit, bnb.nn.Linear8bitLt)): return
+        double = job.options["--quantize"] == "nf4-double"
+        replace_parameter_4bit(module, name, compress_statistics=double, quant_type="nf4")
+        param_value.data = torch.empty(0, device="cpu")
+        torch.cuda.empty_cache()
+
+    loading.set_param_for_module = set_and_pack
+
+
+def freeze(job, model):
+    """--freeze except:PATTERNS is axolotl's freeze_layers_except: a name that no pattern matches from its beginning."""
+    import re
+    if "--freeze" not in job.options: return
+    parts = job.options["--freeze"].removeprefix("except:").split(",")
+    others = job.options["--freeze"].startswith("except:")
+    for name, parameter in model.named_parameters():
+        named = any(re.match(part, name) if others else part in name for part in parts)
+        parameter.requires_grad = named if others else not named
+
+
 def lora(job):
     """None, or peft's configuration."""
     if "--lora" not in job.options: return None
     from peft import LoraConfig
     more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
-    targets = job.options.get("--lora-targets", "all-linear").removeprefix("re:")
+    targets = job.options.get("--lora-targets", "all-linear")
+    targets = targets.removeprefix("re:") if targets.startswith("re:") or targets == "all-linear" else targets.split(",")
     if "--lora-modules-to-save" in job.options: more["modules_to_save"] = job.options["--lora-modules-to-save"].split(",")
     return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules=targets,
                       lora_dropout=float(job.options.get("--lora-dropout", 0)), **more)
@@ -232,6 +271,9 @@ def make_trainer(job):
         import jobs_sentences
         return jobs_sentences.trainer(job)
     if job.loop == "trainer": return plain_trainer(job)
+    if "--whole-logits" in job.options:
+        import jobs_llama_factory
+        return jobs_llama_factory.trainer(job)
     return TRL[job.loop](job)
 
 
@@ -246,6 +288,7 @@ def plain_trainer(job):
     if (adapters := lora(job)) is not None:
         model = get_peft_model(model, adapters)
         if o.get("--checkpointing") == "full": model.enable_input_require_grads()
+    freeze(job, model)
     target = job.number("--target-seq", job.seq)
     if task == "speech":
         prepare_whisper(model.get_base_model().generation_config if "--lora" in o else model.generation_config)
@@ -446,13 +489,73 @@ def rloo(job):
 
 def online_dpo(job):
     from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
-    keywords = dict(max_new_tokens=job.completion, max_length=job.seq)
+    keywords = dict(max_new_tokens=job.completion, max_length=job.seq or 512)
     return trl_trainer(job, OnlineDPOConfig, OnlineDPOTrainer, prompt(job), keywords=keywords,
                        reward_funcs=constant_reward)
 
 
 TRL = {"trl-sft": sft, "trl-dpo": dpo, "trl-kto": kto, "trl-orpo": orpo, "trl-reward": reward, "trl-grpo": grpo,
        "trl-rloo": rloo, "trl-online-dpo": online_dpo}
+
+
+WARM_STEPS, SYNCHRONIZED, TOGETHER = 3, 6, 6
+
+
+def for_times(job):
+    """The job without evaluations; of batches that are all alike with steps enough to time."""
+    arguments = list(job["arguments"])
+    for key in ("--eval-bs", "--eval-samples", "--eval-accum", "--save", "--stages", "--load"):
+        if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
+    if "--eval-logits" in arguments: arguments.remove("--eval-logits")
+    generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))
+    if "--steps" not in arguments and not generates: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + TOGETHER)]
+    return dict(job, arguments=arguments)
+
+
+def time_trainer(trainer, wait):
+    """Seconds of steps: from the end of one to the end of the next, the device awaited at each, as ../trainer.jsonl has them
+    (`each`); then of as many more that nothing waits for until the last is done (`together`, of one step). `wait` returns
+    when the device is this job's alone."""
+    import gc
+    import torch
+    import transformers as tf
+    stamps, together = [], []
+
+    class Clock(tf.TrainerCallback):
+        def on_step_end(self, args, state, control, **more):
+            step = state.global_step
+            if WARM_STEPS <= step <= WARM_STEPS + SYNCHRONIZED or step == args.max_steps:
+                if not ON_CPU: torch.cuda.synchronize()
+                (together if step > WARM_STEPS + SYNCHRONIZED else stamps).append(time.perf_counter())
+
+    trainer.add_callback(Clock())
+    gc.collect()
+    wait()
+    if not ON_CPU: torch.cuda.reset_peak_memory_stats()
+    trainer.train()
+    each = sorted(b - a for a, b in zip(stamps, stamps[1:]))
+    logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
+    steps = trainer.state.global_step
+    many = (together[0] - stamps[-1]) / (steps - WARM_STEPS - SYNCHRONIZED) if together and stamps else None
+    return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=many, steps=steps,
+                runtime_s=logged.get("train_runtime"), peak=0 if ON_CPU else torch.cuda.max_memory_allocated())
+
+
+def run_for_times(job, wait):
+    import torch
+    job = for_times(job)
+    parsed = Job(job)
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    if not ON_CPU: torch.zeros(1, device="cuda")
+    if parsed.loop == "bare":
+        import jobs_bare
+        return jobs_bare.run(parsed, False, False, wait)
+    if parsed.gpus > 1:
+        import jobs_card
+        jobs_card.begin_fake_group(parsed.gpus)
+    result = time_trainer(make_trainer(parsed), wait)
+    return dict(result, gpu=None if ON_CPU else torch.cuda.get_device_name(0), arguments=job["arguments"])
 
 
 def run(job, rank=None):

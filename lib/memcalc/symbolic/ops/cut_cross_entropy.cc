@@ -23,6 +23,7 @@ constexpr std::int64_t kRowsOfLock = 128, kColumnsOfLock = 64;
 
 struct LossPayload {
   std::int64_t targets = 0;
+  Tensor valids;  // ctx.params has them until the node dies
 };
 
 /// sort_logit_avg: torch.argsort of the vocabulary's mean logits, as int32. torch.compile leaves the sort to ATen.
@@ -104,7 +105,7 @@ Tensor cut_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tenso
     loss = sum_all(nll);
   }
   if (node != nullptr) {
-    node->payload.set(LossPayload{targets});
+    node->payload.set(LossPayload{targets, valids});
     for (const Tensor& each : {states, weight, lse, labels, valids, mean_logits}) tape.autograd.save(*node, each);
   }
   tape.autograd.set_history(node, loss);

@@ -88,10 +88,9 @@ void ctc_loss_backward(BackwardCall& call) {  // saved: log_probs, targets, loss
   call.set(0, std::move(result));
 }
 
-/// FunctionsManual.cpp, binary_cross_entropy_with_logits_backward: (sigmoid(input) - target).mul_(grad).div_(numel)
+/// FunctionsManual.cpp, binary_cross_entropy_with_logits_backward: sigmoid(input).sub_(target).mul_(grad).div_(numel)
 void binary_cross_entropy_backward(BackwardCall& call) {  // saved: input, target
-  const Tensor sigmoid = pointwise(aten::kSigmoid, {&call.saved(0)}, 4);
-  call.set(0, pointwise(aten::kSub, {&sigmoid, &call.saved(1)}, 3));
+  call.set(0, pointwise(aten::kSigmoid, {&call.saved(0)}, 4));
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 // MIRRORS(llamafactory, "train/dpo/trainer.py", "0.9.5")
 // MIRRORS(llamafactory, "train/kto/trainer.py", "0.9.5")
 // MIRRORS(llamafactory, "train/trainer_utils.py", "0.9.5")
+#include <array>
+#include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,9 +15,12 @@
 #include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/train/gather.h"
 #include "memcalc/train/trl/batch.h"
 #include "memcalc/train/trl/losses.h"
 #include "memcalc/train/trl/metrics.h"
@@ -47,16 +53,20 @@ Scores scores_of(Tensor logits, const Tensor& labels) {
 }
 
 /// concatenated_forward and KTO's forward: nested_detach(batch, clone=True), then the model without its own loss.
-Scores call(const CallModel& model, const Tensor& ids, const Tensor& mask, const Tensor& labels, bool padded) {
-  Batch batch;
-  batch.input_ids = no_grad::clone(ids);
-  batch.attention_mask = no_grad::clone(mask);
-  const Tensor targets = no_grad::clone(labels);
-  batch.padded = padded;
-  ModelOutput outputs = model(batch);
+/// `batch`: what the collator made, ids, mask and labels of answers one after the other; `first`: of these the ids.
+Scores call(const CallModel& model, std::span<const Tensor* const> batch, std::size_t first, bool padded) {
+  std::vector<Tensor> clones;
+  for (const Tensor* each : batch) clones.push_back(no_grad::clone(*each));
+  Batch inputs;
+  inputs.input_ids = clones[first];
+  inputs.attention_mask = clones[first + 1];
+  inputs.padded = padded;
+  ModelOutput outputs = model(inputs);
   Tensor logits = to_dtype(outputs.logits, DType::kFloat32);
   outputs.clear();
-  return scores_of(std::move(logits), targets);
+  Scores scores = scores_of(std::move(logits), clones[first + 2]);
+  for (Tensor& each : clones) each.reset();
+  return scores;
 }
 
 /// Of the reference: another model, or the adapters switched off.
@@ -79,34 +89,45 @@ void look_at_means(std::initializer_list<const Tensor*> all) {
 /// metrics[…] = ….nansum().item()
 void look_at_sums(std::initializer_list<const Tensor*> all) {
   for (const Tensor* each : all) {
-    no_grad::sum(*each).reset();
+    sum(*each, each->rank() == 3 ? 0b111 : 1, false).reset();
     read_on_host(*each);
   }
 }
 
 /// Of KTO's samples the desirable ones and the others: their logits are copied.
 struct Parted {
-  Tensor chosen, rejected, chosen_logits, rejected_logits, kl;
+  Tensor chosen, rejected, chosen_logits, rejected_logits, kl, chosen_means;
 };
 
 /// KTO's concatenated_forward: the samples' own answers, then, without a graph, others' answers.
 Parted part(Tape& tape, const Batch& inputs, const BatchShape& shape, const CallModel& model) {
   const std::int64_t chosen = shape.answers.first_samples, rejected = shape.rows - chosen;
-  const Scores own = call(model, inputs.input_ids, inputs.attention_mask, inputs.completion_mask, inputs.padded);
+  const std::array<const Tensor*, 7> batch = {
+      &inputs.input_ids,           &inputs.attention_mask,           &inputs.completion_mask,
+      &inputs.others[kKlInputIds], &inputs.others[kKlAttentionMask], &inputs.others[kKlCompletionMask],
+      &inputs.others[kLabel]};
+  const Scores own = call(model, batch, 0, inputs.padded);
   Parted parted;
   {
     const NoGrad no_grad(tape.modes);
-    parted.kl = call(model, inputs.others[kKlInputIds], inputs.others[kKlAttentionMask],
-                     inputs.others[kKlCompletionMask], shape.answers.other_padded)
-                    .log_probs;
+    parted.kl = call(model, batch, 3, shape.answers.other_padded).log_probs;
   }
   const Tensor& tags = inputs.others[kLabel];
   parted.chosen_logits = index_by_mask(own.logits, 0, tags, chosen);
   parted.chosen = index_by_mask(own.log_probs, 0, tags, chosen);
-  const Tensor others = no_grad::bitwise_not(tags);
-  parted.rejected_logits = index_by_mask(own.logits, 0, others, rejected);
-  parted.rejected = index_by_mask(own.log_probs, 0, others, rejected);
+  parted.rejected_logits = index_by_mask(own.logits, 0, no_grad::bitwise_not(tags), rejected);
+  parted.rejected = index_by_mask(own.log_probs, 0, no_grad::bitwise_not(tags), rejected);
+  parted.chosen_means = index_by_mask(own.means, 0, tags, chosen);
   return parted;
+}
+
+/// kto_loss() of some answers, each factor times 1.0: its losses, and the rewards that are logged.
+std::pair<Tensor, Tensor> half_of_kto_loss(Tape& tape, const Tensor& log_probs, const Tensor& reference,
+                                           const Tensor& kl) {
+  const Tensor log_ratios = subtract(log_probs, reference);
+  Tensor losses = add_scalar(sigmoid(multiply_scalar(subtract(log_ratios, kl))));
+  Tensor rewards = multiply_scalar(tape.detach(log_ratios));
+  return {std::move(losses), std::move(rewards)};
 }
 
 }  // namespace
@@ -115,7 +136,8 @@ Tensor whole_logits_dpo_loss(Tape& tape, const RunSpec& /*run*/, const Batch& in
                              const TrlModels& models) {
   const std::int64_t samples = shape.rows;
   const auto score = [&](const CallModel& model) {
-    return call(model, inputs.input_ids, inputs.attention_mask, inputs.completion_mask, inputs.padded);
+    return call(model, std::array{&inputs.input_ids, &inputs.attention_mask, &inputs.completion_mask}, 0,
+                inputs.padded);
   };
   const Scores policy = score(models.policy);
   const std::vector<Tensor> logps = halves(policy.log_probs);
@@ -150,14 +172,20 @@ Tensor whole_logits_kto_loss(Tape& tape, const RunSpec& /*run*/, const Batch& in
     ref_rejected = reference.rejected;
     ref_kl = reference.kl;
   }
-  const Tensor kl = no_grad::clamp(mean(no_grad::subtract(policy.kl, ref_kl), 1, false));
-  const auto losses_of = [&](const Tensor& log_probs, const Tensor& reference) {
-    return add_scalar(sigmoid(multiply_scalar(subtract(subtract(log_probs, reference), kl))));
-  };
-  const Tensor losses = cat(losses_of(policy.chosen, ref_chosen), losses_of(policy.rejected, ref_rejected), 0);
-  Tensor loss = mean(losses, 1, false);
+  Tensor kl;
+  {
+    const NoGrad no_grad(tape.modes);
+    const Tensor own = mean(subtract(policy.kl, ref_kl), 1, false);
+    kl = clamp(mean(gathered(own), tape.processes > 1 ? 1 : 0, false));
+  }
+  auto [chosen_losses, chosen_rewards] = half_of_kto_loss(tape, policy.chosen, ref_chosen, kl);
+  auto [rejected_losses, rejected_rewards] = half_of_kto_loss(tape, policy.rejected, ref_rejected, kl);
+  const Tensor losses = cat(multiply_scalar(chosen_losses), multiply_scalar(rejected_losses), 0);
+  drop(chosen_losses, rejected_losses);
+  Tensor loss = nanmean(losses);
   const NoGrad no_grad(tape.modes);
-  look_at_sums({&policy.chosen, &policy.chosen_logits, &policy.rejected, &policy.rejected_logits});
+  look_at_sums({&chosen_rewards, &policy.chosen, &policy.chosen_logits, &rejected_rewards, &policy.rejected,
+                &policy.rejected_logits});
   return loss;
 }
 

@@ -1,0 +1,56 @@
+#include "memcalc/symbolic/ops/nanmean.h"
+
+#include <utility>
+
+#include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/tape.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr Operator kNansumBackward{"NansumBackward0"};
+
+void kernel_over(const Tensor& x, const Operator& op) {
+  x.tape().kernels.add(op, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
+                       static_cast<double>(x.bytes()));
+}
+
+// The kernels are those of sums and of ~x.
+
+/// FunctionsManual.cpp, nansum_backward: the gradient of a sum times self.isnan().logical_not().
+void nansum_backward(BackwardCall& call) {  // saved: self
+  const Tensor& self = call.saved(0);
+  Tensor is_nan = call.tape.empty(self.shape(), DType::kBool, aten::kIsnan);
+  Tensor is_number = call.tape.empty(self.shape(), DType::kBool, aten::kBitwiseNot);
+  Tensor result = call.tape.empty(self.shape(), self.dtype(), aten::kMul);
+  kernel_over(self, aten::kIsnan);
+  kernel_over(self, aten::kBitwiseNot);
+  kernel_over(self, aten::kMul);
+  drop(is_number, is_nan);
+  call.set(0, std::move(result));
+}
+
+}  // namespace
+
+Tensor nanmean(const Tensor& x) {
+  Tape& tape = x.tape();
+  Tensor factor;
+  {
+    const NoGrad no_grad(tape.modes);
+    const Tensor is_number = tape.empty(x.shape(), DType::kBool, aten::kIsnan);
+    kernel_over(x, aten::kIsnan);
+    factor = no_grad::sum(is_number);
+  }
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kNansumBackward, nansum_backward, inputs, 1);
+  Tensor total = tape.empty({}, x.dtype(), aten::kSum);
+  kernel_over(x, aten::kSum);
+  if (node != nullptr) tape.autograd.save(*node, x);
+  tape.autograd.set_history(node, total);
+  return divide(std::move(total), factor);
+}
+
+}  // namespace memcalc
