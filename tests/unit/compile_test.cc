@@ -7,6 +7,7 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/train/compile/added_products.h"
 #include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
@@ -104,6 +105,33 @@ TEST(Schedule, InlinesPointwiseOperatorsAndFreesAtTheLastRead) {
   EXPECT_EQ(forward.launches[0].node, example.h);
   EXPECT_EQ(forward.launches[1].node, example.f) << "a product reads it, so it is written";
   EXPECT_THAT(forward.launches[2].dead_after, ElementsAre(example.f));
+}
+
+// A weight of 64 B that is used twice, of whose gradients the first is a product.
+TEST(Schedule, AProductThatAddsAGradientStandsWhereTheSumStood) {
+  TwoProducts example(400);
+  JointGraph& graph = example.graph;
+  const NodeIndex first = graph.gradients.front().second, read = graph[first].inputs.front();
+  graph[first].calls_cublas = true;
+  const NodeIndex table = graph.add({.kind = NodeKind::kExtern, .bytes = 64, .op = &kOp, .inputs = {read}}, true);
+  const NodeIndex sum =
+      graph.add({.kind = NodeKind::kPointwise, .bytes = 64, .op = &aten::kAdd, .inputs = {first, table}});
+  const NodeIndex saved[] = {example.h, example.x, graph.tangents.front()};
+  EXPECT_FALSE(compile::with_added_products(graph)) << "nothing is a gradient yet";
+  graph.gradients = {{nullptr, sum}};
+  const auto rewritten = compile::with_added_products(graph);
+  ASSERT_TRUE(rewritten);
+  EXPECT_EQ(graph[sum].kind, NodeKind::kPointwise) << "the graph that was partitioned stays";
+  const NodeIndex results[] = {sum};
+  const auto backward = compile::make_schedule(*rewritten, results, saved, true);
+  ASSERT_EQ(backward.launches.size(), 4U);
+  EXPECT_EQ(backward.launches[2].node, table);
+  EXPECT_EQ(backward.launches[3].node, sum);
+  EXPECT_EQ(backward.launches[3].in_place, compile::kNone) << "at::addmm copies the other gradient into a new tensor";
+  EXPECT_THAT(backward.launches[3].dead_after, Contains(read)) << "the first product waits, and its operand with it";
+  const KernelList kernels = compile::fused_kernels(*rewritten, backward, saved, results, {}, kMultiprocessors);
+  EXPECT_EQ(std::count_if(kernels.begin(), kernels.end(), [](const Kernel& each) { return each.bytes == 128; }), 1)
+      << "the copy";
 }
 
 // x (400 B) and a bias of 40 B: m is the sum of x's columns, c and d read x; e reads a product of c.

@@ -16,7 +16,7 @@ namespace memcalc {
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad = false);
 
 /// Those of a model that is called without autograd, in whose forward so many instructions of Python go with each
-/// operator (Family::instructions_per_operator; 0: not counted).
+/// operator (Family::instructions_per_operator; 0: not counted), with each host's call_ratio.
 [[nodiscard]] DeviceRates rates_of_call(DeviceRates rates, double instructions);
 
 }  // namespace memcalc

@@ -70,8 +70,8 @@ DeviceRates read_device_rates(const JsonObject& json) {
     if (!of_compiled && std::string_view(name).starts_with("compiled")) return;
     const JsonObject object = json.required_object(group);
     const std::string_view key(name);
-    const bool of_calls =
-        key == "model_call_us" || key.starts_with("generate") || key == "packed_linear_us" || key.starts_with("int8_");
+    const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
+                          key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" || of_calls;
     if (is_younger && !object.has(name)) return;

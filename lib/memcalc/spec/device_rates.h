@@ -138,6 +138,7 @@ struct HostRates {
   double packed_linear_us = 1;        // bitsandbytes' Linear4bit in forward, beside its operators
   double int8_linear_us = 1;          // its Linear8bitLt
   double int8_warning_us = 1;         // and where its input is not float16
+  double call_ratio = 1;              // a call without autograd, in a process without backward: of all times above
   double compiled_us = 1;             // each kernel that the code of a compiled graph launches
   double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
   double compiled_tensor_us = 1;      // each tensor that it is given or returns
@@ -323,6 +324,7 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("packed_linear_us", rates.packed_linear_us);
   visit("int8_linear_us", rates.int8_linear_us);
   visit("int8_warning_us", rates.int8_warning_us);
+  visit("call_ratio", rates.call_ratio);
   visit("compiled_us", rates.compiled_us);
   visit("compiled_call_us", rates.compiled_call_us);
   visit("compiled_tensor_us", rates.compiled_tensor_us);

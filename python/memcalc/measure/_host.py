@@ -6,6 +6,10 @@ models: tiny ones of transformers, which take turns for some seconds. Each rate 
 operator are not timed: their code and data stay in the processor's caches, which a model's do not, and a machine that was 1.42
 times as slow in such loops was as quick in models (specs/measured/hosts.json). A process in which torch.profiler has been at work
 is slower than others (docs/time.md): take a fresh one, as `python -m memcalc.measure` does.
+
+Calls of a model that does not train are timed first, before any backward pass has run in the process: forward alone, without
+autograd, took 0.6 to 0.8 times what it takes between backward passes, whose thread wakes and sleeps (docs/time.md). What that
+is of the reference host's calls, over what forward in training is of its training, is the file's `call_ratio`.
 """
 from __future__ import annotations
 
@@ -27,9 +31,11 @@ TINY_MODELS = {
 LENGTH = 16  # of one sequence
 # Microseconds of their forward and backward in float32, as memcalc predicts them with the reference host's rates.
 REFERENCE_MODELS = {"bert": (6227.0, 7968.0), "llama": (11351.0, 14661.0), "gpt2": (6415.0, 6887.0)}
+# And of a call without autograd.
+REFERENCE_CALLS = {"bert": 3313.0, "llama": 8373.0, "gpt2": 4962.0}
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
 BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
-NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread")  # of the driver, the card and ranks
+NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread", "call_ratio")  # of the driver, the card and ranks
 LIST_PASSES = 18  # of AdamW over its lists
 
 
@@ -99,9 +105,30 @@ def timed(model: Any, ids: Any, labels: Any, steps: int) -> list[tuple[float, fl
     return times
 
 
-def _rounds() -> list[dict[str, tuple[float, float]]]:
+def timed_calls(model: Any, ids: Any, calls: int) -> list[float]:
+    """Microseconds of the host for each call without autograd, from an idle card."""
+    import torch
+    times = []
+    model.eval()
+    with torch.no_grad():
+        for _ in range(calls):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            model(input_ids=ids)
+            times.append((time.perf_counter() - begin) * 1e6)
+    torch.cuda.synchronize()
+    model.train()
+    return times
+
+
+def _call_rounds(models: dict[str, tuple[Any, Any, Any]]) -> list[dict[str, float]]:
+    """Of each model a call in each round in which all take their turn. Pre: no backward pass has run in this process."""
+    for model, ids, _ in models.values(): timed_calls(model, ids, 6)
+    return [{name: statistics.median(timed_calls(model, ids, STEPS)) for name, (model, ids, _) in models.items()} for _ in range(ROUNDS)]
+
+
+def _rounds(models: dict[str, tuple[Any, Any, Any]]) -> list[dict[str, tuple[float, float]]]:
     """(forward, backward) of each model in each round in which all take their turn; the first steps are not in them."""
-    models = tiny_models()
     for each in models.values(): timed(*each, 6)
     return [{name: middle(timed(*each, STEPS)) for name, each in models.items()} for _ in range(ROUNDS)]
 
@@ -132,10 +159,16 @@ def factors_of(models: dict[str, tuple[float, float]]) -> tuple[float, float]:
     return forward, backward
 
 
-def host_rates(forward: float, backward: float, optimizer: tuple[float, float], queue: int, reference: dict[str, float]) -> dict[str, float]:
-    """The rates of a host file, in microseconds. `optimizer`: of each parameter in AdamW's step and in zero_grad."""
+def call_factor_of(models: dict[str, float]) -> float:
+    """How many times as long as on the reference host a call without autograd took: of the models the median."""
+    return statistics.median(models[name] / there for name, there in REFERENCE_CALLS.items())
+
+
+def host_rates(forward: float, backward: float, call: float, optimizer: tuple[float, float], queue: int, reference: dict[str, float]) -> dict[str, float]:
+    """The rates of a host file, in microseconds, and what calls take of them. `optimizer`: of each parameter in AdamW's step and in zero_grad."""
     rates = {name: value * (backward if name in BACKWARD_RATES else forward) for name, value in reference.items() if name not in NO_TIMES}
-    rates.update(optimizer_tensor_us=max(optimizer[0] - LIST_PASSES * rates["tensor_us"], 0.5), zeroed_tensor_us=max(optimizer[1], 0.1))
+    rates.update(optimizer_tensor_us=max(optimizer[0] - LIST_PASSES * rates["tensor_us"], 0.5), zeroed_tensor_us=max(optimizer[1], 0.1),
+                 call_ratio=call / forward)
     if queue > 0: rates["queue_kernels"] = queue
     return {name: round(value, 3) for name, value in rates.items()}
 
@@ -145,17 +178,23 @@ def measure_host(reference: dict[str, float]) -> dict[str, Any]:
     import torch
     if not torch.cuda.is_available(): raise RuntimeError("--host: found no CUDA device; accepted: a machine with one, to which operators are issued")
     torch.cuda.init()
-    rounds = _rounds()
+    made = tiny_models()
+    calls = _call_rounds(made)
+    call = call_factor_of({name: statistics.median(each[name] for each in calls) for name in REFERENCE_CALLS})
+    rounds = _rounds(made)
     models = {name: middle([each[name] for each in rounds]) for name in REFERENCE_MODELS}
     forward, backward = factors_of(models)
     quartiles = statistics.quantiles([factors_of(each)[0] for each in rounds], n=4)
+    call_quartiles = statistics.quantiles([call_factor_of(each) for each in calls], n=4)
     optimizer = _optimizer(lambda parameters: torch.optim.AdamW(parameters, foreach=True))
     return dict(schema_version=SCHEMA_VERSION, name=platform.node() or "host", cpu=_cpu(), gpu=torch.cuda.get_device_name(0),
                 torch=torch.__version__, python=platform.python_version(), date=time.strftime("%Y-%m-%d"),
-                rates=host_rates(forward, backward, optimizer, _queue(), reference),
+                rates=host_rates(forward, backward, call, optimizer, _queue(), reference),
                 measured=dict(models_us={name: [round(each) for each in both] for name, both in models.items()},
                               adamw_us=[round(each, 2) for each in optimizer], forward=round(forward, 3), backward=round(backward, 3),
-                              forward_quartiles=[round(each, 3) for each in quartiles]))
+                              forward_quartiles=[round(each, 3) for each in quartiles], call=round(call, 3),
+                              calls_us={name: round(statistics.median(each[name] for each in calls)) for name in REFERENCE_CALLS},
+                              call_quartiles=[round(each, 3) for each in call_quartiles]))
 
 
 def _cpu() -> str:
@@ -172,4 +211,4 @@ def write_host(path: str, specs: str) -> str:
     measured = host["measured"]
     least, _, most = measured["forward_quartiles"]
     return (f"{path}: {host['cpu']}, forward {measured['forward']:.2f} times as long as on the reference host ({least:.2f} to {most:.2f} in "
-            f"half of the rounds), backward {measured['backward']:.2f} times")
+            f"half of the rounds), backward {measured['backward']:.2f} times, a call without autograd {measured['call']:.2f} times")

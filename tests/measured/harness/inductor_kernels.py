@@ -2,7 +2,7 @@
 fake tensors and the properties of an H200 in place of a device, and prints how many kernels and calls the code has. About 30 s a case.
 
 usage: inductor_kernels.py '{"model": "gpt2", "layers": 2, "batch": 8, "seq": 1024, "precision": "bf16"}' [--code FILE]
-model: gpt2, bert, llama, qwen3 or vit; precision: bf16 or fp32. FILE gets the generated code. Each part of the step is a line: its
+model: gpt2, bert, llama, qwen3, gpt_neox or vit; precision: bf16 or fp32. FILE gets the generated code. Each part of the step is a line: its
 Triton kernels, by kind, and its calls of PyTorch's own kernels; then all counts, with the sums of workspaces that Python calls.
 Attention is chosen by hand (flash without a mask in 16 bits, else the memory-efficient one); the timing that decides about padded
 products (pad_mm) is not reached, nor is a loss that is a graph of its own.
@@ -127,10 +127,14 @@ def build(case):
         cfg = tf.Qwen3Config(num_hidden_layers=n, hidden_size=1024, intermediate_size=3072, num_attention_heads=16,
                              num_key_value_heads=8, vocab_size=151936, head_dim=128, tie_word_embeddings=True, **kw)
         cls = tf.Qwen3ForCausalLM
+    elif m == "gpt_neox":  # pythia-410m's
+        cfg = tf.GPTNeoXConfig(num_hidden_layers=n, hidden_size=1024, intermediate_size=4096, num_attention_heads=16,
+                               vocab_size=50304, **kw)
+        cls = tf.GPTNeoXForCausalLM
     elif m == "vit":
         cfg = tf.ViTConfig(num_hidden_layers=n, num_labels=1000, **kw); cls = tf.ViTForImageClassification
     else:
-        raise SystemExit("model: gpt2, bert, llama, qwen3 or vit, found " + m)
+        raise SystemExit("model: gpt2, bert, llama, qwen3, gpt_neox or vit, found " + m)
     cfg.use_cache = False
     cfg._attn_implementation = case.get("attention", "sdpa")
     return cfg, cls

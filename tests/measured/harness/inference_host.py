@@ -1,14 +1,14 @@
 """What the host of a machine takes for models whose kernels take no time, on a core of its own: where Python's time goes in a token.
 
-usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,families,turns,quantized,compiled]
+usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,quantized,compiled]
 Each part appends lines:
   core      a loop of Python on each core, microseconds; which one the main thread is then bound to
   steady    a tiny LLaMA's forward, bound to that core and not: quartiles, so that what the machine itself varies by is seen
-  tiny      of families at two depths: decode_ms, train_ms (forward), token_ms of generate(), each the median of calls from an idle card
   layer     one of bitsandbytes' layers or torch's Linear in a loop: microseconds of the host, and of the card in the profiler
   packed    a tiny LLaMA of such layers at two depths
-  turns     of families at two depths, packed LLaMAs and Python without an operator: the calls take turns, so that each round sees one
-            state of the machine; the milliseconds of each round
+  turns     of families at two depths and of packed LLaMAs, without autograd: a token with a cache (decode), forward, generate() of one and
+            of five tokens take turns, so that each round sees one state of the machine; the milliseconds of each round. A process that
+            does nothing else: a profiler slows it for good
   compiled  tiny models under torch.compile at two depths: forward and backward, launches of each, tensors in and out
 """
 import argparse, json, os, statistics, sys, time, traceback, warnings
@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 SMALL = dict(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128)
 FAMILIES = ("llama", "gpt2", "gpt_neox", "opt", "qwen2", "qwen3", "t5", "bart", "whisper", "gemma3_text", "granitemoe", "bert", "phi", "olmo2", "gemma2", "mixtral", "stablelm", "vit")
+TURNS = ("llama", "gpt2", "gpt_neox", "opt", "qwen3", "phi", "olmo2", "gemma3_text", "granitemoe", "t5", "bart", "whisper", "bert", "vit")
 
 
 def tiny(family, layers, attention="sdpa"):
@@ -40,14 +41,15 @@ def tiny(family, layers, attention="sdpa"):
 
 
 def calls_of(family, model, device):
-    """{name: a call}: decode (one token with a cache), train (forward with labels), token (generate() of so many)."""
+    """{name: a call}: decode (one token with a cache), train (forward with labels), forward (without), generate (of so many tokens)."""
     import torch
     ids = torch.randint(5, 90, (1, 16), device=device)
     given = dict(input_features=torch.randn(1, 80, 3000, device=device, dtype=next(model.parameters()).dtype)) if family == "whisper" else dict(input_ids=ids)
     if family == "vit":
         image = dict(pixel_values=torch.randn(1, 3, 32, 32, device=device, dtype=next(model.parameters()).dtype), labels=torch.zeros(1, dtype=torch.long, device=device))
-        return {"train": lambda: model(**image)}
+        return {"train": lambda: model(**image), "forward": lambda: model(pixel_values=image["pixel_values"])}
     calls = {"train": lambda: model(**given, labels=ids)}
+    if family not in ("t5", "bart", "whisper"): calls["forward"] = lambda: model(**given)
     if family == "bert": return calls
     with torch.no_grad():
         if family in ("t5", "bart", "whisper"):
@@ -67,7 +69,7 @@ def calls_of(family, model, device):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out"); parser.add_argument("--seconds", type=float, default=240); parser.add_argument("--parts", default="cores,turns,quantized,compiled")
+    parser.add_argument("out"); parser.add_argument("--seconds", type=float, default=240); parser.add_argument("--parts", default="turns")
     parser.add_argument("--device", default="cuda")
     a = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -122,75 +124,38 @@ def main():
             emit("steady", bound=True, decode_ms=quartiles(times(call, 120, after=calls["shorten"])))
         return best
 
-    def families(best):
-        with torch.no_grad():
-            reference = calls_of("llama", tiny("llama", 8).to(a.device, torch.bfloat16), a.device)["decode"]
-        for family in FAMILIES:
-            if time.time() > end: return
-            try:
-                row = dict(family=family, layers=[2, 8])
-                made = [tiny(family, layers).to(a.device, torch.bfloat16) for layers in row["layers"]]
-                with torch.no_grad(): row["reference_ms"] = [middle(times(reference, 9))]
-                for name, n in (("decode", 15), ("train", 11), ("generate", 5)):
-                    both = [calls_of(family, model, a.device) for model in made]
-                    if name not in both[0]: continue
-                    if name == "generate":
-                        with torch.no_grad():
-                            row["first_ms"] = [middle(times(lambda: each[name](1), 5, 2)) for each in both]
-                            whole = [times(lambda: each[name](17), n, 1) for each in both]
-                        row["token_ms"] = [round((middle(w) - f) / 16, 4) for w, f in zip(whole, row["first_ms"])]
-                        continue
-                    if name == "train":
-                        for model in made: model.train()
-                    # One after the other, so that both see the same minutes of the machine.
-                    with torch.set_grad_enabled(name == "train"):
-                        got = [[], []]
-                        for turn in range(3):
-                            for which in (0, 1): got[which] += times(both[which][name], n // 3, 2 if turn else 3)
-                        row[f"{name}_kernels"] = [launches(each[name])[0] for each in both]
-                    row[f"{name}_ms"], row[f"{name}_least_ms"] = [middle(g) for g in got], [round(min(g), 4) for g in got]
-                    for model in made: model.eval()
-                with torch.no_grad(): row["reference_ms"].append(middle(times(reference, 9)))
-            except Exception as error: row.update(error=repr(error)[:200], where=traceback.format_exc()[-300:])
-            emit("tiny", **row)
-
     def turns(_):
+        """No profiler and no backward pass touches this process: both slow later calls (docs/time.md)."""
         from inference_times import pack
-        class Nothing(torch.nn.Module):
-            def __init__(self, inner=None): super().__init__(); self.inner = inner
-            def forward(self, x, **kwargs): return x if self.inner is None else self.inner(x, **kwargs)
-        nested = Nothing(Nothing(Nothing(Nothing())))
-        def python():
-            for _ in range(50): nested(1, a=1, b=2)
-        todo = [("python", 200, "train", True, python, lambda: None)]
-        def add(name, family, layers, packed=None):
-            model = tiny(family, layers).to(a.device, torch.float16 if packed == "int8" else torch.bfloat16)
-            if packed: pack(model, packed, next(model.parameters()).dtype)
+        todo = []  # (name, layers, call, the call, what comes before it)
+
+        def add(name, family, layers, packed=None, dtype=torch.bfloat16):
+            model = tiny(family, layers).to(a.device, dtype)
+            if packed: pack(model, packed, dtype)
             calls = calls_of(family, model, a.device)
-            if "decode" in calls: todo.append((name, layers, "decode", False, calls["decode"], calls["shorten"]))
+            if "decode" in calls: todo.append((name, layers, "decode", calls["decode"], calls["shorten"]))
             if packed: return
-            again = tiny(family, layers).to(a.device, torch.bfloat16).train()
-            todo.append((name, layers, "train", True, calls_of(family, again, a.device)["train"], lambda: None))
-            if "generate" in calls and layers == 2:
-                for new in (1, 5): todo.append((name, layers, f"generate{new}", False, lambda new=new: calls["generate"](new), lambda: None))
-        for family in ("llama", "gpt2", "opt", "bart", "t5", "gemma3_text", "gpt_neox", "whisper", "qwen3", "granitemoe", "bert", "vit"):
-            for layers in (2, 8):
-                try: add(family, family, layers)
-                except Exception as error: emit("error", family=family, error=repr(error)[:200])
-        for packed in ("nf4", "int8"):
-            for layers in (2, 8):
-                if not cuda: continue
-                try: add(f"llama-{packed}", "llama", layers, packed)
-                except Exception as error: emit("error", family=packed, error=repr(error)[:200], where=traceback.format_exc()[-300:])
-        taken, rounds = [[] for _ in todo], 0
-        while time.time() < end and rounds < 400:
-            for place, (_, _, _, grad, call, after) in enumerate(todo):
-                with torch.set_grad_enabled(grad): taken[place].append(times(call, 1, 0, after)[0])
-            rounds += 1
-        for place, (name, layers, kind, grad, call, after) in enumerate(todo):
-            after()
-            with torch.set_grad_enabled(grad): number = launches(call)[0]
-            emit("turn", name=name, layers=layers, call=kind, kernels=number, ms=[round(x, 3) for x in taken[place][3:]])
+            if "forward" in calls: todo.append((name, layers, "forward", calls["forward"], lambda: None))
+            if "generate" not in calls: return
+            for new in (1, 5) if layers == 2 else (1,): todo.append((name, layers, f"generate{new}", lambda new=new: calls["generate"](new), lambda: None))
+
+        def added(*what, **how):
+            try: add(*what, **how)
+            except Exception as error: emit("error", family=what[0], error=repr(error)[:200], where=traceback.format_exc()[-300:])
+
+        for layers in (2, 8):
+            for family in TURNS: added(family, family, layers)
+            if cuda: added("llama-nf4", "llama", layers, packed="nf4")
+            if cuda: added("llama-int8", "llama", layers, packed="int8", dtype=torch.float16)
+            if cuda: added("llama-int8-bf16", "llama", layers, packed="int8")
+        emit("machine", gpu=torch.cuda.get_device_name(0) if cuda else "none", torch=torch.__version__, python=sys.version.split()[0], cores=len(everywhere))
+        taken, rounds, end = [[] for _ in todo], 0, time.time() + a.seconds
+        with torch.no_grad():
+            while time.time() < end and rounds < 400:
+                for place, (_, _, _, call, before) in enumerate(todo): taken[place].append(times(call, 1, 0, before)[0])
+                rounds += 1
+        for place, (name, layers, kind, _, _) in enumerate(todo):
+            emit("turn", name=name, layers=layers, call=kind, ms=[round(x, 3) for x in taken[place][3:]])
 
     def quantized(best):
         import bitsandbytes as bnb
@@ -272,7 +237,7 @@ def main():
 
     best = None
     for part in a.parts.split(","):
-        try: best = dict(cores=cores, families=families, turns=turns, quantized=quantized, compiled=compiled)[part](best) or best
+        try: best = dict(cores=cores, turns=turns, quantized=quantized, compiled=compiled)[part](best) or best
         except Exception as error: emit("error", part=part, error=repr(error)[:300], where=traceback.format_exc()[-500:])
 
 

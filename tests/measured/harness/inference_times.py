@@ -2,13 +2,13 @@
 
 usage: inference_times.py draw SEED N OUT
        inference_times.py draw-unmeasured SEED OUT                      of families of which no call had been measured
+       inference_times.py draw-mixed SEED OUT                           twenty of both
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
-A measured case has call_ms (the mean of whole calls after those that warm up) and first_ms (the median of calls for one token), token_ms (their difference, for
-each token after the first) and tiny_ms: a tiny LLaMA's forward in training just before and just after, which tells how fast the host
-was (memcalc.measure --host scales Python by it); token_forward_ms: the host's in the model's own forward; on_one_core: the same with
-the thread bound to the core on which a loop of Python is quickest.
+A measured case has call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
+token_ms (their difference, for each token after the first) and tiny_ms: a tiny LLaMA's forward without autograd just before and just
+after, which tells how fast the host was. No profiler and no backward pass touches the process: both slow later calls (docs/time.md).
 """
 import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
 from pathlib import Path
@@ -26,7 +26,7 @@ UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
             "falcon-rw-1b", "opt-350m", "mobilellm-r1-360m", "minicpm5-1b"),
     experts=("qwen1.5-moe-a2.7b", "lfm2-8b-a1b", "granite-3.1-3b-a800m"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
     speech=("whisper-tiny", "whisper-base"))
-REFERENCE_TINY_MS = 10.009  # memcalc.measure's llama, forward
+REFERENCE_TINY_MS = 8.373  # memcalc.measure's llama, a call without autograd
 
 
 def lines_of(path): return [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
@@ -65,6 +65,22 @@ def draw_unmeasured(a):
     write_lines(a.out, cases)
 
 
+def draw_mixed(a):
+    """Eight decoders of measured families, two of them packed, seven of others; experts of both; an encoder-decoder of each and speech."""
+    r = random.Random(a.seed)
+    drawn = [(name, "causal") for name in r.sample(DECODERS, 8) + r.sample(UNMEASURED["causal"], 7)]
+    drawn += [(r.choice(EXPERTS), "causal"), (r.choice(UNMEASURED["experts"]), "causal")]
+    drawn += [(r.choice(("t5-base", "t5-large", "bart-large")), "seq2seq"), (r.choice(UNMEASURED["seq2seq"]), "seq2seq"), (r.choice(("whisper-small", *UNMEASURED["speech"])), "speech")]
+    cases = []
+    for place, (name, task) in enumerate(drawn):
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([64, 128, 256, 512, 1000]), task=task)
+        run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"])
+        if place < 2: run.update(quantize=("nf4", "int8")[place], precision=("bf16", "fp16")[place])
+        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True, new_tokens=r.choice([16, 24, 32]))
+        cases.append(dict(id=f"{name}-b{run['batch_size']}-s{run['sequence_length']}+{run['new_tokens']}-{run.get('quantize') or run['precision']}", run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -76,8 +92,7 @@ def predict(a):
             words = ["--model", case["run"]["model"], *memcalc_rows.words_of(case["run"], ("model",)), "--gpu", a.gpu, "--format", "json", "--no-remedies"]
             if a.host: words += ["--host", a.host]
             elif case["id"] in hosts and hosts[case["id"]].get("tiny_ms"):
-                scale = statistics.mean(hosts[case["id"]]["tiny_ms"]) / REFERENCE_TINY_MS
-                rates = {k: round(v * scale, 4) for k, v in reference.items() if k.endswith("_us") and k not in ("gap_us", "launch_latency_us")}
+                rates = dict(reference, call_ratio=round(statistics.mean(hosts[case["id"]]["tiny_ms"]) / REFERENCE_TINY_MS, 4))
                 path = Path(folder, "host.json")
                 path.write_text(json.dumps(dict(schema_version=1, name="beside the call", rates=rates)))
                 words += ["--host", str(path)]
@@ -143,94 +158,80 @@ def pack(model, how, dtype):
 
 
 class Tiny:
+    """A tiny LLaMA's forward without autograd: how fast the host is beside a call."""
+
     def __init__(self):
         import torch, transformers as tf
         small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4, intermediate_size=128)
-        self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).cuda().train()
+        self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).cuda().eval()
         self.ids = torch.randint(0, 90, (1, 16), device="cuda")
 
     def __call__(self):
         import torch
         times = []
         for _ in range(14):
-            torch.cuda.synchronize(); t = time.perf_counter(); loss = self.model(input_ids=self.ids, labels=self.ids).loss; times.append(1e3 * (time.perf_counter() - t)); torch.cuda.synchronize(); del loss
+            torch.cuda.synchronize(); t = time.perf_counter(); self.model(input_ids=self.ids); times.append(1e3 * (time.perf_counter() - t)); torch.cuda.synchronize()
         return round(statistics.median(times[3:]), 3)
 
 
-def quickest_core():
-    """The core on which a loop of Python is quickest: on a machine whose cores are shared with others they differ by two."""
-    def loop():
-        t = time.perf_counter(); x = 0
-        for i in range(300000): x += i & 7
-        return time.perf_counter() - t
-    everywhere, each = os.sched_getaffinity(0), {}
-    for core in sorted(everywhere):
-        os.sched_setaffinity(0, {core})
-        each[core] = min(loop() for _ in range(2))
-    os.sched_setaffinity(0, everywhere)
-    return min(each, key=each.get)
-
-
-def one(case, tiny, bindings):
+def one(case, tiny):
     import torch
+    begin = time.time()
     model, batch = built(case)
-    new, forwards, everywhere = case["run"]["new_tokens"], [], os.sched_getaffinity(0)
-    forward = model.forward
-
-    def timed(*args, **kwargs):
-        t = time.perf_counter(); out = forward(*args, **kwargs); forwards.append(1e3 * (time.perf_counter() - t)); return out
+    new = case["run"]["new_tokens"]
 
     def call(tokens):
         torch.cuda.synchronize(); t = time.perf_counter()
-        out = model.generate(**batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
+        model.generate(**batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
         torch.cuda.synchronize(); return 1e3 * (time.perf_counter() - t)
-    row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__)
+    row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__, built_s=round(time.time() - begin, 1))
     with torch.no_grad():
-        call(3); call(new)  # cuDNN makes a plan for each number of keys
-        core = quickest_core() if True in bindings else None
-        for bound in bindings:
-            if bound: os.sched_setaffinity(0, {core})
-            speeds = [tiny()]
-            first = [call(1) for _ in range(4)]
-            whole = [call(new) for _ in range(2)]
-            # The host's time within the model's own forward: the loop around a token is the rest.
-            from inspect import signature
-            timed.__signature__ = signature(forward)  # generate() looks which arguments forward() takes
-            model.forward, begin = timed, len(forwards)
-            with_clock = call(min(new, 16))
-            model.forward = forward
-            speeds.append(tiny())
-            got = dict(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.mean(whole), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first], tiny_ms=speeds,
-                       first_forward_ms=round(forwards[begin], 3), token_forward_ms=round(statistics.median(forwards[begin + 1:]), 3), clocked_call_ms=round(with_clock, 1))
-            got["token_ms"] = round((got["call_ms"] - got["first_ms"]) / (new - 1), 4)
-            if bound: row["on_one_core"] = dict(got, core=core)
-            else: row.update(got)
-        os.sched_setaffinity(0, everywhere)
-        from torch.profiler import ProfilerActivity, profile
-        sums = []
-        for tokens in (1, 4):
-            with profile(activities=[ProfilerActivity.CUDA]) as p: call(tokens)
-            events = [e for e in p.events() if str(e.device_type).endswith("CUDA")]
-            sums.append((sum(e.device_time_total for e in events) / 1e3, len(events)))
-        row["first_busy_ms"], row["token_busy_ms"] = round(sums[0][0], 3), round((sums[1][0] - sums[0][0]) / 3, 4)
-        row["token_kernels"] = round((sums[1][1] - sums[0][1]) / 3, 1)
+        call(new)  # cuDNN makes a plan for each number of keys
+        speeds = [tiny()]
+        whole = [call(new)]
+        again = 1 if whole[0] > 2000 else 3
+        first = [call(1) for _ in range(again)]
+        whole += [call(new) for _ in range(again - 1)]
+        speeds.append(tiny())
+    row.update(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first], tiny_ms=speeds)
+    row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (new - 1), 4)
     row["params"] = sum(p.numel() for p in model.parameters())
     return row
 
 
-def measure(a):
-    end = time.time() + a.budget
-    tiny = Tiny()
+def measure_from(cases, out):
+    """One process for all: no profiler and no backward pass touches it."""
     import torch, warnings
     warnings.filterwarnings("ignore")
-    for case in lines_of(a.cases):
-        if time.time() > end: break
+    tiny = Tiny()
+    for case in cases:
         begin = time.time()
-        try: row = one(case, tiny, (False,) if a.quick else (False, True))
+        try: row = one(case, tiny)
         except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
         gc.collect(); torch.cuda.empty_cache()
-        with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
-        print(case["id"], row.get("first_ms"), row.get("token_ms"), row.get("token_busy_ms"), row.get("tiny_ms"), row.get("error", ""), f"{time.time() - begin:.1f} s", flush=True)
+        with open(out, "a") as file: file.write(json.dumps(row) + "\n")
+        print(case["id"], row.get("call_ms"), row.get("first_ms"), row.get("token_ms"), row.get("tiny_ms"), row.get("error", ""), f"{time.time() - begin:.1f} s", flush=True)
+
+
+def measure(a):
+    """A case that takes longer than a minute, or ends its process, costs itself alone: the next one gets another process."""
+    import torch, transformers  # once, without a card: children find them there
+    assert not torch.cuda.is_initialized()
+    end, cases = time.time() + a.budget, lines_of(a.cases)
+    Path(a.out).touch()
+    while len(lines_of(a.out)) < len(cases) and time.time() < end:
+        done = len(lines_of(a.out))
+        child = os.fork()
+        if child == 0:
+            try: measure_from(cases[done:], a.out)
+            finally: os._exit(0)
+        last, count = time.time(), done
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            time.sleep(0.2)
+            if len(lines_of(a.out)) > count: last, count = time.time(), len(lines_of(a.out))
+            if time.time() - last > 60 or time.time() > end: os.kill(child, 9)
+        if count == len(lines_of(a.out)) < len(cases) and time.time() < end:
+            with open(a.out, "a") as file: file.write(json.dumps(dict(cases[count], error="its process ended")) + "\n")
 
 
 def compare(a):
@@ -243,7 +244,7 @@ def compare(a):
             each = {k: 100 * (p[k] / m[k] - 1) for k in errors}
             for k, v in each.items(): errors[k].append(v)
             print(f"{p['id']:38} first {m['first_ms']:8.1f} {p['first_ms']:8.1f} {each['first_ms']:+6.1f} %   token {m['token_ms']:7.2f} {p['token_ms']:7.2f} {each['token_ms']:+6.1f} %   call {each['call_ms']:+6.1f} %"
-                  f"  busy {m['token_busy_ms']:.2f}  {p['bound']}  tiny {statistics.mean(m['tiny_ms']):.1f}")
+                  f"  {p['bound']}  tiny {statistics.mean(m['tiny_ms']):.1f}")
         for k, v in errors.items():
             if v: print(path, k, f"{len(v)} rows: median {statistics.median(map(abs, v)):.1f} %, worst {max(v, key=abs):+.1f} %, under-predicted {sum(x < 0 for x in v)}")
 
@@ -251,12 +252,11 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
         if name == "measure": command.add_argument("--budget", type=float, default=220)
-        if name == "measure": command.add_argument("--quick", action="store_true", help="without the calls on one core")
         if name == "predict": command.add_argument("--hosts")
         if name == "predict": command.add_argument("--gpu", default="h100-sxm")
         if name == "predict": command.add_argument("--host", help="a file of memcalc.measure --host")

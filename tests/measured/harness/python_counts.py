@@ -2,7 +2,7 @@
 forward, by family, counted by sys.monitoring on the tiny models of inference_host.py. The same in each run: no clock is in it.
 
 usage: python_counts.py OUT.jsonl [FAMILY …]
-A line for each family: of decode (a token with a cache), train (forward with labels) and generate (a token of generate(); first: all
+A line for each family: of decode (a token with a cache), forward (without labels), train (with them) and generate (a token of generate(); first: all
 up to the first token), what each layer adds and what is beside the layers: {"instr": [layer, rest], "starts": …, "ccalls": …, "ops": …}.
 An encoder-decoder's layer is one of both sides in train and first, one of the decoder in decode.
 """
@@ -52,6 +52,8 @@ def main():
                 with torch.no_grad():
                     got["decode"], got["first"], three = counted(calls["decode"]), counted(lambda: calls["generate"](1)), counted(lambda: calls["generate"](3))
                 got["generate"] = {k: (three[k] - got["first"][k]) / 2 for k in (*EVENTS, "ops")}
+            if "forward" in calls:
+                with torch.no_grad(): got["forward"] = counted(calls["forward"])
             model.train()
             got["train"] = counted(calls["train"])
             both.append(got)

@@ -12,6 +12,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/train/compile/added_products.h"
 #include "memcalc/train/compile/reduction_splits.h"
 #include "memcalc/train/compile/rules.h"
 
@@ -111,7 +112,6 @@ class Fusion {
                                     const std::vector<Read>& reads) const;
   [[nodiscard]] std::int32_t joined_columns(const Iteration& iteration, std::int32_t depth,
                                             const std::vector<Read>& reads) const;
-  [[nodiscard]] bool is_accumulated_by_product(const GraphNode& node) const;
   [[nodiscard]] bool is_whole(const Read& read, std::int64_t elements) const {
     return elements_of(read.buffer, read.bytes) == elements;
   }
@@ -136,6 +136,7 @@ class Fusion {
   std::vector<NodeIndex> seen_;            // by node: the launch whose expression was followed through it last
   std::vector<Group> groups_;
   std::vector<std::int32_t> columns_;  // groups that sum columns
+  std::vector<NodeIndex> added_;       // products that add a gradient
   bool draws_ = false;                 // random numbers
 };
 
@@ -224,14 +225,6 @@ std::int32_t Fusion::joined_columns(const Iteration& iteration, std::int32_t dep
   return kNoGroup;
 }
 
-/// fx_passes/post_grad.py, addmm: a product that is added to a buffer adds it itself. Of gradients that add up; where a
-/// pointwise operator follows, the addition is fused into that instead.
-bool Fusion::is_accumulated_by_product(const GraphNode& node) const {
-  return node.op == &aten::kAdd && node.inputs.size() == 2 && node.users.empty() &&
-         std::any_of(node.inputs.begin(), node.inputs.end(),
-                     [&](NodeIndex each) { return graph_[each].calls_cublas && graph_[each].bytes == node.bytes; });
-}
-
 /// var_mean is one reduction with two results: the second kernel of the variance of the same operand, whose first one
 /// is `first`.
 std::int32_t Fusion::beside_variance(const GraphNode& mean, std::int32_t first) const {
@@ -272,13 +265,8 @@ void Fusion::add(NodeIndex i) {
   for (const Read& each : reads) depth = std::max(depth, depth_[index(each.buffer)]);
   const bool fuses = node.kind == NodeKind::kPointwise || node.kind == NodeKind::kReduction;
   depth_[index(i)] = depth + (fuses || node.kind == NodeKind::kItem ? 0 : 1);
+  if (is_added_product(node)) added_.push_back(i);
   if (!fuses) return;
-  if (is_accumulated_by_product(node)) {
-    const auto is_operand = [&](const Read& each) {
-      return std::find(node.inputs.begin(), node.inputs.end(), each.buffer) != node.inputs.end();
-    };
-    if (std::all_of(reads.begin(), reads.end(), is_operand)) return;  // nothing is left to compute
-  }
   const Iteration iteration = iteration_of(i, reads);
   const bool columns = iteration.loops == Loops::kColumns;
   std::int32_t number = columns ? joined_columns(iteration, depth, reads) : joined(iteration, depth, reads);
@@ -374,6 +362,16 @@ KernelList Fusion::kernels() const {
     seeds.kind = KernelKind::kRandom;
     seeds.dtype = DType::kInt64;
     seeds.node = &kCompiledCode;
+  }
+  for (const NodeIndex each : added_) {  // at::addmm: the other gradient is copied into the result first
+    Kernel& copy = kernels.emplace_back();
+    copy.op = &aten::kCopy;
+    copy.operator_class = OperatorClass::kMovement;
+    copy.kind = KernelKind::kVectorized;
+    copy.dtype = graph_[each].dtype;
+    copy.bytes = 2.0 * static_cast<double>(graph_[each].bytes);
+    copy.elements = static_cast<double>(elements_of(each, graph_[each].bytes));
+    copy.node = &kCompiledCode;
   }
   for (const Group& each : groups_) {
     const bool columns = each.iteration.loops == Loops::kColumns;

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/train/compile/added_products.h"
 #include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/joint_graph.h"
 #include "memcalc/train/compile/partition.h"
@@ -327,9 +328,11 @@ void cut(Program& program, const DeviceSpec& device) {
   gradients.insert(gradients.end(), graph.handed_over.begin(), graph.handed_over.end());
   std::vector<NodeIndex> given = program.saved;
   given.insert(given.end(), graph.tangents.begin(), graph.tangents.end());
-  program.backward = make_schedule(graph, gradients, given, true);
+  const std::optional<JointGraph> rewritten = with_added_products(graph);
+  const JointGraph& of_backward = rewritten ? *rewritten : graph;
+  program.backward = make_schedule(of_backward, gradients, given, true);
   program.backward_kernels =
-      fused_kernels(graph, program.backward, given, gradients, program.backward_kernels, multiprocessors);
+      fused_kernels(of_backward, program.backward, given, gradients, program.backward_kernels, multiprocessors);
 }
 
 bool is_same_code(const Program& a, const Program& b) {
