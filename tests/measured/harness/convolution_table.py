@@ -1,6 +1,6 @@
 """Writes specs/measured/cudnn-9.19/convolution_workspaces.txt (but for its comment) from tests/measured/convolutions_h100.jsonl.gz
-(vision.py, convolution_programs.py) and convolution_plans_h200.jsonl.gz (convolution_plans.cc), of which those at eight batches
-and more. Needs numpy and scikit-learn, which convolution_engines.py imports.
+(vision.py, convolution_programs.py) and convolution_plans_h200.jsonl.gz (convolution_plans.cc): further batches of these, and what is
+known at eight batches and more. Needs numpy and scikit-learn, which convolution_engines.py imports.
 
 usage: convolution_table.py, in the repository's root
 """
@@ -46,11 +46,6 @@ for row in lines("convolution_plans_h200"):
     key = (MODES.index(mode), LAYOUTS.index(layout), c, k, g, kw + (1000 * kh if kh != kw else 0) + (1_000_000 * d if d > 1 else 0), s,
            ph + (1000 * pw if pw != ph else 0), h)
     found[key][n] = row
-for key, of in found.items():
-    if len(of) < LEAST_BATCHES: continue
-    for n, row in of.items():
-        convolution = of_image(row)
-        for i in range(3): rows[key][i][n] = code(convolution, i)
 for layout, mode, b, ci, h, w, co, g, kh, kw, s, p, backend, *bytes3 in lines("convolutions_h100"):
     if backend != "Cudnn": continue
     sequence = layout == "sequence"  # images of one row; its length stands where images have their height
@@ -62,6 +57,12 @@ for layout, mode, b, ci, h, w, co, g, kh, kw, s, p, backend, *bytes3 in lines("c
     for i, ws in enumerate(bytes3):
         rows[(MODES.index(mode), LAYOUTS.index(layout), ci, co, g, kw, s, p, w)][i][b] = (
             code_of_sequence(mode, b, ci, w, co, g, kw, s, p, ws) if sequence else code(convolution, i))
+for key, of in found.items():
+    if key not in rows and len(of) < LEAST_BATCHES: continue
+    for n, row in of.items():
+        convolution = of_image(row)
+        for i in range(3):
+            if rows[key][i].get(n, UNKNOWN) == UNKNOWN: rows[key][i][n] = code(convolution, i)
 sequences = {(0,) * len(BATCHES): 0}
 
 
