@@ -1,5 +1,5 @@
 """A training step of diffusers' LoRA scripts, from latents and encoded prompts to the loss, around the denoising network that
-is recorded: examples/dreambooth/train_dreambooth_lora_{flux,sd3,qwen_image,z_image,flux2}.py and
+is recorded: examples/dreambooth/train_dreambooth_lora_{flux,flux_kontext,sd3,qwen_image,z_image,flux2}.py and
 examples/text_to_image/train_text_to_image_lora{,_sdxl}.py of diffusers 0.42. Variables of main() live until the next step
 gives their names to others, so a step returns them all.
 
@@ -89,6 +89,43 @@ def _flux_inputs(config: dict[str, Any], batch: int, edge: int, tokens: int) -> 
     return {"latents": torch.empty(batch, config["in_channels"] // 4, edge, edge),
             "prompt_embeds": torch.empty(batch, tokens, config["joint_attention_dim"]),
             "pooled_prompt_embeds": torch.empty(batch, config["pooled_projection_dim"]), "text_ids": torch.empty(tokens, 3)}
+
+
+def _kontext(transformer: Any, batch: Batch) -> Locals:
+    """FLUX.1 Kontext: latents of the image that is edited follow the noisy ones, with places of their own."""
+    from diffusers import FluxKontextPipeline as pipeline
+    model_input = (batch["latents"] - 0.1) * 0.5
+    cond_model_input = (batch["cond_latents"] - 0.1) * 0.5
+    count, channels, height, width = model_input.shape
+    latent_image_ids = pipeline._prepare_latent_image_ids(count, height // 2, width // 2, model_input.device, model_input.dtype)
+    cond_latents_ids = pipeline._prepare_latent_image_ids(count, height // 2, width // 2, model_input.device, model_input.dtype)
+    cond_latents_ids[..., 0].fill_(1)  # the script: [..., 0] = 1
+    latent_image_ids = torch.cat([latent_image_ids, cond_latents_ids], dim=0)
+    noise = torch.randn_like(model_input)
+    timesteps = _drawn(count, model_input)
+    sigmas = _sigmas(model_input)
+    noisy = (1.0 - sigmas) * model_input + sigmas * noise
+    packed = pipeline._pack_latents(noisy, batch_size=count, num_channels_latents=channels, height=height, width=width)
+    places = packed.shape[1]
+    packed_cond = pipeline._pack_latents(cond_model_input, batch_size=count, num_channels_latents=channels, height=height, width=width)
+    packed = torch.cat([packed, packed_cond], dim=1)
+    guidance = None
+    if transformer.config.guidance_embeds: guidance = torch.tensor([1.0], device=model_input.device).expand(count)
+    predicted = _as_prepared(transformer(
+        hidden_states=packed, timestep=timesteps / 1000, guidance=guidance, pooled_projections=batch["pooled_prompt_embeds"],
+        encoder_hidden_states=batch["prompt_embeds"], txt_ids=batch["text_ids"], img_ids=latent_image_ids, return_dict=False)[0])
+    predicted = predicted[:, :places]
+    predicted = pipeline._unpack_latents(predicted, height=height * VAE_SCALE, width=width * VAE_SCALE, vae_scale_factor=VAE_SCALE)
+    weighting = torch.ones_like(sigmas)
+    target = noise - model_input
+    loss = _weighted(predicted, target, weighting)
+    return {"loss": loss, "locals": [model_input, cond_model_input, latent_image_ids, cond_latents_ids, noise, timesteps, sigmas, noisy,
+                                     packed, packed_cond, guidance, predicted, weighting, target]}
+
+
+def _kontext_inputs(config: dict[str, Any], batch: int, edge: int, tokens: int) -> Batch:
+    made = _flux_inputs(config, batch, edge, tokens)
+    return made | {"cond_latents": torch.empty(made["latents"].shape)}
 
 
 def _sd3(transformer: Any, batch: Batch) -> Locals:
@@ -224,6 +261,8 @@ DENOISING = {
     "ZImageTransformer2DModel": Denoising(_z_image, _z_image_inputs, tokens=512, precisions=_SCRIPTS, token_multiple=32,
                                           fixed={"batch": "the class takes images one by one"}),
 }
+# Of networks that edit an image.
+EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512)}
 
 
 def encode_pixels(vae: Any, batch: Batch) -> dict[str, Any]:

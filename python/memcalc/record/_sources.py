@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import torch
 
-from ._denoising import DENOISING, VAE_SCALE, encode_pixels
+from ._denoising import DENOISING, EDITING, VAE_SCALE, encode_pixels
 from ._ltx import PROMPT_TOKENS as LTX
 from ._ltx import inputs as ltx_inputs
 from ._ltx import squares as ltx_loss
@@ -340,11 +340,12 @@ def _squares(output: Any, given: dict[str, Any]) -> Any:
     return torch.nn.functional.mse_loss(predicted.float(), given["noise"].float())
 
 
-def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1, image: int | None = None) -> Source:
-    """A training step of diffusers' LoRA scripts around a network by its class. `image`: pixels of its side."""
+def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1, image: int | None = None, edits: bool = False) -> Source:
+    """A training step of diffusers' LoRA scripts around a network by its class. `image`: pixels of its side. `edits`: beside the
+    image another as large, from which it is made."""
     import diffusers as library
 
-    kind, known = getattr(library, name), DENOISING[name]
+    kind, known = getattr(library, name), (EDITING if edits else DENOISING)[name]
     values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"} | (config or {})
 
     def example(batch: int, image: int, sequence: int) -> dict[str, Any]: return known.inputs(values, batch, image // VAE_SCALE, sequence)

@@ -112,6 +112,28 @@ def _prompted(module: Any, batch: dict[str, Any]) -> Any:
     return {"loss": loss, **made}
 
 
+_TOKENS_OF_A_CONCEPT = 32  # to which SAM 3's processor pads
+
+
+def _concepts(batch: int, target: int, image: int) -> dict[str, Any]:
+    """A phrase for each image and the masks of what it names, at the size that the decoder makes: four places of a patch of 14."""
+    edge = image // 14 * 4
+    return {"pixel_values": torch.empty(batch, 3, image, image), "input_ids": torch.zeros(batch, _TOKENS_OF_A_CONCEPT, dtype=torch.long),
+            "attention_mask": torch.ones(batch, _TOKENS_OF_A_CONCEPT, dtype=torch.long), "masks": torch.empty(batch, target, edge, edge)}
+
+
+def _named(module: Any, batch: dict[str, Any]) -> Any:
+    """Scores of all queries and the masks of as many as there are objects; transformers' class has no loss and no matching."""
+    made = module(pixel_values=batch["pixel_values"], input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    if "masks" not in batch: return made
+    objects = batch["masks"].shape[1]
+    wanted = torch.zeros_like(made.pred_logits)
+    wanted[:, :objects] = 1.0
+    binary = torch.nn.functional.binary_cross_entropy_with_logits
+    loss = binary(made.pred_masks[:, :objects], batch["masks"]) + binary(made.pred_logits, wanted)
+    return {"loss": loss, **made}
+
+
 def _labelled(batch: int, _: int, image: int) -> dict[str, Any]:
     return {"pixel_values": torch.empty(batch, 3, image, image), "y": torch.zeros(batch, dtype=torch.long)}
 
@@ -127,5 +149,7 @@ TARGETS = {
     "detection": Targets("AutoModelForObjectDetection", "detection", 640, _boxes, _detect, _PADDED, 8, (800, 480, 352, 640), _ONE_BY_ONE, _MATCHED, _LEFT_OUT),
     "masks": Targets("AutoModelForUniversalSegmentation", "masks", 512, _masks, _segment, _PADDED, 8, (384, 640, 352, 512), _ONE_BY_ONE, _MATCHED, _LEFT_OUT),
     "prompts": Targets("AutoModelForMaskGeneration", "masks", 1024, _prompts, _prompted, ("pixel_values", "input_boxes"), 1),
+    "concepts": Targets("AutoModel", "masks", 1008, _concepts, _named, ("pixel_values", "input_ids", "attention_mask"), 4,
+                        fixed=(("image", "the backbone's windows and places are those of 1,008 pixels"),)),
     "features": Targets("AutoModel", "other", 224, _labelled, _features, ("pixel_values",)),
 }

@@ -1,6 +1,6 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py), convolution_networks_h200.jsonl.gz
-(convolution_networks.py) and those of networks. Needs scikit-learn.
+(convolution_networks.py), convolution_plans_h200.jsonl.gz (convolution_plans.cc) and those of networks. Needs scikit-learn.
 
 usage: convolution_engines.py [--check | --others], in the repository's root; --check prints how the trees do on shapes left out,
 --others leaves the trees of images as the table has them
@@ -138,6 +138,7 @@ def kept(table):
 
 def main():
     images = [of_image(row) for name in ("convolution_samples_h200", "convolution_networks_h200") for row in lines(name)] + list(of_networks())
+    images += [of_image(row) for row in lines("convolution_plans_h200") if min(row[-3:]) >= 0]
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
     others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]

@@ -262,7 +262,7 @@ def one(case):
     import diffusers
     import torch
     from accelerate import Accelerator
-    from diffusers import DDPMScheduler, Flux2Pipeline, FlowMatchEulerDiscreteScheduler, FluxPipeline, QwenImagePipeline
+    from diffusers import DDPMScheduler, Flux2Pipeline, FlowMatchEulerDiscreteScheduler, FluxKontextPipeline, FluxPipeline, QwenImagePipeline
     from diffusers.training_utils import cast_training_params, compute_density_for_timestep_sampling, compute_loss_weighting_for_sd3
     from peft import LoraConfig
     warnings.simplefilter("ignore")
@@ -272,6 +272,10 @@ def one(case):
     weight_dtype = half or torch.float32
     torch.backends.cuda.matmul.allow_tf32 = False
     if case.get("harness", {}).get("without_cudnn_attention"): torch.backends.cuda.enable_cudnn_sdp(False)
+    recorder = None
+    if "history" in case:  # the allocator's requests, to this file
+        import history
+        recorder = history.Rec(True)
     torch.zeros(1, device="cuda")
     gc.collect()
     torch.cuda.empty_cache()
@@ -285,8 +289,11 @@ def one(case):
         pixel_values = torch.randn(bsz, 3, run["image_size"], run["image_size"])
         ids = [torch.ones(bsz, 512 if each.config.model_type == "t5" else 77, dtype=torch.long) for each in text_encoders]
     prompt_embeds, pooled_prompt_embeds, text_ids = prompts_of(kind, transformer.config, bsz, run.get("sequence_length"), weight_dtype)
+    edits = entry.get("edits", False)
+    if edits: cond_latents = latents_of(kind, transformer.config, bsz, edge, weight_dtype)
     gc.collect()
     torch.cuda.empty_cache()
+    if recorder is not None: recorder.mark("built model and batch")
     torch.cuda.reset_peak_memory_stats()
     if run["checkpointing"] == "full": transformer.enable_gradient_checkpointing()
     targets = run.get("lora_targets") or entry["lora_targets"]
@@ -345,7 +352,23 @@ def one(case):
                 timesteps = flow.timesteps[(u * flow.config.num_train_timesteps).long()].to(device=device)
                 sigmas = get_sigmas(timesteps, n_dim=model_input.ndim, dtype=model_input.dtype)
                 noisy_model_input = (1.0 - sigmas) * model_input + sigmas * noise
-                if kind == "FluxTransformer2DModel":
+                if edits:
+                    cond_model_input = (cond_latents - 0.1) * 0.5
+                    latent_image_ids = FluxKontextPipeline._prepare_latent_image_ids(bsz, edge // 2, edge // 2, device, weight_dtype)
+                    cond_latents_ids = FluxKontextPipeline._prepare_latent_image_ids(bsz, edge // 2, edge // 2, device, weight_dtype)
+                    cond_latents_ids[..., 0] = 1
+                    latent_image_ids = torch.cat([latent_image_ids, cond_latents_ids], dim=0)
+                    sizes = dict(batch_size=bsz, num_channels_latents=model_input.shape[1], height=edge, width=edge)
+                    packed = FluxKontextPipeline._pack_latents(noisy_model_input, **sizes)
+                    places = packed.shape[1]
+                    packed_cond_input = FluxKontextPipeline._pack_latents(cond_model_input, **sizes)
+                    packed = torch.cat([packed, packed_cond_input], dim=1)
+                    guidance = torch.tensor([1.0], device=device).expand(bsz)
+                    model_pred = transformer(hidden_states=packed, timestep=timesteps / 1000, guidance=guidance, pooled_projections=pooled_prompt_embeds,
+                                             encoder_hidden_states=prompt_embeds, txt_ids=text_ids, img_ids=latent_image_ids, return_dict=False)[0]
+                    model_pred = model_pred[:, :places]
+                    model_pred = FluxKontextPipeline._unpack_latents(model_pred, height=edge * 8, width=edge * 8, vae_scale_factor=8)
+                elif kind == "FluxTransformer2DModel":
                     latent_image_ids = FluxPipeline._prepare_latent_image_ids(bsz, edge // 2, edge // 2, device, weight_dtype)
                     packed = FluxPipeline._pack_latents(noisy_model_input, batch_size=bsz, num_channels_latents=model_input.shape[1], height=edge, width=edge)
                     guidance = torch.tensor([1.0], device=device).expand(bsz)
@@ -390,6 +413,8 @@ def one(case):
             optimizer.zero_grad()
         torch.cuda.synchronize()
         times.append(time.time() - began)
+        if recorder is not None: recorder.mark(f"step {step}")
+    if recorder is not None: recorder.write(case["history"], dict(case))
     return dict(gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in transformer.parameters()),
                 trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=torch.cuda.max_memory_allocated(),
                 peak_reserved=torch.cuda.max_memory_reserved(), step_ms_median=1e3 * sorted(times[1:])[len(times[1:]) // 2],

@@ -136,7 +136,7 @@ def values_of(name, value, case, torch):
     objects = case["symbols"].get("target", 1)
     if value.device.type == "meta": return torch.zeros(shape, dtype=value.dtype)
     if not value.is_floating_point(): return value.clone()
-    if case["name"].startswith("yolo11"):
+    if case["name"].startswith("yolo"):
         # Each object is 96 pixels wide and high, and no two of an image meet.
         image = case["symbols"]["image"]
         if name == "batch_idx": return torch.arange(case["batch"]).repeat_interleave(objects).float()

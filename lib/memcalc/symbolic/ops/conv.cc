@@ -2,6 +2,8 @@
 // MIRRORS(torch, "cuda/DepthwiseConv2d.cu", "2.11.0")
 #include "memcalc/symbolic/ops/conv.h"
 
+#include <algorithm>
+
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
@@ -31,13 +33,13 @@ ConvolutionShape shape_of(const Shape& image, const Shape& weight, const Shape& 
                           const ConvolutionOptions& options) {
   const Extents in = extents(image), out = extents(result), kernel = extents(weight);
   const int rank = spatial_rank(image);
-  bool same = rank == 2;
+  bool same = rank == 2, same_steps = rank == 2;
+  std::int64_t dilation = 1;
   for (int i = 0; i < rank; ++i) {
-    same = same && options.stride[i] == options.stride[0] && options.padding[i] == options.padding[0] &&
-           options.dilation[i] == 1;
+    same_steps = same_steps && options.stride[i] == options.stride[0] && options.dilation[i] == options.dilation[0];
+    same = same && same_steps && options.padding[i] == options.padding[0] && options.dilation[i] == 1;
+    dilation = std::max(dilation, options.dilation[i]);
   }
-  bool dilated = false;
-  for (int i = 0; i < rank; ++i) dilated = dilated || options.dilation[i] != 1;
   return {.batch = image[0],
           .in_channels = image[1],
           .height = in.height,
@@ -54,8 +56,10 @@ ConvolutionShape shape_of(const Shape& image, const Shape& weight, const Shape& 
           .out_depth = out.depth,
           .kernel_depth = kernel.depth,
           .spatial_rank = rank,
-          .dilated = dilated,
+          .dilation = dilation,
+          .padding_across = rank == 2 ? options.padding[1] : ConvolutionShape::kAsPadding,
           .transposed = options.transposed,
+          .same_steps = same_steps,
           .same_everywhere = same};
 }
 

@@ -41,7 +41,7 @@ std::array<std::int64_t, 26> features_of(const ConvolutionShape& s) {
   const std::int64_t out_pixels = checked_multiply(s.batch * s.out_depth, s.out_height * s.out_width);
   const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
   const std::int64_t weights = checked_multiply(checked_multiply(s.in_channels, s.out_channels), window) / s.groups;
-  return {s.batch, s.in_channels, s.out_channels, s.height, s.width, window, s.stride, s.dilated, pixels, out_pixels,
+  return {s.batch, s.in_channels, s.out_channels, s.height, s.width, window, s.stride, s.dilated(), pixels, out_pixels,
           checked_multiply(out_pixels, weights), checked_multiply(pixels, s.in_channels),
           checked_multiply(out_pixels, s.out_channels), weights, s.groups, s.groups == s.in_channels,
           s.in_channels % 8 != 0, s.out_channels % 8 != 0,

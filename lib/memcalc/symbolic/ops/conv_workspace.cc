@@ -13,6 +13,8 @@ namespace memcalc {
 namespace {
 
 /// One measured convolution; the last three index kSequences. A square image has `height`, a sequence its length there.
+/// kernel: the window's width, 1,000 times its height where that differs, a million times a dilation; padding: the
+/// height's, 1,000 times the width's where that differs.
 struct Row {
   int mode, layout, in_channels, out_channels, groups, kernel, stride, padding, height;
   int forward, input_gradient, weight_gradient;
@@ -29,10 +31,13 @@ constexpr std::int64_t kCopies = -2;    // input and output in the engine's layo
 constexpr std::int64_t kCopiesAndWeight = -3;
 constexpr std::int64_t kInputAndWeight = -4;
 constexpr std::int64_t kAlignedCopiesAndWeight = -5;  // of sequences: 147 bytes beside them
+constexpr std::int64_t kOfEngine = -1000;             // and less: of the engine of this number (conv_engine.h)
 
 enum Layout { kRowMajor, kChannelsLast, kSequence };
 
-Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype) {
+Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype, bool allow_tf32) {
+  if (formula <= kOfEngine)
+    return ConvolutionEngine(static_cast<int>(kOfEngine - formula)).workspace(s, dtype, allow_tf32);
   const std::int64_t element = size_of(dtype);
   const Bytes input = checked_multiply(s.batch * s.in_channels, s.depth * s.height * s.width * element);
   const Bytes output = checked_multiply(s.batch * s.out_channels, s.out_depth * s.out_height * s.out_width * element);
@@ -60,6 +65,16 @@ auto identity_of(const Row& r) {
   return std::tie(r.mode, r.layout, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
 
+std::int64_t kernel_of_row(const ConvolutionShape& s) {
+  return s.kernel_width + (s.kernel_height == s.kernel_width || s.spatial_rank < 2 ? 0 : 1'000 * s.kernel_height) +
+         (s.dilated() ? 1'000'000 * s.dilation : 0);
+}
+
+std::int64_t padding_of_row(const ConvolutionShape& s) {
+  const bool same = s.padding_across == ConvolutionShape::kAsPadding || s.padding_across == s.padding;
+  return s.padding + (same ? 0 : 1'000 * s.padding_across);
+}
+
 /// The rows of the same weights, stride and padding, by size.
 std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layout) {
   const Row key{mode,
@@ -67,9 +82,9 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
                 static_cast<int>(s.in_channels),
                 static_cast<int>(s.out_channels),
                 static_cast<int>(s.groups),
-                static_cast<int>(s.kernel_width),
+                static_cast<int>(kernel_of_row(s)),
                 static_cast<int>(s.stride),
-                static_cast<int>(s.padding),
+                static_cast<int>(padding_of_row(s)),
                 0,
                 0,
                 0,
@@ -82,8 +97,7 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
 
 /// The row of this image, at any batch size; null where none was measured.
 const Row* row_of_image(const ConvolutionShape& s, int mode) {
-  if (s.spatial_rank > 2 || s.kernel_height != s.kernel_width || !s.same_everywhere || s.height != s.width)
-    return nullptr;
+  if (s.spatial_rank > 2 || !s.same_steps || s.height != s.width) return nullptr;
   for (const Row& row : rows_like(s, mode, s.channels_last ? kChannelsLast : kRowMajor)) {
     if (row.height == s.height) return &row;
   }
@@ -99,8 +113,9 @@ int sequence_of(const Row& row, ConvolutionPass pass) {
   return row.weight_gradient;
 }
 
-/// The sequence at `batch`: measured, or what its measured neighbours have in common, or between them.
-Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const ConvolutionShape& s, DType dtype) {
+/// The sequence at the shape's batch: measured, or what its measured neighbours have in common, or between them.
+Bytes at_batch(std::span<const std::int64_t> sequence, const ConvolutionShape& s, DType dtype, bool allow_tf32) {
+  const std::int64_t batch = s.batch;
   std::size_t below = kBatchCount, above = kBatchCount;
   for (std::size_t i = 0; i < kBatchCount; ++i) {
     if (sequence[i] == kUnknown) continue;
@@ -118,7 +133,7 @@ Bytes at_batch(std::span<const std::int64_t> sequence, std::int64_t batch, const
     return checked_multiply(value(below), batch) / kBatches[below];  // beyond what was measured
   }
   const std::size_t nearest = batch - kBatches[below] <= kBatches[above] - batch ? below : above;
-  if (value(nearest) <= 0) return formula_bytes(value(nearest), s, dtype);
+  if (value(nearest) <= 0) return formula_bytes(value(nearest), s, dtype, allow_tf32);
   return checked_multiply(value(nearest), batch) / kBatches[nearest];
 }
 
@@ -141,7 +156,7 @@ bool uses_depthwise_kernel(const ConvolutionShape& shape, DType dtype) {
     return false;
   if (shape.transposed || shape.channels_last) return false;
   const bool may_use_cudnn =
-      dtype == DType::kFloat16 && shape.in_channels >= 32 && !shape.dilated && shape.spatial_rank < 3;
+      dtype == DType::kFloat16 && shape.in_channels >= 32 && !shape.dilated() && shape.spatial_rank < 3;
   return !(may_use_cudnn && cudnn_depthwise_pays(shape));
 }
 
@@ -153,20 +168,19 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
                                      bool allow_tf32) {
   const int mode = convolution_mode(dtype, allow_tf32);
   for (const Row& row : rows_like(shape, mode, kSequence)) {
-    if (row.height == shape.width && !shape.dilated)
-      return at_batch(kSequences[sequence_of(row, pass)], shape.batch, shape, dtype);
+    if (row.height == shape.width) return at_batch(kSequences[sequence_of(row, pass)], shape, dtype, allow_tf32);
   }
   if (shape.kernel_width == 1) return 0;
   const bool fp32 = mode == kFp32;
   if (shape.groups == 1) {
     const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
-    return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype) : 0;
+    return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype, allow_tf32) : 0;
   }
   if (shape.groups == shape.in_channels && shape.out_channels == shape.in_channels && dtype == DType::kFloat16)
     return 0;
   constexpr Bytes kOfEachGroup = 16;
   if (pass == ConvolutionPass::kWeightGradient || (fp32 && pass == ConvolutionPass::kForward)) return 0;
-  const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype);
+  const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype, allow_tf32);
   const bool one_call = !fp32 && pass == ConvolutionPass::kInputGradient;
   return one_call ? copies : copies + kOfEachGroup * (shape.groups - 1);
 }
@@ -175,7 +189,7 @@ Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass,
   if (shape.spatial_rank == 1) return sequence_convolution_workspace(shape, pass, dtype, allow_tf32);
   const int mode = convolution_mode(dtype, allow_tf32);
   if (const Row* row = row_of_image(shape, mode); row != nullptr)
-    return at_batch(kSequences[sequence_of(*row, pass)], shape.batch, shape, dtype);
+    return at_batch(kSequences[sequence_of(*row, pass)], shape, dtype, allow_tf32);
   return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
 }
 

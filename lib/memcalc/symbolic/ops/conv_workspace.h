@@ -20,9 +20,14 @@ struct ConvolutionShape {
   bool channels_last = false;                               // the tensors' strides, which decide the engine
   std::int64_t depth = 1, out_depth = 1, kernel_depth = 1;  // of a volume
   int spatial_rank = 2;
-  bool dilated = false;
+  std::int64_t dilation = 1;                 // the largest of all dimensions
+  std::int64_t padding_across = kAsPadding;  // of an image's width, where it is not the height's
   bool transposed = false;
+  bool same_steps = true;       // stride and dilation, in both dimensions of an image
   bool same_everywhere = true;  // stride and padding, in both dimensions of an image; no dilation
+
+  static constexpr std::int64_t kAsPadding = -1;
+  [[nodiscard]] bool dilated() const { return dilation > 1; }
 };
 
 /// True where PyTorch computes it with a kernel of its own, which needs no workspace: ConvParams::is_depthwise and
