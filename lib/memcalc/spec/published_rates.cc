@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/spec/card_description.h"
+#include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
@@ -122,6 +123,19 @@ void set_flash_attention(const JsonObject& json, const DeviceSpec& device, doubl
   flash.backward = json.required_double("backward", {0.01, 1}) * reference_half / ramp;
 }
 
+/// Memory-bound kernels of a card whose copies were published: each as much slower or faster than carried over as they.
+void scale_memory_bound(const JsonObject& json, const DeviceSpec& device, DeviceRates& rates) {
+  const double reference = json.required_double("reference_share", kShares);
+  for (const JsonObject& each : json.optional_objects("cards")) {
+    const std::vector<std::string> names = each.optional_strings("names");
+    if (std::find(names.begin(), names.end(), device.name) == names.end()) continue;
+    const double carried = carried_bandwidth(rates.scaling, reference, device.memory_bandwidth_bytes_per_second,
+                                             static_cast<double>(device.multiprocessors));
+    const double factor = each.required_double("share", kShares) / carried;
+    for (MemoryRates* const group : memory_bound_groups(rates)) group->bandwidth *= factor;
+  }
+}
+
 void replace(const JsonObject& json, DeviceRates& rates) {
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     if (!json.has(group)) return;
@@ -136,6 +150,7 @@ void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRate
   const JsonDocument document = JsonDocument::read_file(path);
   const JsonObject products = document.root().required_object("products");
   device.product_shares = product_shares(products, device);
+  scale_memory_bound(document.root().required_object("memory"), device, rates);
   set_flash_attention(document.root().required_object("flash_attention"), device,
                       reference_of(products, false, false).half, rates.flash);
   for (const JsonObject& each : document.root().optional_objects("rates")) {
