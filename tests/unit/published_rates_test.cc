@@ -11,6 +11,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/aten.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -93,6 +94,27 @@ TEST(PublishedRates, OfBlackwellOnesTheProductsWereTimedByShape) {
     EXPECT_LT(device.rates->half.plain, 0.6) << name;
     EXPECT_NE(device.rates->published_source, "") << name;
   }
+}
+
+// Between an H100 of 700 W and one of 350: 632 TFLOP/s at 500 W.
+TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
+  const auto half = [](const char* name) { return sustained_flops(product_of(DType::kBFloat16), card(name)); };
+  const double h100 = 0.799;
+  EXPECT_NEAR(half("h100-sxm-96gb") * h100, 632e12, 3e12);
+  EXPECT_NEAR(half("h100-nvl-94gb") * h100, 541e12, 3e12);
+  EXPECT_NEAR(half("h800-sxm5-80gb"), half("h100-sxm"), 1) << "of 700 W, too";
+  EXPECT_NEAR(half("h100-pcie-80gb") * h100, 496e12, 1e12) << "was timed";
+}
+
+TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {
+  const auto seconds = [](const char* name, const Operator& op) {
+    const DeviceSpec device = card(name);
+    Kernel kernel = product_of(DType::kBFloat16);
+    kernel.op = &op;
+    return kernel_seconds(kernel, device, *device.rates);
+  };
+  EXPECT_NEAR(seconds("h100-sxm", aten::kMm) / seconds("h100-sxm", aten::kScaledMm), 1.7, 0.1);
+  EXPECT_EQ(seconds("a100-sxm4-80gb", aten::kMm), seconds("a100-sxm4-80gb", aten::kScaledMm));
 }
 
 // Of a card whose copies were published; by those of an H100 and an H200 a GH200 would reach as much as it does.

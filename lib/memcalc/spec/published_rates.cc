@@ -55,6 +55,20 @@ Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
   return {};
 }
 
+/// Of a card that nobody timed what its power allows, where cards of its compute capability are known to be limited so.
+/// `most`: a share of the datasheet.
+std::optional<double> share_by_power(const JsonObject& products, const DeviceSpec& device, double most) {
+  for (const JsonObject& each : products.optional_objects("power_limits")) {
+    if (each.required_string("compute_capability") != capability_text(device)) continue;
+    const double watts = each.required_double("watts", {1, 1e5});
+    if (device.power_watts <= 0 || device.power_watts >= watts) continue;
+    const double tera = each.required_double("half_tflops", kTeraFlops) *
+                        std::pow(device.power_watts / watts, each.required_double("exponent", {0.01, 1}));
+    return std::min(most, tera * kTera / half_datasheet(device));
+  }
+  return std::nullopt;
+}
+
 /// The same of the card whose rates are carried over.
 struct Reference {
   double half, tf32, float32;
@@ -99,8 +113,9 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
     result.of_card = true;
     set_types_without_units(card, result);
   }
-  const Shares group = shares_of_group(products, device);
+  Shares group = shares_of_group(products, device);
   const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
+  if (!group.half) group.half = share_by_power(products, device, reference.half);
   const auto over = [](std::optional<double> own, std::optional<double> others, double measured) {
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
