@@ -74,11 +74,14 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const bool of_calls =
         key == "model_call_us" || key.starts_with("generate") || key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
-        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" || of_calls;
+        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
+        key == "gather_bandwidth" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
-  if (!json.required_object("link").has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  const JsonObject link = json.required_object("link");
+  if (!link.has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  if (!link.has("gather_bandwidth")) rates.link.gather_bandwidth = rates.link.bandwidth;
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {
     rates.host.compiled_us = rates.host.pointwise_us;
