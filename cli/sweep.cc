@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,13 @@ Prices prices_of(const SweepArguments& arguments) {
   return prices;
 }
 
+/// The common cards of the model that these options name; of a question that cannot be asked, those of most models.
+std::span<const char* const> cards_for(const std::vector<TypedOption>& typed, const std::string& specs) {
+  const SweepQuestion asked = question_of({}, typed, specs);
+  if (!asked.candidate) return kCommonCards;
+  return common_cards(asked.candidate->model);
+}
+
 ExitStatus run_compare(const SweepArguments& arguments) {
   AnswerOutput output(arguments.answer);
   const Search search(arguments.search);
@@ -143,7 +151,7 @@ ExitStatus run_compare(const SweepArguments& arguments) {
   std::vector<SweepQuestion> questions;
   if (!is_typed(arguments.run.typed(), "--gpu") && !is_typed(arguments.run.typed(), "--card")) {  // the common cards
     for (const Combination& each : combinations.all) {
-      for (const char* card : kCommonCards) {
+      for (const char* card : cards_for(each.typed, arguments.run.specs)) {
         std::vector<std::string> values = each.values;
         values.emplace_back(card);
         questions.push_back(question_of(values, with(each.typed, "--gpu", card), arguments.run.specs));

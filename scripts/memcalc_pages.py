@@ -55,6 +55,19 @@ class Refused(SystemExit):
     """memcalc gave no answer; its own words. Ends the script where nobody expects it."""
 
 
+def specs_with(memcalc, changed):
+    """A directory like specs/ in which some files of measured/ are others: {path in specs: text}."""
+    folder = Path(memcalc.folder.name) / "specs"
+    folders = {Path("."), *(parent for path in changed for parent in path.parents)}
+    for each in sorted(folders):
+        (folder / each).mkdir(parents=True, exist_ok=True)
+        for path in (ROOT / "specs" / each).iterdir():
+            name = path.relative_to(ROOT / "specs")
+            if name not in folders and name not in changed: (folder / name).symlink_to(path)
+    for path, text in changed.items(): (folder / path).write_text(text)
+    return folder
+
+
 class Memcalc:
     def __init__(self, executable):
         self.executable = str(Path(executable).resolve())

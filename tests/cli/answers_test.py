@@ -126,6 +126,11 @@ class Meaning(unittest.TestCase):
         verdicts = {each["gpu"]: each["verdict"] for each in answer["other_gpus"]}
         self.assertEqual([verdicts[card] for card in ("rtx-4070", "rtx-4080", "rtx-4090")], ["does-not-fit", "fits", "fits"])
 
+    def test_compare_without_a_card_asks_the_models_common_cards(self):
+        rows = lambda *question: json.loads(run("compare", *question, "--format", "json").stdout)["rows"]
+        self.assertIn("rtx-4070", [row["gpu"] for row in rows("--model", "flux.1-dev", "--lora", "16")])
+        self.assertNotIn("rtx-4070", [row["gpu"] for row in rows("--model", "gpt2")])
+
     def test_defaults_are_said(self):
         said = " ".join(report("--model", "llama-3-8b")["assumptions"])
         for words in ("task causal", "batch size 1", "2048", "Trainer", "fused AdamW", "norm 1.0"):

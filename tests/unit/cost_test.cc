@@ -612,6 +612,17 @@ TEST(Collectives, BetweenHostsByHand) {
   EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
 }
 
+TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
+  LinkRates link = rates().link;
+  link.gather_bandwidth = 0.5;
+  const auto seconds = [&](Collective kind) {
+    return collective_seconds({.kind = kind, .bytes = 1e9, .ranks = 4}, device(), link);
+  };
+  EXPECT_NEAR(seconds(Collective::kAllReduce), 2 * 0.75e9 / 100e9, 1e-9);
+  EXPECT_NEAR(seconds(Collective::kAllGather), 0.75e9 / 50e9, 1e-9);
+  EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
+}
+
 TEST(Collectives, RingsByHand) {
   work::Communication all_reduce{.kind = Collective::kAllReduce, .bytes = 1e9, .ranks = 4};
   // 2 (n - 1) / n of 1 GB over 100 GB/s: 15 ms.

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/models/megatron_config.h"
@@ -194,6 +195,26 @@ TEST(MegatronTest, GatheredTokensAreThoseOfAllRanks) {
       static_cast<double>(peak(deepseek(), gathered)) / static_cast<double>(peak(deepseek(), exchanged));
   EXPECT_NEAR(ratio, 1, 0.25);
   EXPECT_NE(peak(deepseek(), gathered), peak(deepseek(), exchanged));
+}
+
+// ChainedOptimizer of the dense parameters' and the experts': each gathers all buffers when it has stepped. Experts'
+// gradients are scaled by the data-parallel ranks, though only one holds them.
+TEST(MegatronTest, WithExpertsBothOptimizersGatherAndAllGradientsAreScaled) {
+  const auto in_the_step = [](const ModelSpec& model, std::int64_t experts_over, std::string_view op) {
+    RunSpec run = run_on(8);
+    run.parallel.expert = experts_over;
+    int count = 0;
+    for (const Kernel& each : run_megatron(model, run, test::h100(), 0).kernels) {
+      count += each.phase == Phase::kOptimizer && each.op != nullptr && op == each.op->name ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(in_the_step(llama(), 1, "c10d::_allgather_base_"), 1);
+  EXPECT_EQ(in_the_step(deepseek(), 8, "c10d::_allgather_base_"), 2);
+  EXPECT_EQ(in_the_step(deepseek(), 8, "c10d::_reduce_scatter_base_"), 1);
+  EXPECT_EQ(in_the_step(deepseek(), 1, "c10d::_allgather_base_"), 4) << "the experts' buffer, too";
+  EXPECT_EQ(in_the_step(llama(), 1, "aten::mul"), 1);
+  EXPECT_EQ(in_the_step(deepseek(), 8, "aten::mul"), 2);
 }
 
 TEST(MegatronTest, MuonHasOneMomentOfMatrices) {

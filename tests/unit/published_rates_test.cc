@@ -9,7 +9,9 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/aten.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -94,6 +96,41 @@ TEST(PublishedRates, OfBlackwellOnesTheProductsWereTimedByShape) {
   }
 }
 
+// Between an H100 of 700 W and one of 350: 632 TFLOP/s at 500 W.
+TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
+  const auto half = [](const char* name) { return sustained_flops(product_of(DType::kBFloat16), card(name)); };
+  const double h100 = 0.799;
+  EXPECT_NEAR(half("h100-sxm-96gb") * h100, 632e12, 3e12);
+  EXPECT_NEAR(half("h100-nvl-94gb") * h100, 541e12, 3e12);
+  EXPECT_NEAR(half("h800-sxm5-80gb"), half("h100-sxm"), 1) << "of 700 W, too";
+  EXPECT_NEAR(half("h100-pcie-80gb") * h100, 496e12, 1e12) << "was timed";
+}
+
+TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {
+  const auto seconds = [](const char* name, const Operator& op) {
+    const DeviceSpec device = card(name);
+    Kernel kernel = product_of(DType::kBFloat16);
+    kernel.op = &op;
+    return kernel_seconds(kernel, device, *device.rates);
+  };
+  EXPECT_NEAR(seconds("h100-sxm", aten::kMm) / seconds("h100-sxm", aten::kScaledMm), 1.7, 0.1);
+  EXPECT_EQ(seconds("a100-sxm4-80gb", aten::kMm), seconds("a100-sxm4-80gb", aten::kScaledMm));
+}
+
+// Of a card whose copies were published; by those of an H100 and an H200 a GH200 would reach as much as it does.
+TEST(PublishedRates, MemoryBoundKernelsGoWithTheCardsCopies) {
+  const auto bandwidth = [](const char* name) { return card(name).rates->vectorized.bandwidth; };
+  const double h100 = bandwidth("h100-sxm");
+  EXPECT_NEAR(bandwidth("a100-sxm4-80gb"), h100 * 0.866 / 0.9015, 1e-9);
+  EXPECT_NEAR(bandwidth("t4"), h100, 1e-9) << "nobody published it";
+  EXPECT_LT(bandwidth("mi300x-192gb"), 0.85 * bandwidth("h100-sxm"));
+  const MemoryScaling& scaling = card("gh200-96gb").rates->scaling;
+  EXPECT_NEAR(carried_bandwidth(scaling, 0.9015, 4e12, 132), 0.870, 2e-3);
+  EXPECT_NEAR(card("a100-sxm4-80gb").rates->multi_tensor.bandwidth, card("h100-sxm").rates->multi_tensor.bandwidth,
+              1e-9)
+      << "lists of optimizers";
+}
+
 // Rows of specs/measured/b200-sxm-180gb/operator_times.txt.
 TEST(PublishedRates, AnOperatorThatWasTimedTakesThatTime) {
   const DeviceSpec device = card("b200-sxm-180gb");
@@ -111,6 +148,9 @@ TEST(PublishedRates, AnOperatorThatWasTimedTakesThatTime) {
   EXPECT_NEAR(microseconds(gradient), 3519.0, 35) << "into a buffer in float32";
   EXPECT_NEAR(microseconds({.batch = 1, .m = 26624, .n = 26624, .k = 26624}), 26624.0 * 26624 * 26624 * 2 / 1.1e9, 4e3)
       << "between those that were timed";
+  EXPECT_NEAR(microseconds({.batch = 1, .m = 4096, .n = 10240, .k = 8192, .transposed = kSecond}),
+              2.0 * 4096 * 10240 * 8192 / 1.105e9, 12)
+      << "timed for 47 ms at 1,452 TFLOP/s, which no step sustains";
 
   Kernel attention = product_of(DType::kBFloat16);
   attention.kind = KernelKind::kCudnnAttention;

@@ -90,7 +90,12 @@ class Answers(unittest.TestCase):
         (answer,) = ask({"ask": "start"})
         self.assertIn("batch_size", answer["schema"]["properties"])
         self.assertGreater(len(answer["models"]["models"]), 300)
-        self.assertTrue(set(answer["common_cards"]) <= {each["name"] for each in answer["gpus"]["gpus"]})
+        (llama, flux) = ask({"ask": "estimate", "options": {**RUN, "--gpu": "h100-sxm"}},
+                            {"ask": "estimate", "options": {"--model": "flux.1-dev", "--lora": "16", "--gpu": "h100-sxm"}})
+        names = {each["name"] for each in answer["gpus"]["gpus"]}
+        for each in (llama, flux): self.assertTrue(set(each["common_cards"]) <= names)
+        self.assertIn("rtx-4070", flux["common_cards"])
+        self.assertNotIn("rtx-4070", llama["common_cards"])
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ function show() {
   clearTimeout(searching);
   searching = setTimeout(() => {
     const answered = page.answers[page.active];
-    if (answered) page.searches.begin(page.runs[page.active], answered.report);
+    if (answered) page.searches.begin(page.runs[page.active], answered);
   }, SEARCH_AFTER);
 }
 

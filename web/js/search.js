@@ -34,14 +34,14 @@ export class Searches {
   }
 
   /// Begins again, unless it is about the same run.
-  begin(run, report) {
+  begin(run, {report, common_cards}) {
     const asked = JSON.stringify(run.options) + (run.file?.name ?? '');
     if (asked === this.asked) return;
     this.asked = asked;
     this.engine ??= new Engine();
     this.engine.clear();
     this.find_ladder(asked, run, report);
-    this.find_cards(asked, run, report);
+    this.find_cards(asked, run, report, common_cards);
   }
 
   forget() {
@@ -77,10 +77,10 @@ export class Searches {
     if (ladder.rows.length <= 1 && report.verdict === 'fits') $('ladder-answer').textContent = 'It fits as asked.';
   }
 
-  async find_cards(asked, run, report) {
+  async find_cards(asked, run, report, common_cards) {
     const trains = !report.run.infer;
     const techniques = trains ? TECHNIQUES : TECHNIQUES.slice(0, 1);
-    const names = [...new Set([report.device.name, ...this.start.common_cards, 'rtx-3090', 'rtx-5090'])];
+    const names = [...new Set([report.device.name, ...common_cards, 'rtx-3090', 'rtx-5090'])];
     const cards = names.map((name) => this.start.gpus.gpus.find((gpu) => gpu.name === name)).filter(Boolean).sort((a, b) => a.memory_bytes - b.memory_bytes);
     const bare = with_options(run.options, {'--bs': null, '--card': null, '--memory': null});
     const cells = new Map();

@@ -69,6 +69,9 @@ std::string estimate_answer(Answers& answers, const Json& asked) {
   answer.put("report", render(report, Format::kJson, {.explain = asked.contains("explain")}));
   answer.put("command", Json("memcalc " + command_of(ran_of(report))));
   answer.put("certainty", certainty_json(report));
+  Json cards = Json::array();
+  for (const char* card : common_cards(question.model)) cards.push_back(card);
+  answer.put("common_cards", std::move(cards));
   if (report.run.trains() && !report.epoch) answer.put("curve", render_json(step_curve(report)));
   return answer.text();
 }
@@ -157,7 +160,6 @@ std::string start_answer(Answers& answers, const Json& /*asked*/) {
       .put("schema", render_run_schema())
       .put("models", render(registry.models(), Format::kJson))
       .put("gpus", render(registry.devices(), Format::kJson))
-      .put("common_cards", Json(kCommonCards))
       .put("prices", Json(prices.dollars_per_gpu_hour))
       .put("price_note", Json(prices.note))
       .text();

@@ -1,5 +1,5 @@
-// What a formula of few numbers leaves: which of its kernels cuBLAS takes, and that products of ten milliseconds and
-// more lower the clock (7 % on a B200). An operator that was timed is nearly its own neighbour.
+// What a formula of few numbers leaves: which of its kernels cuBLAS takes. An operator that was timed is nearly its own
+// neighbour.
 #include "memcalc/cost/published_times.h"
 
 #include <algorithm>
@@ -31,6 +31,44 @@ struct TimedAttention {
 /// Compute capability of the cards whose operators were timed: the large ones of Blackwell.
 constexpr int kTimedMajor = 10;
 
+// What was timed for moments ran before the card reached its power limit, at up to 1,470 TFLOP/s; a step reaches it.
+// Each product stood in a loop of 100: of the 214 whose loop kept the card busy for 0.13 s and more the quickest runs
+// at 1,233 TFLOP/s, nine in ten at 1,143 and less, whatever their shape, and none slows down further, though loops of
+// 7 s are among them. So a product of a shorter loop takes no less than the median of those rates, by layout. With
+// these times the formula's median error is 3.4 % (nine in ten within 9.1), with the published ones 4.7 (25). Attention
+// was timed some 25 times, each call alone: the same of calls of more than 10 ms, as shares of the datasheet's rate, of
+// the whole square's FLOPs.
+constexpr double kPeak = 2.25e15;
+constexpr double kLongLoopMicroseconds = 1300;
+constexpr double kPlainFlops = 1.108e15, kSecondFlops = 1.105e15, kFirstFlops = 1.076e15, kAccumulatedFlops = 1.023e15;
+constexpr double kLongCallMicroseconds = 10000;
+constexpr double kForwardShare = 0.996, kBackwardShare = 0.827;         // heads of 128
+constexpr double kWideForwardShare = 0.75, kWideBackwardShare = 0.654;  // of 192 beside values of 128
+
+double sustained_seconds(const TimedProduct& row) {
+  const double published = row.microseconds * 1e-6;
+  if (row.microseconds >= kLongLoopMicroseconds) return published;
+  const double flops = 2.0 * row.m * row.n * row.k;
+  constexpr auto kFirst = static_cast<std::int32_t>(Transposed::kFirst);
+  constexpr auto kSecond = static_cast<std::int32_t>(Transposed::kSecond);
+  const double rate = row.transposed == kSecond  ? kSecondFlops
+                      : row.transposed != kFirst ? kPlainFlops
+                      : row.accumulated != 0     ? kAccumulatedFlops
+                                                 : kFirstFlops;
+  return std::max(published, flops / rate);
+}
+
+double sustained_seconds(const TimedAttention& row) {
+  if (row.microseconds >= kLongCallMicroseconds) return row.microseconds * 1e-6;
+  constexpr int kWidth = 128;  // of values
+  const bool wide = row.width > kWidth, backward = row.backward != 0;
+  const double share =
+      backward ? (wide ? kWideBackwardShare : kBackwardShare) : (wide ? kWideForwardShare : kForwardShare);
+  const double products = backward ? 5 : 2;
+  const double flops = products * row.length * row.length * row.heads * (row.width + kWidth);
+  return std::max(row.microseconds * 1e-6, flops / (share * kPeak));
+}
+
 bool were_timed(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   return device.compute_capability_major == kTimedMajor && !rates.published_source.empty() &&
          kernel.dtype == DType::kBFloat16;
@@ -42,11 +80,11 @@ struct Nearest {
   const Timed* row = nullptr;
 };
 
-/// The median over the nearest rows of measured over formula, each weighted by the inverse square of its distance.
+/// The median over the nearest rows of sustained over formula, each weighted by the inverse square of its distance.
 template <typename Timed, typename DistanceOf, typename FormulaOf>
 double median_over_formula(std::span<const Timed> rows, DistanceOf distance_of, FormulaOf formula_of) {
-  constexpr std::size_t kNeighbours = 8;  // of rows left out the median error of products is 3.6 %, of the formula 4.7
-  constexpr double kBlur = 0.15;          // in factors of two
+  constexpr std::size_t kNeighbours = 8;
+  constexpr double kBlur = 0.15;  // in factors of two
   std::array<Nearest<Timed>, kNeighbours> nearest;
   for (const Timed& row : rows) {
     const double distance = distance_of(row);
@@ -64,7 +102,7 @@ double median_over_formula(std::span<const Timed> rows, DistanceOf distance_of, 
   for (const Nearest<Timed>& each : nearest) {
     if (each.row == nullptr) break;
     const double blurred = each.distance + kBlur;
-    votes[count] = {.ratio = each.row->microseconds * 1e-6 / formula_of(*each.row), .weight = 1 / (blurred * blurred)};
+    votes[count] = {.ratio = sustained_seconds(*each.row) / formula_of(*each.row), .weight = 1 / (blurred * blurred)};
     weights += votes[count++].weight;
   }
   std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/spec_file.h"
 
@@ -73,11 +74,14 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
                           key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
-        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" || of_calls;
+        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
+        key == "gather_bandwidth" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
-  if (!json.required_object("link").has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  const JsonObject link = json.required_object("link");
+  if (!link.has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  if (!link.has("gather_bandwidth")) rates.link.gather_bandwidth = rates.link.bandwidth;
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {
     rates.host.compiled_us = rates.host.pointwise_us;
@@ -149,19 +153,8 @@ DeviceRates with_host(const DeviceRates& rates, const std::string& path) {
 }
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
-  const MemoryScaling& from = rates.scaling;
-  if (from.bytes_per_second <= 0 || bytes_per_second <= 0 || multiprocessors <= 0) return;
-  if (bytes_per_second <= from.bytes_per_second && multiprocessors < from.multiprocessors) return;
-  // Not multi_tensor: AdamW's float32 lists reach 0.705 of the datasheet on an H100 and on an H200
-  // (cost/kernel_time.cc)
-  for (MemoryRates* const each :
-       {&rates.vectorized, &rates.converting, &rates.strided, &rates.random, &rates.rowwise, &rates.softmax,
-        &rates.row_sum, &rates.column_sum, &rates.image, &rates.pooling, &rates.indexed}) {
-    const double measured = 1 / (each->bandwidth * from.bytes_per_second);  // seconds a byte
-    const double of_memory = std::min(measured, from.share / from.bytes_per_second);
-    const double here = of_memory * from.bytes_per_second / bytes_per_second +
-                        (measured - of_memory) * from.multiprocessors / multiprocessors;
-    each->bandwidth = 1 / (here * bytes_per_second);
+  for (MemoryRates* const each : memory_bound_groups(rates)) {
+    each->bandwidth = carried_bandwidth(rates.scaling, each->bandwidth, bytes_per_second, multiprocessors);
   }
 }
 

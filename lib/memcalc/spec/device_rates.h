@@ -169,6 +169,7 @@ struct LinkRates {
   double start_us = 1;            // of a collective, with its kernel
   double hop_us = 1;              // each step of a ring
   double bandwidth = 1;           // of the link's rate in one direction
+  double gather_bandwidth = 1;    // of an all-gather or a reduce-scatter
   double exchange_bandwidth = 1;  // of an all-to-all
   double network_us = 1;          // each step that leaves the host
   double network_bandwidth = 1;   // of the network adapters' rate in one direction
@@ -412,6 +413,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
+  visit("link", "gather_bandwidth", rates.link.gather_bandwidth);
   visit("link", "exchange_bandwidth", rates.link.exchange_bandwidth);
   visit("link", "network_us", rates.link.network_us);
   visit("link", "network_bandwidth", rates.link.network_bandwidth);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/spec/card_description.h"
+#include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
@@ -54,6 +55,20 @@ Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
   return {};
 }
 
+/// Of a card that nobody timed what its power allows, where cards of its compute capability are known to be limited so.
+/// `most`: a share of the datasheet.
+std::optional<double> share_by_power(const JsonObject& products, const DeviceSpec& device, double most) {
+  for (const JsonObject& each : products.optional_objects("power_limits")) {
+    if (each.required_string("compute_capability") != capability_text(device)) continue;
+    const double watts = each.required_double("watts", {1, 1e5});
+    if (device.power_watts <= 0 || device.power_watts >= watts) continue;
+    const double tera = each.required_double("half_tflops", kTeraFlops) *
+                        std::pow(device.power_watts / watts, each.required_double("exponent", {0.01, 1}));
+    return std::min(most, tera * kTera / half_datasheet(device));
+  }
+  return std::nullopt;
+}
+
 /// The same of the card whose rates are carried over.
 struct Reference {
   double half, tf32, float32;
@@ -98,8 +113,9 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
     result.of_card = true;
     set_types_without_units(card, result);
   }
-  const Shares group = shares_of_group(products, device);
+  Shares group = shares_of_group(products, device);
   const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
+  if (!group.half) group.half = share_by_power(products, device, reference.half);
   const auto over = [](std::optional<double> own, std::optional<double> others, double measured) {
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
@@ -122,6 +138,19 @@ void set_flash_attention(const JsonObject& json, const DeviceSpec& device, doubl
   flash.backward = json.required_double("backward", {0.01, 1}) * reference_half / ramp;
 }
 
+/// Memory-bound kernels of a card whose copies were published: each as much slower or faster than carried over as they.
+void scale_memory_bound(const JsonObject& json, const DeviceSpec& device, DeviceRates& rates) {
+  const double reference = json.required_double("reference_share", kShares);
+  for (const JsonObject& each : json.optional_objects("cards")) {
+    const std::vector<std::string> names = each.optional_strings("names");
+    if (std::find(names.begin(), names.end(), device.name) == names.end()) continue;
+    const double carried = carried_bandwidth(rates.scaling, reference, device.memory_bandwidth_bytes_per_second,
+                                             static_cast<double>(device.multiprocessors));
+    const double factor = each.required_double("share", kShares) / carried;
+    for (MemoryRates* const group : memory_bound_groups(rates)) group->bandwidth *= factor;
+  }
+}
+
 void replace(const JsonObject& json, DeviceRates& rates) {
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     if (!json.has(group)) return;
@@ -136,6 +165,7 @@ void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRate
   const JsonDocument document = JsonDocument::read_file(path);
   const JsonObject products = document.root().required_object("products");
   device.product_shares = product_shares(products, device);
+  scale_memory_bound(document.root().required_object("memory"), device, rates);
   set_flash_attention(document.root().required_object("flash_attention"), device,
                       reference_of(products, false, false).half, rates.flash);
   for (const JsonObject& each : document.root().optional_objects("rates")) {

@@ -156,11 +156,11 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
         const Tensor &input = call.saved(0), &matrix = call.saved(1);
         const std::int64_t rows = input.elements() / input.size(-1);
         if (call.needs(0)) {
-          call.tape.kernels.product(aten::kMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
+          call.tape.kernels.product(aten::kScaledMm, input.dtype(), 1, rows, matrix.size(1), matrix.size(0));
           call.set(0, call.tape.empty(input.shape(), input.dtype(), aten::kMm));
         }
         if (call.needs(1)) {
-          call.tape.kernels.product(aten::kMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
+          call.tape.kernels.product(aten::kScaledMm, input.dtype(), 1, matrix.size(0), matrix.size(1), rows);
           call.set(1, call.tape.empty(matrix.shape(), matrix.dtype(), aten::kMm));
         }
       },
@@ -170,7 +170,7 @@ Tensor traced_float8_linear(const Tensor& x, const Tensor& weight) {
     tape.autograd.save(*node, weight);
   }
   Tensor result = tape.empty(with_last(x.shape(), weight.size(0)), x.dtype(), aten::kMm);
-  tape.kernels.product(aten::kMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
+  tape.kernels.product(aten::kScaledMm, x.dtype(), 1, x.elements() / x.size(-1), weight.size(0), x.size(-1));
   tape.autograd.set_history(node, result);
   return result;
 }

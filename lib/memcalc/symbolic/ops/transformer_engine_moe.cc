@@ -56,6 +56,18 @@ struct RouterPayload {
   std::int64_t experts = 0;
 };
 
+// What router.py launches beside its product where --moe-router-fusion is not given: softmax, zeros, scatters (a copy
+// and the scatter each), casts and masks, the load-balancing loss and its log; in backward twice the softmax and what
+// leads there. Counted of moe_utils.py (23e00ed0, core_r0.14.0) by torch 2.11's dispatcher without a card, but topk.
+constexpr std::int32_t kRouterLaunches = 28, kDroppingLaunches = 5, kRouterBackwardLaunches = 15;
+constexpr int kRouterTopks = 2;  // of the scores and of those of the loss; one more where tokens are dropped
+
+/// Small kernels one after another: what each launch takes decides.
+void route(Tape& tape, double elements, double bytes, std::int32_t launches) {
+  tape.kernels.add(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * elements, bytes);
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = launches;
+}
+
 void router_backward(BackwardCall& call) {  // saved: x and what stands beside it
   Tape& tape = call.tape;
   const Tensor& x = call.saved(0);
@@ -66,6 +78,7 @@ void router_backward(BackwardCall& call) {  // saved: x and what stands beside i
   of_probabilities.reset();
   const Tensor of_logits = tape.empty(scores, x.dtype(), kRouter);
   of_scores.reset();
+  route(tape, real(of_logits.elements()), 6 * 4 * real(of_logits.elements()), kRouterBackwardLaunches);
   Tensor gradient = tape.empty(x.shape(), x.dtype(), aten::kMm);
   const Tensor of_weight = tape.empty({experts, x.size(-1)}, x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows_of(x), x.size(-1), experts);
@@ -130,8 +143,12 @@ Tensor megatron_router(MegatronMemory& memory, const Tensor& x, const RouterShap
   Tensor probabilities = gates;
   if (shape.drops) probabilities = tape.empty(scores, shape.dtype, kRouter);
   Tensor balance = tape.empty(scores, DType::kFloat32, kRouter);  // scores of the load-balancing loss
-  tape.kernels.add(kRouter, OperatorClass::kElementwise, DType::kFloat32, 10 * real(logits.elements()),
-                   6 * real(softmax.bytes()));
+  for (int i = 0; i < kRouterTopks + (shape.drops ? 1 : 0); ++i) {
+    tape.kernels.add(aten::kTopk, OperatorClass::kMovement, DType::kFloat32, 0, real(softmax.bytes()));
+    if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2;  // the selection and the sort of what it took
+  }
+  route(tape, real(logits.elements()), 6 * real(softmax.bytes()),
+        kRouterLaunches + (shape.drops ? kDroppingLaunches : 0));
   if (node != nullptr) {
     node->payload.set(RouterPayload{shape.experts});
     const std::array<const Tensor*, 5> kept{&x, &softmax, &indices, &map, &balance};

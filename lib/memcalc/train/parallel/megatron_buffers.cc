@@ -100,7 +100,7 @@ void MegatronOptimizer::wrap(std::span<const Parameter> parameters) {
     if (distributed_) values = tape_.empty({layout.elements}, dtype_, kParameterBuffer, Category::kWeights);
     buffers_.push_back(tape_.empty({layout.elements}, gradient_dtype, kGradientBuffer, Category::kGradients));
     gradients_ += buffers_.back().bytes();
-    reduced_.push_back({buffers_.back().bytes(), values.defined() ? values.bytes() : 0, ranks});
+    reduced_.push_back({buffers_.back().bytes(), values.defined() ? values.bytes() : 0, ranks, expert});
     if (values.defined()) weights_ += values.bytes();
     for (std::size_t i = group.size(); i-- > 0;) {
       if (!distributed_) weights_ += group[i]->tensor.bytes();
@@ -132,6 +132,10 @@ void MegatronOptimizer::step() {
     for (const Shard& shard : shards_)
       gradients.push_back(tape_.empty({shard.elements}, DType::kFloat32, aten::kToCopy));
   }
+  // With experts there are two optimizers, the dense parameters' and the experts', and each gathers all buffers of its
+  // model chunks when it has stepped (optimizer.py, ChainedOptimizer; distrib_optimizer.py, step_with_ready_grads).
+  const int gathers =
+      std::any_of(reduced_.begin(), reduced_.end(), [](const Reduced& each) { return each.experts; }) ? 2 : 1;
   for (const Reduced& each : reduced_) {
     pass_over_buffer(each);
     if (each.ranks == 1) continue;
@@ -142,7 +146,7 @@ void MegatronOptimizer::step() {
       tape_.kernels.collective(op, collective, dtype_, bytes, each.ranks, apart);
     };
     between_replicas(kReduce, kind, each.gradients);
-    if (distributed_) between_replicas(kGather, Collective::kAllGather, each.values);
+    for (int i = 0; distributed_ && i < gathers; ++i) between_replicas(kGather, Collective::kAllGather, each.values);
   }
   double elements = 0;
   for (Shard& shard : shards_) {
@@ -163,9 +167,11 @@ void MegatronOptimizer::pass_over_buffer(const Reduced& buffer) {
     tape_.kernels.add(op, OperatorClass::kOptimizer, dtype, operations * elements, moved, KernelKind::kVectorized,
                       elements);
   };
-  pass(aten::kZero, 0, bytes);                           // zero_grad_buffer(), when a step begins
-  pass(aten::kNorm, 2, bytes);                           // check_grads(): check_for_nan_in_loss_and_grad is the default
-  if (buffer.ranks > 1) pass(aten::kMul, 1, 2 * bytes);  // *= gradient_scaling_factor, one over the replicas
+  pass(aten::kZero, 0, bytes);  // zero_grad_buffer(), when a step begins
+  pass(aten::kNorm, 2, bytes);  // check_grads(): check_for_nan_in_loss_and_grad is the default
+  // *= gradient_scaling_factor: one over the data-parallel ranks, of experts, too, which fewer hold
+  // (distributed_data_parallel.py).
+  if (replicas(config_, false) > 1) pass(aten::kMul, 1, 2 * bytes);
 }
 
 void MegatronOptimizer::pass_over_share(double elements) {

@@ -65,6 +65,7 @@ class MegatronOptimizer {
   struct Reduced {
     Bytes gradients = 0, values = 0;
     std::int64_t ranks = 1;
+    bool experts = false;
   };
   /// What a step does to a whole gradient buffer, and to the `elements` of this rank's share. Nothing of it takes
   /// memory.
