@@ -119,6 +119,10 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
   }
 }
 
+/// axolotl's loaders/adapter.py, find_all_linear_names: a list of the modules' names, of which routers and experts of
+/// transformers 5 are none. (peft's all-linear has these, too.)
+constexpr std::string_view kLinearNames = "linear";
+
 /// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that is
 /// one letter off is refused.
 void pass_over(const std::vector<std::string>& unknown, const Targets& targets, Model& model) {
@@ -156,6 +160,11 @@ Targets targets_of(const Lora& lora, Model& model, ConvertedNames converted) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
   std::vector<std::string> named = lora.targets;
   const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
+  if (std::erase(named, kLinearNames) > 0) {
+    for (const auto& layer : model.linear_layers) {
+      if (!is_output_embedding(layer->name)) add_new(named, last_part(layer->name));
+    }
+  }
   Targets targets;
   if (targets.pattern = pattern_of(lora.targets); targets.pattern) {
     find_layers(lora, model, targets);
