@@ -158,6 +158,8 @@ TEST(PeftTargets, ANameThatNoLayerHasIsPassedOverBesideOthers) {
                        "no layer's name ends in the LoRA target 'gate_up_proj': peft passes over it"),
             1);
   EXPECT_EQ(error_rule([&] { (void)trained(gpt2 + "c_attn,c_prog"); }), "lora-target-is-a-layer") << "a slip";
+  const std::string latent = "--model deepseek-v2-lite --layers 2 --lora 2 --lora-targets ";  // k_proj is near o_proj
+  EXPECT_EQ(trained(latent + "k_proj,v_proj,o_proj"), trained(latent + "o_proj"));
 }
 
 TEST(PeftTargets, ModulesToSaveAreCopiedAndTrain) {
