@@ -89,6 +89,8 @@ class RunOptions(TypedDict, total=False):
     """`--kto-loss`: KTOConfig.loss_type: kto or apo_zero_unpaired [kto]"""
     whole_logits: bool | None
     """`--whole-logits`: DPO, KTO: float32 logits of all tokens (LLaMA-Factory)"""
+    router_loss: bool | None
+    """`--router-loss`: the Trainer on mixtures: config's output_router_logits"""
     no_router_loss: bool | None
     """`--no-router-loss`: TRL on mixtures of experts: router_aux_loss_coef is 0"""
     ref_model: str | None

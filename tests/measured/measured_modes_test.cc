@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <string_view>
 #include <vector>
 
 #include "memcalc/memcalc.h"
@@ -76,8 +75,7 @@ const Recorded& recorded() {
       if (file.starts_with("rows_max_batch") || file.starts_with("rows_parallel")) return;
       add(record, found);
     });
-    for_each_row("jobs/rows.jsonl",
-                 [&](const JsonObject& job, const std::string& /*text*/) { add_job(job, found); });
+    for_each_row("jobs/rows.jsonl", [&](const JsonObject& job, const std::string& /*text*/) { add_job(job, found); });
     return found;
   }();
   return all;

@@ -195,7 +195,7 @@ TEST(ConfigFiles, PeftsTargetParametersAreTargetsToo) {
               HasSubstr("--lora-targets q_proj,experts.gate_up_proj,experts.down_proj"));
   const std::string axolotl = "base_model: gpt2\nadapter: lora\nlora_r: 8\nlora_target_linear: true\n" + parameters;
   EXPECT_THAT(text_of(Written(axolotl).read().options),
-              HasSubstr("--lora-targets all-linear,experts.gate_up_proj,experts.down_proj"));
+              HasSubstr("--lora-targets linear,experts.gate_up_proj,experts.down_proj"));
 }
 
 TEST(ConfigFiles, TrlsPackingIsAnOptionBesideLengths) {
@@ -352,6 +352,13 @@ TEST(ConfigFiles, AxolotlsUnfrozenParametersAloneTrain) {
   EXPECT_THAT(Written(some + "adapter: lora\nlora_r: 8\nlora_target_linear: true\n").refusal(),
               HasSubstr("the adapters are frozen, too, and nothing trains"));
   EXPECT_THAT(text_of(Written("base_model: gpt2\nunfrozen_parameters:\n").read().options), Not(HasSubstr("--freeze")));
+}
+
+TEST(ConfigFiles, AxolotlsOutputRouterLogitsAddTheirLoss) {
+  const std::string some = "base_model: mistralai/Mixtral-8x7B-v0.1\nmodel_config:\n";
+  EXPECT_THAT(text_of(Written(some + "  output_router_logits: true\n").read().options), HasSubstr("--router-loss"));
+  EXPECT_THAT(text_of(Written(some + "  output_router_logits: false\n").read().options), Not(HasSubstr("--router")));
+  EXPECT_THAT(Written(some + "  sliding_window: 4096\n").refusal(), HasSubstr("another configuration of the model"));
 }
 
 TEST(ConfigFiles, AxolotlPacksExpertsAsItLoadsThem) {

@@ -75,6 +75,14 @@ std::string mixtral(const std::string& words, const std::string& file = "mixtral
   return "--model " + (test::measured_dir() / "programs" / file).string() + " --lora 2 " + words;
 }
 
+// axolotl's lora_target_linear: neither the router nor the experts are linear layers.
+TEST(PeftTargets, NamesOfLinearLayersAreNoneOfAMixturesParameters) {
+  EXPECT_EQ(trained(mixtral("--lora-targets linear")), trained(mixtral("--lora-targets q_proj,k_proj,v_proj,o_proj")));
+  EXPECT_LT(trained(mixtral("--lora-targets linear")), trained(mixtral("--lora-targets all-linear")));
+  const std::string dense = "--model llama-3.2-1b --lora 2 --lora-targets ";
+  EXPECT_EQ(trained(dense + "linear"), trained(dense + "all-linear"));
+}
+
 constexpr std::int64_t kAttention = 2 * (2 * (64 + 64) + 2 * (64 + 32));
 constexpr std::int64_t kRouter = 2 * (64 + 4), kGateUp = 2 * 4 * (64 + 256), kDown = 2 * 4 * (128 + 64);
 
@@ -150,6 +158,8 @@ TEST(PeftTargets, ANameThatNoLayerHasIsPassedOverBesideOthers) {
                        "no layer's name ends in the LoRA target 'gate_up_proj': peft passes over it"),
             1);
   EXPECT_EQ(error_rule([&] { (void)trained(gpt2 + "c_attn,c_prog"); }), "lora-target-is-a-layer") << "a slip";
+  const std::string latent = "--model deepseek-v2-lite --layers 2 --lora 2 --lora-targets ";  // k_proj is near o_proj
+  EXPECT_EQ(trained(latent + "k_proj,v_proj,o_proj"), trained(latent + "o_proj"));
 }
 
 TEST(PeftTargets, ModulesToSaveAreCopiedAndTrain) {

@@ -254,6 +254,7 @@ TEST(RulesOfTrl, TheRoutersLossIsOfMixturesThatReturnTheirLogits) {
   EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrlSft, .no_router_loss = true}));
   EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrlOrpo}));
   EXPECT_FALSE(balances("mixtral-8x7b", {.loop = Loop::kTrainer}));
+  EXPECT_TRUE(balances("mixtral-8x7b", {.loop = Loop::kTrainer, .router_loss = true}));
   EXPECT_FALSE(balances("gpt2", {.loop = Loop::kTrlSft}));
 }
 

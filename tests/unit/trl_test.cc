@@ -349,12 +349,12 @@ TEST(Trl, WholeLogitsAreHeldBesideTheirSoftmax) {
 
 // trl 1.16, add_fused_lm_head: every layer's router logits are held until the loss has them.
 TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
-  const auto held = [](bool balances, Checkpointing checkpointing) {
+  const auto held = [](Loop loop, bool balances, Checkpointing checkpointing) {
     ModelSpec model = registry().model("qwen3-30b-a3b");
     set_layers(model, 3);
-    RunOptions options{.batch_size = 2, .sequence_length = 250, .loop = Loop::kTrlSft};
+    RunOptions options{.batch_size = 2, .sequence_length = 250, .loop = loop};
     options.checkpointing = checkpointing;
-    options.no_router_loss = !balances;
+    (loop == Loop::kTrainer ? options.router_loss : options.no_router_loss) = (loop == Loop::kTrainer) == balances;
     const RunSpec run = resolve(model, options).run;
     const SymbolicRun job = run_symbolically(model, run, registry().device("h200-sxm"));
     const Trace& trace = job.trace;
@@ -371,8 +371,10 @@ TEST(Trl, OfMixturesOfExpertsEveryLayersRouterLogitsAreKept) {
     return most;
   };
   // Beside them rotary embeddings are as large, and for a while other tensors of a layer.
-  EXPECT_GT(held(true, Checkpointing::kFull), held(false, Checkpointing::kFull));
-  EXPECT_GT(held(true, Checkpointing::kNone), held(false, Checkpointing::kNone));
+  for (const Loop loop : {Loop::kTrlSft, Loop::kTrainer}) {  // the Trainer: config.output_router_logits
+    EXPECT_GT(held(loop, true, Checkpointing::kFull), held(loop, false, Checkpointing::kFull));
+    EXPECT_GT(held(loop, true, Checkpointing::kNone), held(loop, false, Checkpointing::kNone));
+  }
 }
 
 /// Rank 0 of two.

@@ -27,6 +27,13 @@ Tensor at_their_places(const Tensor& mask, const Tensor& numbers) {
   return masked_scatter(no_grad::new_zeros(mask.tape(), mask.shape(), numbers.dtype()), mask, numbers);
 }
 
+/// load_balancing_loss_func, with the coefficient of the config.
+void add_router_loss(const Batch& batch, ModelOutput& output, const CausalLmHead& head) {
+  if (head.router_logits == nullptr || head.router_logits->empty()) return;
+  output.fused.aux_loss = load_balancing_loss(*head.router_logits, head.experts_per_token, batch.attention_mask);
+  output.loss = add(output.loss, multiply_scalar(output.fused.aux_loss));
+}
+
 /// trl 1.16, trainer/utils.py, add_fused_lm_head: _fused_forward behind the backbone.
 void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const Batch& batch, ModelOutput& output,
                    const CausalLmHead& head) {
@@ -59,9 +66,7 @@ void fused_forward(const Linear& lm_head, const Tensor& last_hidden_state, const
   drop(per_token.log_probs, per_token.entropy, per_token.log_sum_sq_probs, per_token.mean_logits, per_token.is_top1);
   Tensor negated = negate(sum(fused.log_probs, 0b11, false));
   output.loss = divide(std::move(negated), no_grad::clamp(no_grad::sum(fused.label_mask)));
-  if (head.router_logits == nullptr || head.router_logits->empty()) return;
-  fused.aux_loss = load_balancing_loss(*head.router_logits, head.experts_per_token, batch.attention_mask);
-  output.loss = add(output.loss, multiply_scalar(fused.aux_loss));
+  add_router_loss(batch, output, head);
 }
 
 /// Labels that take part in the loss: each predicts the next one.
@@ -106,6 +111,7 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   }
   if (hidden_states.tape().modes.cut_cross_entropy && batch.labels.defined()) {
     output.loss = cut_causal_lm_loss(hidden_states, lm_head, batch, head.logits);
+    add_router_loss(batch, output, head);
     return;
   }
   Tensor scaled;  // the backbone's output holds the others until the end
@@ -128,6 +134,7 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
   GraphCapture* capture = output.logits.tape().modes.capture;
   if (head.loss_breaks_graph && capture != nullptr) capture->break_graph(output.logits);
   output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+  add_router_loss(batch, output, head);
 }
 
 }  // namespace memcalc

@@ -373,7 +373,9 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
   std::vector<Tensor> router_logits;  // of mixtures of experts, which the backbone's output holds until the end
   Tensor hidden_states;
   {
-    const bool records = batch.fused_head != nullptr && batch.fused_head->balances_experts;
+    const bool in_trainer = run_.trains() && run_.training().loop == Loop::kTrainer;
+    const bool records = batch.fused_head != nullptr ? batch.fused_head->balances_experts
+                                                     : in_trainer && run_.training().balances_experts;
     const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
     hidden_states = decode(batch, cache, output);
   }

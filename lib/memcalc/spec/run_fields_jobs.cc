@@ -23,6 +23,11 @@ bool compares_answers(const RunRecord& r) {
 }
 bool has_answers(const RunRecord& r) { return on_answers(r) || of_sft(r); }
 bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
+bool returns_routers(const RunRecord& r) {
+  if (!r.run.trains() || r.run.training().loop != Loop::kTrainer || !returns_router_logits(r.model)) return false;
+  const std::optional<Evaluation>& evaluation = r.run.training().evaluation;
+  return r.run.profile.behaviors.experts != ExpertForm::kLoop && !(evaluation && evaluation->keeps_logits);
+}
 bool generates(const RunRecord& r) { return r.run.generates(); }
 bool of_grpo(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlGrpo; }
 bool scores(const RunRecord& r) { return of_grpo(r) || (r.run.trains() && r.run.training().loop == Loop::kTrlRloo); }
@@ -110,6 +115,15 @@ const Field kFields[] = {
          .get = take<&N::whole_logits>,
          .exists = compares_answers,
          .belongs_to = "TRL's DPOTrainer and KTOTrainer (--loop trl-dpo, trl-kto)"}),
+    row("--router-loss", "router_loss", G::kJob, K::kFlag, "", "the Trainer on mixtures: config's output_router_logits",
+        {.set = put<&R::router_loss>,
+         .get = [](const RunRecord& r) -> std::optional<FieldValue> {
+           return returns_routers(r) && r.run.training().balances_experts ? std::optional<FieldValue>(true)
+                                                                          : std::nullopt;
+         },
+         .exists = returns_routers,
+         .belongs_to =
+             "mixtures of experts whose config has output_router_logits, in the Trainer without --eval-logits"}),
     row("--no-router-loss", "no_router_loss", G::kJob, K::kFlag, "",
         "TRL on mixtures of experts: router_aux_loss_coef is 0",
         {.set = put<&R::no_router_loss>,

@@ -393,6 +393,13 @@ Vllm resolve_vllm(const RunOptions& options, std::vector<std::string>& assumptio
 /// SFTTrainer and the others: the coefficient that nobody gave is the model's own, and above 0.
 bool resolve_router_loss(const ModelSpec& model, const RunOptions& options, Loop loop,
                          std::vector<std::string>& assumptions) {
+  if (loop == Loop::kTrainer) {
+    if (options.router_loss) {
+      assumptions.emplace_back(
+          "the routers' auxiliary loss (output_router_logits) follows its source and was not validated on a card");
+    }
+    return options.router_loss;
+  }
   // Of experimental/orpo and online_dpo the first asks the config alone, whose output_router_logits is false.
   const bool asks = is_trl(loop) && loop != Loop::kTrlOrpo && loop != Loop::kTrlOnlineDpo && loop != Loop::kTrlReward;
   if (!asks || options.no_router_loss || !returns_router_logits(model)) return false;

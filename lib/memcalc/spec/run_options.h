@@ -52,6 +52,7 @@ struct RunOptions {
   std::optional<SftLoss> sft_loss;                // default nll
   std::optional<KtoLoss> kto_loss;                // default kto
   bool whole_logits = false;
+  bool router_loss = false;                          // the Trainer: the config's output_router_logits
   bool no_router_loss = false;                       // default: mixtures of experts under TRL balance their experts
   std::optional<Reference> reference;                // default: TRL's
   std::optional<VllmMode> vllm;                      // of trainers that generate; default: transformers generates

@@ -5,6 +5,7 @@
 // MIRRORS(peft, "utils/other.py", "0.21.2")
 // MIRRORS(peft, "utils/transformers_weight_conversion.py", "0.21.2")
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -119,14 +120,24 @@ void convert(std::vector<std::string>& named, const ConvertedTargets& renamed, T
   }
 }
 
+/// axolotl's loaders/adapter.py, find_all_linear_names: a list of the modules' names, of which routers and experts of
+/// transformers 5 are none. (peft's all-linear has these, too.)
+constexpr std::string_view kLinearNames = "linear";
+
+/// Names of layers that lists of targets have whether the model has them or not: none is another's slip.
+bool is_usual(const std::string& target) {
+  constexpr std::string_view kUsual[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  return std::find(std::begin(kUsual), std::end(kUsual), target) != std::end(kUsual);
+}
+
 /// inject_adapter: a name that no module has is passed over where another one has modules. Here a name that is
 /// one letter off is refused.
 void pass_over(const std::vector<std::string>& unknown, const Targets& targets, Model& model) {
   const std::vector<std::string> known = ends_of(model);
   const bool has_others = !targets.modules.empty() || !targets.parameters.empty();
   for (const std::string& target : unknown) {
-    const bool is_slip = std::any_of(known.begin(), known.end(),
-                                     [&](const std::string& each) { return edit_distance(target, each) == 1; });
+    const auto is_near = [&](const std::string& each) { return edit_distance(target, each) == 1; };
+    const bool is_slip = !is_usual(target) && std::any_of(known.begin(), known.end(), is_near);
     if (!has_others || is_slip) {
       throw refusal(rules::kLoraTarget, {one_line(target), join(known)});
     }
@@ -156,6 +167,11 @@ Targets targets_of(const Lora& lora, Model& model, ConvertedNames converted) {
   if (model.linear_layers.empty()) throw refusal(rules::kLoraLayers);
   std::vector<std::string> named = lora.targets;
   const bool every_linear = std::erase(named, kAllLinear) > 0 || lora.targets.empty();
+  if (std::erase(named, kLinearNames) > 0) {
+    for (const auto& layer : model.linear_layers) {
+      if (!is_output_embedding(layer->name)) add_new(named, last_part(layer->name));
+    }
+  }
   Targets targets;
   if (targets.pattern = pattern_of(lora.targets); targets.pattern) {
     find_layers(lora, model, targets);

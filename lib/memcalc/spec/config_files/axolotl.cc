@@ -23,6 +23,9 @@ namespace {
 
 using U = RowUse;
 
+constexpr std::string_view kOtherConfiguration =
+    "another configuration of the model is told by --model FILE or --layers, --hidden, …";
+
 constexpr KeyRow kRows[] = {
     // model
     {"base_model", U::kUsed, "", "--model"},
@@ -34,8 +37,8 @@ constexpr KeyRow kRows[] = {
      "special_tokens tokens added_tokens_overrides chat_template chat_template_jinja chat_template_kwargs "
      "default_system_message eot_tokens added_tokens",
      U::kIrrelevant, "the model's class and its tokenizer"},
-    {"overrides_of_model_config model_config overrides_of_model_kwargs", U::kRefused,
-     "another configuration of the model is told by --model FILE or --layers, --hidden, …"},
+    {"overrides_of_model_config overrides_of_model_kwargs", U::kRefused, kOtherConfiguration},
+    {"model_config", U::kUsed},
     {"rope_scaling scaling_softmax scaling_softmax_factor scaling_softmax_bias", U::kIrrelevant, "values, no memory"},
     {"resize_token_embeddings_to_32x", U::kApproximated, "the vocabulary is not rounded up to a multiple of 32"},
     {"mean_resizing_embeddings shrink_embeddings reinit_weights fix_untrained_tokens", U::kIrrelevant,
@@ -392,7 +395,7 @@ void read_adapter(Section& section) {
   if (const auto pattern = section.scalar("lora_target_modules"); pattern && is_pattern(*pattern)) {
     targets = {std::string(kPatternPrefix) + *pattern};
   }
-  if (section.on("lora_target_linear")) targets = {"all-linear"};
+  if (section.on("lora_target_linear")) targets = {"linear"};
   if (!set_targets(section, std::move(targets))) {
     section.account().set("--lora-targets", "q_proj,v_proj");
     section.account().note("adapters on q_proj and v_proj: peft's default for most decoders (--lora-targets)");
@@ -415,6 +418,16 @@ void read_adapter(Section& section) {
         "prepare_model_for_kbit_training");
   }
   read_lora_kernels(section, int8);
+}
+
+/// Sets members of the model's config; of these output_router_logits alone is an option.
+void read_model_config(Section& section) {
+  const JsonNode* config = section.mapping("model_config");
+  if (config == nullptr) return;
+  for (const JsonNode& each : config->children) {
+    if (each.key != "output_router_logits") return section.refuse("model_config", std::string(kOtherConfiguration));
+    if (each.boolean) section.set("model_config", "--router-loss");
+  }
 }
 
 /// monkeypatch/moe_quant.py: each parameter of three dimensions in a module called experts is packed as it is loaded.
@@ -557,6 +570,7 @@ void read_axolotl(Account& account, const JsonNode& root) {
   read_plugins(section);
   read_adapter(section);
   read_packed_experts(section);
+  read_model_config(section);
   read_unfrozen(section);
   read_compile(section);
   read_gpus(section);
