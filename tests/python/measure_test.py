@@ -7,7 +7,7 @@ from pathlib import Path
 import memcalc
 import pytest
 from memcalc.measure import Line, Measurement, case_of, compare
-from memcalc.measure._host import LENGTH, REFERENCE_MODELS, TINY_MODELS, factors_of, host_rates
+from memcalc.measure._host import LENGTH, REFERENCE_CALLS, REFERENCE_MODELS, TINY_MODELS, call_factor_of, factors_of, host_rates
 
 pytest.importorskip("numpy")
 
@@ -81,18 +81,20 @@ REFERENCE = {"pointwise_us": 8.0, "python_us": 15.0, "node_us": 9.0, "backward_u
 
 
 def test_a_host_file_is_the_reference_host_as_fast_as_its_models():
-    rates = host_rates(1.5, 2.0, (20.0, 2.5), 1007, REFERENCE)
+    rates = host_rates(1.5, 2.0, 1.2, (20.0, 2.5), 1007, REFERENCE)
     assert rates["pointwise_us"] == 12 and rates["python_us"] == 22.5 and rates["trainer_step_us"] == 600  # with forward
     assert rates["node_us"] == 18 and rates["backward_us"] == 200  # with backward
     assert rates["optimizer_tensor_us"] == 6.5 and rates["zeroed_tensor_us"] == 2.5  # timed: 20 less 18 passes of 0.75
+    assert rates["call_ratio"] == 0.8  # a call: 1.2 times the reference host's, where all other rates are 1.5 times
     assert rates["queue_kernels"] == 1007 and "rank_spread" not in rates and "launch_latency_us" not in rates
-    assert host_rates(1.5, 2.0, (5.0, 0.0), 0, REFERENCE)["optimizer_tensor_us"] == 0.5  # not below what was ever seen
-    assert "queue_kernels" not in host_rates(1.5, 2.0, (5.0, 0.0), 0, REFERENCE)
+    assert host_rates(1.5, 2.0, 1.2, (5.0, 0.0), 0, REFERENCE)["optimizer_tensor_us"] == 0.5  # not below what was ever seen
+    assert "queue_kernels" not in host_rates(1.5, 2.0, 1.2, (5.0, 0.0), 0, REFERENCE)
 
 
 def test_a_host_is_as_fast_as_the_median_of_its_models():
     slower = {name: (forward * factor, backward * 2) for factor, (name, (forward, backward)) in zip((1.2, 1.4, 9), REFERENCE_MODELS.items())}
     assert factors_of(slower) == pytest.approx((1.4, 2))
+    assert call_factor_of({name: there * factor for factor, (name, there) in zip((0.7, 0.9, 9), REFERENCE_CALLS.items())}) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("name", TINY_MODELS)
@@ -101,9 +103,11 @@ def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
     host = tmp_path / "host.json"
     rates = json.loads((MEASURED.parents[1] / "specs/measured/h100-sxm/rates.json").read_text())["host"]
     host.write_text(json.dumps(dict(schema_version=1, name="reference", rates=rates)))
-    report = memcalc.estimate(memcalc.Model.from_config(config), gpu="h100-sxm", loop="bare", batch_size=1, sequence_length=LENGTH, precision="fp32",
-                              weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
+    run = dict(gpu="h100-sxm", batch_size=1, sequence_length=LENGTH, precision="fp32", weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
+    report = memcalc.estimate(memcalc.Model.from_config(config), loop="bare", **run)
     assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)
+    called = memcalc.estimate(memcalc.Model.from_config(config), infer=True, **run)
+    assert 1e6 * called.step_seconds == pytest.approx(REFERENCE_CALLS[name], rel=0.1)  # measured; of a first pass up to a tenth less is said
 
 
 def test_a_host_is_measured_with_a_card_only(tmp_path):

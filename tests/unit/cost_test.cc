@@ -187,12 +187,30 @@ TEST(Cost, PythonOfACallGoesWithItsFamilysInstructions) {
   measured.hosts = {{.name = "slower", .rates = measured.host}};
   measured.hosts.front().rates.python_us = 200;
   const double few = rates_of_call(measured, 38).host.python_us, many = rates_of_call(measured, 170).host.python_us;
-  EXPECT_NEAR(few, 100 * (0.38 + 0.00774 * 38), 1e-9);
-  EXPECT_NEAR(many - few, 100 * 0.00774 * (170 - 38), 1e-9);
+  EXPECT_NEAR(few, 100 * (0.391 + 0.0042 * 38), 1e-9);
+  EXPECT_NEAR(many - few, 100 * 0.0042 * (170 - 38), 1e-9);
   EXPECT_NEAR(rates_of_call(measured, 170).hosts.front().rates.python_us, 2 * many, 1e-9);
   const double not_counted = rates_of_call(measured, 0).host.python_us;
   EXPECT_GT(not_counted, few);
   EXPECT_LT(not_counted, many);
+}
+
+// A host file says what calls without autograd take of what training says of the host; the card's own times stay.
+TEST(Cost, ACallTakesItsShareOfAHostsRates) {
+  DeviceRates measured = rates();
+  measured.host.pointwise_us = 10;
+  measured.host.generate_us = 3000;
+  measured.host.gap_us = 1.5;
+  measured.host.launch_latency_us = 5;
+  measured.hosts = {{.name = "slower", .rates = measured.host}};
+  measured.host.call_ratio = 0.8;
+  measured.hosts.front().rates.call_ratio = 2;
+  const DeviceRates call = rates_of_call(measured, 61);
+  EXPECT_NEAR(call.host.pointwise_us, 8, 1e-9);
+  EXPECT_NEAR(call.host.generate_us, 2400, 1e-9);
+  EXPECT_EQ(call.host.gap_us, 1.5);
+  EXPECT_EQ(call.host.launch_latency_us, 5);
+  EXPECT_NEAR(call.hosts.front().rates.pointwise_us, 20, 1e-9);
 }
 
 TEST(Cost, AQueryAloneReadsItsKeysOnce) {

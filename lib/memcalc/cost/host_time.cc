@@ -116,12 +116,12 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
 namespace {
 
 // Of python_us, in a call without autograd: what an operator takes among others beyond a loop of it alone, and what
-// each bytecode instruction of the model's code takes. Least squares over decoding layers of nine families of
-// transformers 5.17, tiny models that took turns on an H100's host on 2026-11-28
-// (tests/measured/inference_turns_h100.jsonl, "decode"; instructions: python_counts.jsonl): 6.66 and 0.135 us there, 6
-// % off (root mean square). There LLaMA, whose Python python_us is, took 1.15 times what the reference host's rates
-// give.
-constexpr double kOperatorShare = 0.416, kInstructionShare = 0.00549;
+// each bytecode instruction of the model's code takes. Least squares over the layers that twelve families of
+// transformers 5.17 run for each later token of generate(), tiny models that took turns in a process of an H200's host
+// which no profiler and no backward pass had touched, 2026-11-29 (tests/measured/inference_turns_h200.jsonl, "tokens";
+// instructions: python_counts.jsonl): 5.06 and 0.0542 us there, 3.5 % off (root mean square; experts, which were left
+// out, 16 % too little). There the reference host's rates count 0.85 times (docs/time.md).
+constexpr double kOperatorShare = 0.391, kInstructionShare = 0.0042;
 // Of a family that was not counted: the median of those that were.
 constexpr double kUsualInstructions = 63;
 

@@ -7,9 +7,9 @@ operator are not timed: their code and data stay in the processor's caches, whic
 times as slow in such loops was as quick in models (specs/measured/hosts.json). A process in which torch.profiler has been at work
 is slower than others (docs/time.md): take a fresh one, as `python -m memcalc.measure` does.
 
-Calls of a model that does not train are timed first, before any backward pass has run in the process: forward alone, without
-autograd, took 0.6 to 0.8 times what it takes between backward passes, whose thread wakes and sleeps (docs/time.md). What that
-is of the reference host's calls, over what forward in training is of its training, is the file's `call_ratio`.
+Calls of a model that does not train are timed first, without autograd, before any backward pass has run in the process: between
+backward passes, whose thread wakes and sleeps, forward takes longer (docs/time.md). What they are of the reference host's calls, over
+what forward in training is of its training, is the file's `call_ratio`.
 """
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ TINY_MODELS = {
 LENGTH = 16  # of one sequence
 # Microseconds of their forward and backward in float32, as memcalc predicts them with the reference host's rates.
 REFERENCE_MODELS = {"bert": (6227.0, 7968.0), "llama": (11351.0, 14661.0), "gpt2": (6415.0, 6887.0)}
-# And of a call without autograd.
-REFERENCE_CALLS = {"bert": 3313.0, "llama": 8373.0, "gpt2": 4962.0}
+# And of a call without autograd: what it took on an H200's host over its forward in training (three files of 2026-11-29, geometric means),
+# so that call_ratio was 1 there. memcalc, whose rates are those of later tokens of generate(), says up to a tenth less of a first pass.
+REFERENCE_CALLS = {"bert": 3405.0, "llama": 8460.0, "gpt2": 4276.0}
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
 BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
 NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread", "call_ratio")  # of the driver, the card and ranks

@@ -1,20 +1,20 @@
-"""What the host takes in calls without autograd, from tiny models that took turns (inference_host.py): the constants of
+"""What the host takes in calls without autograd, from tiny models' tokens (inference_host.py --parts tokens): the constants of
 cost/host_time.cc and of specs/measured/h100-sxm/rates.json. No card is needed.
 
-usage: call_constants.py MEMCALC TURNS.jsonl HOST.json [HOST.json …]
-HOST: files of memcalc.measure --host of the same machine, before and after: how long forward in training took there, over the
-reference host. memcalc is asked for each tiny model with one rate after the other changed, which gives how often each counts:
-  a layer   s A + n (a + b i): A what its operators take by the reference host's rates and the shares of calls without autograd, n their
-            number, i the instructions of Python for each. s, a and b are fitted by least squares on the quotients.
-  the rest  medians over the families of what is left of a call (model_call), of a token (generated_token), of the first token (generate)
-            and of an encoder-decoder's first token (generate_encoder)
-All are printed as they were there and as the reference host's, over `forward` of the host files. Families left out one by one show what
-an unknown family is off by.
+usage: call_constants.py MEMCALC TURNS.jsonl LEVEL MODEL_CALL_US
+LEVEL: how many times as long as on the reference host a call took in that process (a tiny LLaMA's call, over REFERENCE_CALLS of
+memcalc.measure). memcalc is asked for each tiny model with one rate after the other changed, which gives how often each counts:
+  a layer   LEVEL A + n (a + b i): A what its operators take by the reference host's rates and the shares of calls without autograd, n their
+            number, i the instructions of Python for each. a and b are fitted by least squares on the quotients
+  the rest  medians over the families of what is left of a later token (generated_token and MODEL_CALL_US, which share it), of the first one
+            (generate) and of an encoder-decoder's first one (generate_encoder)
+All are printed as the reference host's.
 """
 import json, statistics, subprocess, sys, tempfile
 from pathlib import Path
 
 import numpy
+from scipy.optimize import nnls
 import torch  # noqa: F401  (transformers' configurations)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -23,7 +23,7 @@ REFERENCE = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text()
 OF_PYTHON = ("python_us",)
 AROUND = ("model_call_us", "generate_us", "generated_token_us", "generate_encoder_us")
 TINY = 1e-6  # a rate cannot be 0
-COUNTS = {row["family"]: row for row in map(json.loads, (ROOT / "tests/measured/python_counts.jsonl").read_text().splitlines())}
+EXPERTS = ("granitemoe",)
 DECODING = {"t5": "seq2seq", "bart": "seq2seq", "whisper": "speech", "bert": "mlm", "vit": "image"}
 
 
@@ -57,71 +57,56 @@ class Predicted:
 
 
 def main():
-    memcalc, turns, hosts = sys.argv[1], [json.loads(line) for line in open(sys.argv[2])], [json.loads(Path(p).read_text()) for p in sys.argv[3:]]
-    level = statistics.mean(h["measured"]["forward"] for h in hosts) if hosts else 1.0
-    measured = {(t["name"], t["layers"], t["call"]): statistics.median(t["ms"]) * 1e3 for t in turns if t["kind"] == "turn" and t["ms"]}
+    memcalc, level, model_call = sys.argv[1], float(sys.argv[3]), float(sys.argv[4])
+    lines = [row for row in map(json.loads, open(sys.argv[2])) if row["kind"] == "tokens"]
+    times = {(row["name"], row["layers"], row["new"]): numpy.array(row["ms"]) * 1e3 for row in lines}
+    rounds = min(map(len, times.values()))
+    times = {key: each[:rounds] for key, each in times.items()}
+    # Each round sees one state of the machine.
+    state = numpy.median([each / numpy.median(each) for each in times.values()], axis=0)
+    took = {key: float(numpy.median(each / state)) for key, each in times.items()}
     shares = source_shares()
-    families = sorted({name for name, _, _ in measured if name in INSTRUCTIONS})
-    equations, forward, generated = [], {}, {}
-    for family in families:
-        instructions = INSTRUCTIONS[family]
-        share = shares[0] + shares[1] * (instructions or shares[2])
-        if (family, 8, "forward") in measured: forward[family] = [Predicted(memcalc, family, n, 0) for n in (2, 8)]
-        if (family, 8, "decode") in measured: generated[family] = [Predicted(memcalc, family, n, 5) for n in (2, 8)]
-        for call, said, column in (("decode", generated, 1), ("forward", forward, 0)):
-            if family not in said or (family, 8, call) not in measured: continue
-            two, eight = said[family]
-            took = (measured[family, 8, call] - measured[family, 2, call]) / 6
-            operators, number = (eight.operators - two.operators)[column] / 6, (eight.python - two.python)[column] / 6 / share
-            equations.append((family, call, took, operators, number, number * (instructions or shares[2])))
-    use = [e for e in equations if e[0] not in ("granitemoe", "bert", "vit")]
-
-    def fit(rows):
-        matrix = numpy.array([[e[3] / e[2], e[4] / e[2], e[5] / e[2]] for e in rows])
-        from scipy.optimize import nnls
-        return nnls(matrix, numpy.ones(len(rows)))[0]
-    s, a, b = fit(use)
-    print(f"level of the machine (forward in training): {level:.3f}")
-    print(f"layer: s {s:.3f}, a {a:.3f} us, b {b:.4f} us there; of the reference host: s {s / level:.3f}, a {a / level:.3f}, b {b / level:.4f} us")
-    errors = []
-    for e in equations:
-        said = s * e[3] + a * e[4] + b * e[5]
-        without = [o for o in use if o[0] != e[0]]
-        other = fit(without) if without else (s, a, b)
-        out = other[0] * e[3] + other[1] * e[4] + other[2] * e[5]
-        errors.append(said / e[2] - 1)
-        print(f"  {e[0]:12} {e[1]:8} took {e[2]:7.1f} us  operators {e[3]:6.1f}  n {e[4]:5.1f}  i {e[5] / max(e[4], 1e-9):5.1f}  said {said:7.1f} {100 * errors[-1]:+6.1f} %  left out {100 * (out / e[2] - 1):+6.1f} %")
-    print(f"  root mean square {100 * numpy.sqrt(numpy.mean(numpy.square(errors))):.1f} %")
-
-    def of(predicted, family, column):
+    said, layers = {}, {}
+    for family in sorted({name for name, _, _ in took}):
         i = INSTRUCTIONS[family] or shares[2]
         share = shares[0] + shares[1] * i
-        return s * predicted.operators[column] + predicted.python[column] / share * (a + b * i)
-    rest = {k: {} for k in AROUND}
-    for family, (two, _) in forward.items():
-        rest["model_call_us"][family] = (measured[family, 2, "forward"] - of(two, family, 0)) / two.around["model_call_us"][0]
-    model_call = statistics.median(rest["model_call_us"].values())
-    for family, (two, _) in generated.items():
-        if (family, 2, "generate5") not in measured: continue
-        token = (measured[family, 2, "generate5"] - measured[family, 2, "generate1"]) / 4
-        rest["generated_token_us"][family] = (token - of(two, family, 1) - model_call * two.around["model_call_us"][1]) / two.around["generated_token_us"][1]
-    token_us = statistics.median(rest["generated_token_us"].values())
-    for family, (two, _) in generated.items():
-        if (family, 2, "generate1") not in measured or two.around["generate_encoder_us"][0]: continue
-        first = measured[family, 2, "generate1"] - of(two, family, 0) - model_call * two.around["model_call_us"][0] - token_us * two.around["generated_token_us"][0]
-        rest["generate_us"][family] = first / two.around["generate_us"][0]
-    generate = statistics.median(rest["generate_us"].values())
-    for family, (two, _) in generated.items():
-        if (family, 2, "generate1") not in measured or not two.around["generate_encoder_us"][0]: continue
-        first = measured[family, 2, "generate1"] - of(two, family, 0) - sum(c * two.around[k][0] for k, c in (("model_call_us", model_call), ("generated_token_us", token_us), ("generate_us", generate)))
-        rest["generate_encoder_us"][family] = first / two.around["generate_encoder_us"][0]
-    for key, each in rest.items():
-        if each: print(f"{key}: {statistics.median(each.values()):.0f} us there, {statistics.median(each.values()) / level:.0f} of the reference host; " + ", ".join(f"{f} {v:.0f}" for f, v in each.items()))
-    plain = (measured["llama", 8, "decode"] - measured["llama", 2, "decode"]) / 6
-    for name in ("llama-nf4", "llama-int8", "llama-int8-bf16"):
-        if (name, 8, "decode") in measured:
-            extra = ((measured[name, 8, "decode"] - measured[name, 2, "decode"]) / 6 - plain) / 7
-            print(f"{name}: a linear layer takes {extra:.1f} us more than torch's there, {extra / level:.1f} of the reference host")
+        two, eight = said[family] = [Predicted(memcalc, family, n, 5) for n in (2, 8)]
+        token = {n: (took[family, n, 13] - took[family, n, 1]) / 12 for n in (2, 8)}
+        layers[family] = ((token[8] - token[2]) / 6, (eight.operators - two.operators)[1] / 6, (eight.python - two.python)[1] / 6 / share, i, token[2])
+
+    def fit(families):
+        rows = [layers[family] for family in families if family not in EXPERTS]
+        return nnls(numpy.array([[n / t, n * i / t] for t, _, n, i, _ in rows]), numpy.array([1 - level * o / t for t, o, _, _, _ in rows]))[0]
+    a, b = fit(layers)
+    errors = []
+    for family, (t, o, n, i, _) in layers.items():
+        other = fit([each for each in layers if each != family])
+        of = lambda fitted: 100 * ((level * o + n * (fitted[0] + fitted[1] * i)) / t - 1)
+        if family not in EXPERTS: errors.append(of((a, b)))
+        print(f"{family:12} a layer {t:7.1f} us, {n:5.1f} operators of {i:5.1f} instructions: {of((a, b)):+6.1f} %, by the others {of(other):+6.1f} %")
+    python_us = REFERENCE["python_us"]
+    print(f"an operator {a / level:.2f} us, an instruction {b / level:.4f} us: kOperatorShare {a / level / python_us:.3f}, kInstructionShare {b / level / python_us:.5f}; {numpy.sqrt(numpy.mean(numpy.square(errors))):.1f} % off")
+
+    def of(predicted, family, column):
+        i = layers[family][3]
+        return level * predicted.operators[column] + predicted.python[column] / (shares[0] + shares[1] * i) * (a + b * i)
+
+    def median(values): return statistics.median(v for family, v in values.items() if family not in EXPERTS)
+    rest, first, encoder = {}, {}, {}
+    for family, (two, eight) in said.items():
+        beside = of(two, family, 1) - 2 * (of(eight, family, 1) - of(two, family, 1)) / 6
+        rest[family] = (layers[family][4] - 2 * layers[family][0] - beside) / level
+    token = median(rest) - model_call
+    for family, (two, eight) in said.items():
+        beside = of(two, family, 0) - 2 * (of(eight, family, 0) - of(two, family, 0)) / 6
+        left = (took[family, 2, 1] - 2 * (took[family, 8, 1] - took[family, 2, 1]) / 6 - beside) / level
+        left -= model_call * two.around["model_call_us"][0] + token * two.around["generated_token_us"][0]
+        (encoder if two.around["generate_encoder_us"][0] else first)[family] = left
+    generate = median(first)
+    encoder = {family: (left - generate) / said[family][0].around["generate_encoder_us"][0] for family, left in encoder.items()}
+    for name, each, value in (("model_call_us + generated_token_us", rest, median(rest)), ("generate_us", first, generate), ("generate_encoder_us", encoder, median(encoder))):
+        print(f"{name} {value:.0f}: " + ", ".join(f"{family} {us:.0f}" for family, us in each.items()))
+    print(f"generated_token_us {token:.0f}")
 
 
 INSTRUCTIONS = {}

@@ -1,6 +1,6 @@
 """What the host of a machine takes for models whose kernels take no time, on a core of its own: where Python's time goes in a token.
 
-usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,quantized,compiled]
+usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,tokens,quantized,compiled]
 Each part appends lines:
   core      a loop of Python on each core, microseconds; which one the main thread is then bound to
   steady    a tiny LLaMA's forward, bound to that core and not: quartiles, so that what the machine itself varies by is seen
@@ -9,6 +9,7 @@ Each part appends lines:
   turns     of families at two depths and of packed LLaMAs, without autograd: a token with a cache (decode), forward, generate() of one and
             of five tokens take turns, so that each round sees one state of the machine; the milliseconds of each round. A process that
             does nothing else: a profiler slows it for good
+  tokens    of families at two depths generate() of one and of 13 tokens, in turns as well; such a process, too
   compiled  tiny models under torch.compile at two depths: forward and backward, launches of each, tensors in and out
 """
 import argparse, json, os, statistics, sys, time, traceback, warnings
@@ -157,6 +158,21 @@ def main():
         for place, (name, layers, kind, _, _) in enumerate(todo):
             emit("turn", name=name, layers=layers, call=kind, ms=[round(x, 3) for x in taken[place][3:]])
 
+    def tokens(_):
+        """As the turns, but each call goes on for twelve tokens: what a layer takes in the loop, whose code is in the caches."""
+        todo = []
+        for layers in (2, 8):
+            for family in ("llama", "gpt2", "gpt_neox", "opt", "qwen3", "phi", "olmo2", "gemma3_text", "t5", "bart", "whisper", "granitemoe"):
+                with torch.no_grad(): todo.append((family, layers, calls_of(family, tiny(family, layers).to(a.device, torch.bfloat16), a.device)["generate"]))
+        taken, end = {}, time.time() + a.seconds
+        with torch.no_grad():
+            while time.time() < end:
+                for family, layers, generate in todo:
+                    for new in (1, 13):
+                        wait(); t = time.perf_counter(); generate(new); wait()
+                        taken.setdefault((family, layers, new), []).append(round((time.perf_counter() - t) * 1e3, 3))
+        for (family, layers, new), ms in taken.items(): emit("tokens", name=family, layers=layers, new=new, ms=ms[1:])
+
     def quantized(best):
         import bitsandbytes as bnb
         from inference_times import pack
@@ -237,7 +253,7 @@ def main():
 
     best = None
     for part in a.parts.split(","):
-        try: best = dict(cores=cores, turns=turns, quantized=quantized, compiled=compiled)[part](best) or best
+        try: best = dict(cores=cores, turns=turns, tokens=tokens, quantized=quantized, compiled=compiled)[part](best) or best
         except Exception as error: emit("error", part=part, error=repr(error)[:300], where=traceback.format_exc()[-500:])
 
 

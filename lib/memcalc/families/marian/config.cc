@@ -33,6 +33,7 @@ const Family kMarian = {
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
     .skips_layers_at_random = true,
+    .instructions_per_operator = 170,  // BART's, of whose layer its own is a copy
 };
 
 }  // namespace memcalc::family

@@ -19,6 +19,7 @@ const Family kPegasus = {
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,
     .skips_layers_at_random = true,
+    .instructions_per_operator = 170,  // BART's, of whose layer its own is a copy
 };
 
 }  // namespace memcalc::family

@@ -194,11 +194,13 @@ KeptTensors tensors_of(const JointGraph& graph, const std::vector<Result>& resul
   return tensors;
 }
 
-/// What the host does around the generated code.
-void record_call(Tape& tape, std::size_t tensors, const CudaGraphs* graphs) {
-  tape.kernels.add(kCompiledCall, OperatorClass::kMovement, DType::kFloat32, 0, 0, KernelKind::kPartOfPrevious,
-                   static_cast<double>(tensors));
-  if (Kernel* kernel = tape.kernels.last()) kernel->node = graphs != nullptr ? &kReplayedCode : &kCompiledCode;
+/// What the host does around the generated code, for each piece of it.
+void record_call(Tape& tape, const Program& program, std::size_t tensors, const CudaGraphs* graphs) {
+  for (std::int64_t piece = 0; piece < program.pieces; ++piece) {
+    tape.kernels.add(kCompiledCall, OperatorClass::kMovement, DType::kFloat32, 0, 0, KernelKind::kPartOfPrevious,
+                     piece == 0 ? static_cast<double>(tensors) : 0);
+    if (Kernel* kernel = tape.kernels.last()) kernel->node = graphs != nullptr ? &kReplayedCode : &kCompiledCode;
+  }
 }
 
 void run_backward(BackwardCall& call) {
@@ -225,7 +227,7 @@ void run_backward(BackwardCall& call) {
     for (const NodeIndex tangent : tangents) buffers[index(tangent)] = saved.graphs->copy(graph[tangent].bytes);
   }
   run_part(tape, program, buffers, saved.graphs, CudaGraphs::Part::kBackward);
-  record_call(tape, program.saved.size() + graph.gradients.size(), saved.graphs);
+  record_call(tape, program, program.saved.size() + graph.gradients.size(), saved.graphs);
   tape.kernels.replay(program.backward_kernels);
   std::vector<Tensor> of_arguments;
   for (const DifferentiableArgument& each : saved.arguments) {
@@ -301,6 +303,7 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
     program.backward_kernels.insert(program.backward_kernels.end(), of_backward.begin(), of_backward.end());
     if (autocast == Autocast::kInside && capture.breaks.empty()) capture.autocast.reset();
     program.graph = build_joint_graph(capture, outputs);
+    program.pieces = 1 + static_cast<std::int64_t>(capture.breaks.size());
   }
   for (const CapturedValue& value : capture.values) {
     if (value.parameter != nullptr) value.parameter->graph_value = -1;
@@ -367,7 +370,7 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
     if (graph.inputs[i] != kNone) buffers[index(graph.inputs[i])] = tape.detach(arguments[i]);
   }
   run_part(tape, program, buffers, graphs, CudaGraphs::Part::kForward);
-  record_call(tape, parameters.size() + arguments.size() + program.saved.size(), graphs);
+  record_call(tape, program, parameters.size() + arguments.size() + program.saved.size(), graphs);
   tape.kernels.replay(program.forward_kernels);
   // What is not saved dies as Python drops what the function returned, all but these.
   RegionResults results{tensors_of(graph, program.read, buffers, arguments),
