@@ -468,6 +468,35 @@ TEST(Cost, TheCardStartsWithTheFirstPassOverAList) {
   EXPECT_NEAR(cost(list, device(), slow).step_seconds, 200e-6 + issuing / 4 + 1e-3 + of_tensors, 1e-9);
 }
 
+TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
+  DeviceRates of = rates();
+  of.strided = {.launch_us = 0, .bandwidth = 1, .elements = 1e-3};  // 1e12 elements a second
+  Kernel kernel;
+  kernel.op = &kOp;
+  kernel.kind = KernelKind::kStrided;
+  kernel.dtype = DType::kBFloat16;
+  kernel.elements = 1e8;
+  kernel.bytes = 1e6;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6, 1e-9);
+  kernel.bytes = 2e8;  // 200 us of memory
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 200e-6, 1e-9);
+  kernel.kind = KernelKind::kTurned;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.42, 1e-9);
+  kernel.op = &aten::kCat;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.45, 1e-9) << "with an empty tensor";
+}
+
+TEST(Cost, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {
+  Kernel kernel;
+  kernel.op = &aten::kGelu;
+  kernel.dtype = DType::kBFloat16;
+  kernel.elements = 1e8;
+  kernel.bytes = 1;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), rates()), 1e8 / 0.78e12 * 132 / 100, 1e-9);
+  kernel.op = &aten::kNeg;
+  EXPECT_LT(kernel_seconds(kernel, device(), rates()), 1e-6);
+}
+
 TEST(Cost, RowsOfOnePlaceAreAddedOneAfterTheOther) {
   Kernel put = kernel(0, Phase::kBackward);
   put.kind = KernelKind::kStrided;

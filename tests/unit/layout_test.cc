@@ -205,6 +205,16 @@ TEST(Layout, BroadcastShapes) {
   }
 }
 
+TEST(Layout, AMatrixIsTurnedOverWhereNeighboursAreNone) {
+  EXPECT_TRUE(is_turned({4, 8}, {8, 1}, {1, 4}));
+  EXPECT_TRUE(is_turned({2, 4, 8}, {32, 8, 1}, {32, 1, 4})) << "of each batch";
+  EXPECT_FALSE(is_turned({4, 8}, {8, 1}, {8, 1}));
+  EXPECT_FALSE(is_turned({2, 3, 4, 8}, {96, 32, 8, 1}, {96, 8, 24, 1})) << "heads change places, their rows do not";
+  EXPECT_FALSE(is_turned({4, 8}, {8, 1}, {16, 2})) << "every second one: nothing lies side by side";
+  EXPECT_FALSE(is_turned({4, 8}, {8, 1}, {1, 0})) << "one element for a row";
+  EXPECT_FALSE(is_turned({4, 1}, {1, 1}, {1, 4})) << "a vector";
+}
+
 TEST(Layout, ContiguousStridesAndItsTest) {
   EXPECT_EQ(print(contiguous_strides({})), "-");
   EXPECT_EQ(print(contiguous_strides({2, 3, 4})), "12,4,1");

@@ -161,6 +161,33 @@ double scattered_pixels_seconds(const Kernel& kernel) {
   return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
 }
 
+/// cuda/CUDALoops.cuh, gpu_kernel_impl: an index calculation for each element decides in 16 bits, 0.35 to 0.38 T
+/// elements a second on an H100 and on an H200 (tests/measured/operator_times_h100.jsonl.gz, op_times_h200.jsonl); in
+/// float32 the bytes do, at a share of the memory's rate. A matrix that is turned over takes 0.15 and 0.14 T; parts
+/// that are not contiguous are joined at 0.23 (cuda/Shape.cu, CatArrayBatchedCopy), at 0.16 where one is empty and of
+/// another shape, as in transformers' caches.
+double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
+  const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
+  const double share = kernel.op == &aten::kCat ? (turned ? kJoinedWithEmptyShare : kJoinedShare)
+                       : turned                 ? (wide ? kWideTurnedShare : kTurnedShare)
+                                                : 1;
+  const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
+  const double indexed = kernel.elements / (share * rates.elements * device.fp32_flops_per_second);
+  return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
+}
+
+/// Elements a second that a multiprocessor computes of such a function, of 132 ones: 16 bits are bound by it where
+/// memory is as fast as an H200's (tests/measured/op_times_h200.jsonl). 0: memory decides.
+double computed_per_second(const Kernel& kernel) {
+  const Operator* const op = kernel.op;
+  if (op == &aten::kGelu) return 0.78e12;
+  if (op == &aten::kGeluBackward) return 0.58e12;
+  if (op == &aten::kSilu) return 0.97e12;
+  if (op == &aten::kSiluBackward) return 0.7e12;
+  return op == &aten::kCos ? 0.86e12 : 0;
+}
+
 /// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
 double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kShare = 0.75, kHalfShare = 0.45;  // of the rate of rows
@@ -239,7 +266,8 @@ double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const Dev
 const MemoryRates& memory_rates(const Kernel& kernel, const DeviceRates& rates) {
   switch (kernel.kind) {
     case KernelKind::kConverting: return rates.converting;
-    case KernelKind::kStrided: return rates.strided;
+    case KernelKind::kStrided:
+    case KernelKind::kTurned: return rates.strided;
     case KernelKind::kRandom: return rates.random;
     case KernelKind::kRowwise: return rates.rowwise;
     case KernelKind::kRowSum: return rates.row_sum;
@@ -273,10 +301,12 @@ const ConvolutionRates& convolution_rates(const Kernel& kernel, const DeviceSpec
 
 namespace {
 
+// cutlass's grouped kernel: this share of a product's rate, and what it prepares. Of an H200, 21 shapes of 8 to 128
+// equal groups of 64 to 4,096 rows, forward and both gradients (tests/measured/op_times_h200.jsonl). In profiled steps
+// of an H100, whose groups are not equal, 0.51 to 0.88 of the rate was left (expert_operators_h100.jsonl.gz).
+constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
-constexpr double kGroupedShare =
-    0.70;                            // of a product's rate, in cutlass's grouped kernel: median of twelve, 0.51 to 0.88
-constexpr double kSmallSortUs = 28;  // one block sorts: radixSortKVInPlace
+constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
 constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
 constexpr double kTopkUs = 11;          // gatherTopK and the sort of what it took
 constexpr double kSortedPlacesUs = 20;  // the sort before cuda/Indexing.cu's sums
@@ -400,7 +430,7 @@ struct SecondsOf {
       return engine_groups_seconds(kernel, product, device, of_type);
     }
     const double seconds = product_seconds(kernel, product, device, of_type);
-    return kernel.op == &aten::kGroupedMm ? seconds / kGroupedShare : seconds;
+    return kernel.op == &aten::kGroupedMm ? seconds / kGroupedShare + kGroupedUs * kMicrosecond : seconds;
   }
   double operator()(const work::Attention& attention) const {
     return published_ratio(kernel, attention, device, rates) *
@@ -444,7 +474,13 @@ struct SecondsOf {
       return pooling_seconds(kernel, device, rates);
     }
     if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
-    const double memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
+    const bool indexes = kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kTurned;
+    double memory = indexes ? strided_seconds(kernel, device, rates.strided)
+                            : memory_seconds(kernel, device, memory_rates(kernel, rates));
+    if (const double computed = computed_per_second(kernel); computed > 0) {
+      constexpr double kMultiprocessors = 132;
+      memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));
+    }
     if (kernel.op == &aten::kSort || kernel.op == &aten::kTopk) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
     return kernel.op == &aten::kRoll ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;

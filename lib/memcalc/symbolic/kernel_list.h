@@ -19,6 +19,7 @@ enum class KernelKind : std::uint8_t {
   kVectorized,         // element-wise; operands contiguous and of one type
   kConverting,         // element-wise; contiguous, of several types
   kStrided,            // element-wise; an operand is broadcast, permuted or a slice: one index calculation an element
+  kTurned,             // the same, of a matrix turned over: neighbours in the result are none in an operand
   kRandom,             // element-wise with random numbers: dropout
   kRowwise,            // a block holds a row: normalisations, softmax
   kRowSum,             // reduces the innermost dimension

@@ -119,6 +119,19 @@ Shape like_strides(const Shape& shape, const Shape& strides) {
   return sorted_strides(shape, [&](int a, int b) { return compare_dims(strides[a], strides[b], shape[a], shape[b]); });
 }
 
+bool is_turned(const Shape& shape, const Shape& result, const Shape& input) {
+  bool apart = false, beside = false;
+  for (int i = 0; i < shape.rank; ++i) {
+    if (shape[i] <= 1) continue;
+    if (result[i] == 1) {
+      apart = input[i] > 1;
+    } else if (input[i] == 1) {
+      beside = true;
+    }
+  }
+  return apart && beside;
+}
+
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
   Shape result;
   result.rank = std::max(a.rank, b.rank);

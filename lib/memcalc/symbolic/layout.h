@@ -24,6 +24,10 @@ namespace memcalc {
 /// already dense (ATen/native/ExpandUtils, infer_dense_strides).
 [[nodiscard]] Shape like_strides(const Shape& shape, const Shape& strides);
 
+/// True where elements that lie side by side in `result` do not in `input`, though others do there: a copy of one to
+/// the other turns a matrix over. Pre: of one shape, but for dimensions of one element.
+[[nodiscard]] bool is_turned(const Shape& shape, const Shape& result, const Shape& input);
+
 /// numpy broadcasting. Throws Error(kInternal) where shapes do not match.
 [[nodiscard]] Shape broadcast_shapes(const Shape& a, const Shape& b);
 

@@ -23,17 +23,29 @@ std::string_view name_of(OperatorClass operator_class) {
 }
 
 std::string_view name_of(KernelKind kind) {
-  constexpr std::string_view names[] = {"vectorized",       "converting",
-                                        "strided",          "random",
-                                        "rowwise",          "row_sum",
-                                        "column_sum",       "image",
-                                        "indexed",          "embedding_backward",
-                                        "multi_tensor",     "product",
-                                        "grouped_product",  "cudnn_attention",
-                                        "flash_attention",  "efficient_attention",
-                                        "convolution",      "depthwise_convolution",
-                                        "part_of_previous", "copy_to_device",
-                                        "copy_to_host",     "synchronize"};
+  constexpr std::string_view names[] = {"vectorized",
+                                        "converting",
+                                        "strided",
+                                        "turned",
+                                        "random",
+                                        "rowwise",
+                                        "row_sum",
+                                        "column_sum",
+                                        "image",
+                                        "indexed",
+                                        "embedding_backward",
+                                        "multi_tensor",
+                                        "product",
+                                        "grouped_product",
+                                        "cudnn_attention",
+                                        "flash_attention",
+                                        "efficient_attention",
+                                        "convolution",
+                                        "depthwise_convolution",
+                                        "part_of_previous",
+                                        "copy_to_device",
+                                        "copy_to_host",
+                                        "synchronize"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -333,8 +333,7 @@ Tensor TrainerLoop::trl_loss(const Batch& inputs, const BatchShape& shape, bool 
 }
 
 void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
-  // accelerate 1.15, data_loader.py: DataLoaderShard moves a batch with non_blocking=False, so that the host waits until
-  // the card is through with the step before, and gets the next batch only then.
+  // accelerate 1.15, data_loader.py: moved with non_blocking=False, a batch waits for the step before.
   tape_.moment.phase = Phase::kZero;
   if (!run_.generates()) read_on_host(tape_, aten::kToCopy);
   tape_.moment.phase = Phase::kForward;
@@ -366,7 +365,6 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   first_of_step_ += count;
   if (is_deepspeed(run_)) return;  // its engine has stepped in backward(); zero_grad() finds nothing
   tape_.moment.phase = Phase::kOptimizer;
-  record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
   scaler_.unscale(optimizer_);

@@ -208,7 +208,8 @@ def import_ahead(cases):
     kinds = {"bert", "gpt2", "llama"}
     for case in cases:
         config = case["harness"].get("config") or models.MODELS.get(case["run"]["model"], (None, {}))[1]
-        kinds.add(config.get("model_type") or case["harness"].get("name", "").replace("-", "_"))
+        named = case["harness"].get("name", "").replace("-", "_")
+        kinds.add(config.get("model_type", named) if isinstance(config, dict) else named)
     for kind in sorted(kinds):
         try: import_module(f"transformers.models.{kind}.modeling_{kind}")
         except ImportError: pass
@@ -262,7 +263,7 @@ def run(budget, folder, modules, cases):
     for quarter in range(QUARTERS):
         part = folder / f"cases_{quarter}.jsonl"
         part.write_text("".join(line + "\n" for line in lines[len(lines) * quarter // QUARTERS:len(lines) * (quarter + 1) // QUARTERS]))
-        if profile_steps.DEVICE == "cuda": host(folder, quarter, of_host)
+        if "cpu" not in os.environ.get("PROFILE_STEPS", ""): host(folder, quarter, of_host)
         sys.argv = ["profile_steps", str(part), str(folder / "measured.jsonl"), "--budget", str(end - time.time()), *os.environ.get("PROFILE_STEPS", "").split()]
         profile_steps.main()
 

@@ -79,7 +79,10 @@ Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype) {
   Node* node = record(parts, dim);
   const bool channels_last = std::all_of(parts.begin(), parts.end(), is_channels_last);
   Tensor result = empty_in_layout(tape, joined(parts, dim), dtype, channels_last, aten::kCat);
-  tape.kernels.add(aten::kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+  const bool whole = std::all_of(parts.begin(), parts.end(), [](const Tensor& part) { return part.is_contiguous(); });
+  tape.kernels.add(aten::kCat, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()),
+                   whole || channels_last ? KernelKind::kVectorized : KernelKind::kStrided,
+                   static_cast<double>(result.elements()));
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -13,6 +13,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -113,6 +114,9 @@ void gather_backward(BackwardCall& call) {  // saved: index; scattered into zero
 /// TensorAdvancedIndexing.cpp, masked_fill: both are expanded to one shape, and that is copied row by row.
 Tensor filled_copy(const Tensor& x, const Tensor& mask) {
   Tensor result = x.tape().empty(broadcast_shapes(x.shape(), mask.shape()), x.dtype(), aten::kMaskedFill);
+  x.tape().kernels.add(aten::kClone, OperatorClass::kMovement, result.dtype(), 0,
+                       static_cast<double>(x.bytes() + result.bytes()), copy_kind(x, result),
+                       static_cast<double>(result.elements()));
   move_kernel(aten::kMaskedFill, result);
   return result;
 }

@@ -1,6 +1,9 @@
 // MIRRORS(torch, "native/TypeProperties.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/pointwise.h"
 
+#include <algorithm>
+
+#include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -31,20 +34,34 @@ DType result_type(std::initializer_list<const Tensor*> inputs) {
 }  // namespace
 
 KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
-  bool converts = false;
+  bool converts = false, strided = false;
   for (const Tensor* input : inputs) {
-    if (input->elements() == 1 && result.elements() > 1) return KernelKind::kStrided;  // a scalar on the card
-    if (!(input->shape() == result.shape()) || !(input->strides() == result.strides())) {
-      if (result.elements() > 1) return KernelKind::kStrided;
+    if (result.elements() > 1) {
+      if (input->elements() == 1) return KernelKind::kStrided;  // a scalar on the card
+      const bool same = input->shape() == result.shape();
+      if (!same || !(input->strides() == result.strides())) {
+        if (same && is_turned(result.shape(), result.strides(), input->strides())) return KernelKind::kTurned;
+        strided = true;
+      }
     }
     converts =
         converts || (input->dtype() != result.dtype() && is_floating(input->dtype()) && is_floating(result.dtype()));
   }
+  if (strided) return KernelKind::kStrided;
   return converts ? KernelKind::kConverting : KernelKind::kVectorized;
 }
 
+KernelKind joined_kind(std::span<const Tensor* const> parts) {
+  const bool whole = std::all_of(parts.begin(), parts.end(), [](const Tensor* part) { return part->is_contiguous(); });
+  const bool last = std::all_of(parts.begin(), parts.end(), [](const Tensor* part) { return is_channels_last(*part); });
+  return whole || last ? KernelKind::kVectorized : KernelKind::kStrided;
+}
+
 KernelKind copy_kind(const Tensor& from, const Tensor& to) {
-  if (from.elements() > 1 && !(from.strides() == to.strides())) return KernelKind::kStrided;
+  if (from.elements() > 1 && !(from.strides() == to.strides())) {
+    const bool turned = from.shape() == to.shape() && is_turned(to.shape(), to.strides(), from.strides());
+    return turned ? KernelKind::kTurned : KernelKind::kStrided;
+  }
   const bool narrows = from.dtype() == DType::kFloat32 && is_half(to.dtype());
   return narrows || from.dtype() == to.dtype() ? KernelKind::kVectorized : KernelKind::kConverting;
 }

@@ -5,6 +5,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/symbolic/tensor.h"
@@ -20,6 +21,11 @@ namespace memcalc {
 /// Which of TensorIterator's kernels runs (cuda/CUDALoops.cuh, gpu_kernel_impl): vectorised over contiguous operands,
 /// converting where types differ, and with an index calculation for each element where layouts do.
 [[nodiscard]] KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs);
+/// Of parts that are joined (cuda/Shape.cu, cat_out_cuda): vectorised if all are contiguous.
+[[nodiscard]] KernelKind joined_kind(std::span<const Tensor* const> parts);
+[[nodiscard]] inline KernelKind joined_kind(std::initializer_list<const Tensor*> parts) {
+  return joined_kind(std::span<const Tensor* const>(parts.begin(), parts.size()));
+}
 /// The same of a copy between types (cuda/Copy.cu: to bfloat16 and float16 from float32 it is vectorised).
 [[nodiscard]] KernelKind copy_kind(const Tensor& from, const Tensor& to);
 

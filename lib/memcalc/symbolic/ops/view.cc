@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/channels_last.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/split_part.h"
 #include "memcalc/symbolic/tape.h"
@@ -129,7 +130,7 @@ void split_backward(BackwardCall& call) {
   }
   for (const Tensor& each : zeros) parts.push_back(&each);
   Tensor result = empty_of_parts(parts, payload.input, dtype, aten::kCat);
-  move_kernel(call.tape, aten::kCat, result);
+  move_kernel(call.tape, aten::kCat, result, joined_kind(parts));
   call.set(0, std::move(result));
   for (Tensor& each : zeros) each.reset();
 }
@@ -412,7 +413,7 @@ Tensor contiguous_copy(Arg x) {
   const Tensor* inputs[] = {&*x};
   Node* node = tape.autograd.record(aten::kClone, clone_backward, inputs, 1);
   Tensor result = tape.empty(x->shape(), x->dtype(), aten::kClone);
-  move_kernel(tape, aten::kClone, result);
+  move_kernel(tape, aten::kClone, result, copy_kind(*x, result));
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -429,7 +430,7 @@ Tensor cat(Arg a, Arg b, int dim) {
   }
   const DType dtype = a->dtype() == b->dtype() ? a->dtype() : DType::kFloat32;
   Tensor result = empty_of_parts({&*a, &*b}, shape, dtype, aten::kCat);
-  move_kernel(tape, aten::kCat, result);
+  move_kernel(tape, aten::kCat, result, joined_kind({&*a, &*b}));
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -443,7 +444,7 @@ Tensor cat3(const Tensor& a, const Tensor& b, const Tensor& c, int dim) {
   shape[dim] += b.size(dim) + c.size(dim);
   const DType dtype = a.dtype() == c.dtype() ? a.dtype() : DType::kFloat32;
   Tensor result = empty_of_parts({&a, &b, &c}, shape, dtype, aten::kCat);
-  move_kernel(tape, aten::kCat, result);
+  move_kernel(tape, aten::kCat, result, joined_kind({&a, &b, &c}));
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -456,7 +457,7 @@ Tensor cat4(const std::array<Tensor, 4>& parts, int dim) {
   shape[dim] *= 4;
   if (node != nullptr) node->payload.set(CatPayload{.dim = dim, .first = parts[0].size(dim)});
   Tensor result = empty_of_parts({&parts[0], &parts[1], &parts[2], &parts[3]}, shape, parts[0].dtype(), aten::kCat);
-  move_kernel(tape, aten::kCat, result);
+  move_kernel(tape, aten::kCat, result, joined_kind({&parts[0], &parts[1], &parts[2], &parts[3]}));
   tape.autograd.set_history(node, result);
   return result;
 }
@@ -485,7 +486,7 @@ Tensor cat_with_empty(Arg x, DType dtype) {
   Node* node = tape.autograd.record(aten::kCat, cat_backward, inputs, 1);
   if (node != nullptr) node->payload.set(CatPayload{});
   Tensor result = tape.empty(x->shape(), dtype, aten::kCat);
-  move_kernel(tape, aten::kCat, result);
+  move_kernel(tape, aten::kCat, result, KernelKind::kTurned);  // parts of two shapes: no layout makes it quick
   tape.autograd.set_history(node, result);
   return result;
 }
