@@ -84,6 +84,9 @@ Architecture kimi_linear(HfReader& config) {
   spec.linear_conv_kernel_dim = of_linear("short_conv_kernel_size", "linear_conv_kernel_dim", 4);
   spec.linear_layers = read_linear_layers(config, linear, spec.num_hidden_layers);
   spec.dense_layers = read_dense(config, spec.num_hidden_layers);
+  config.only_flag("mla_use_output_gate", false);  // of Kimi K3, which has the same model_type on the hub
+  config.only_absent("attn_res_block_size");
+  config.only_absent("routed_expert_hidden_size");
   config.assume("linear attention runs as transformers' own code, in chunks (flash-linear-attention is not installed)");
   return spec;
 }

@@ -1,6 +1,6 @@
 // Kimi's delta attention, as transformers' own code computes it where flash-linear-attention is not installed: in
-// chunks of 64 tokens, float32, with a decay for each channel. MIRRORS(transformers,
-// "models/kimi_linear/modeling_kimi_linear.py", "5.17.0")
+// chunks of 64 tokens, float32, with a decay for each channel.
+// MIRRORS(transformers, "models/kimi_linear/modeling_kimi_linear.py", "5.17.0")
 #pragma once
 
 #include <cstdint>
