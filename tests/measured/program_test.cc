@@ -74,7 +74,7 @@ class Programs : public testing::TestWithParam<Case> {
     options.sequence_length = has_mamba() ? 192 : 77;  // a program of Mamba-2 takes whole chunks alone
     // Their loop over the tokens is written out in the program.
     if (model == "mamba" || model == "jamba") options.sequence_length = 12;
-    if (model == "deepseek_v4" || model == "minimax_m3")
+    if (model == "deepseek_v4" || model == "minimax_m3" || model == "kimi_linear")
       options.sequence_length = 96;  // and one of windows of 16 tokens
     if (task == Task::kSeq2Seq) options.target_sequence_length = 33;
     const std::vector<std::string> recorded = events_of(trace_of(model + ".json.gz", options));
@@ -90,9 +90,10 @@ class Programs : public testing::TestWithParam<Case> {
            model == "olmoe" || model == "glm4_moe" || model == "minimax_m2" || model == "ernie4_5_moe" ||
            model == "qwen3_next" || model == "qwen3_5_moe" || model == "lfm2_moe" || model == "granitemoehybrid" ||
            model == "glm4_moe_lite" || model == "granitemoe" || model == "gemma4_moe" || model == "dots1" ||
-           model == "deepseek_v32" || model == "deepseek_v4" || model == "minimax_m3" || model == "glm_moe_dsa" ||
-           model == "hy_v3" || model == "nemotron_h_moe" || model == "deepseek_ocr2_text" || model == "mimo_v2_flash" ||
-           model == "minimax" || model == "hunyuan_v1_moe" || model == "jamba" || model == "mistral4";
+           model == "deepseek_v32" || model == "deepseek_v4" || model == "minimax_m3" || model == "kimi_linear" ||
+           model == "glm_moe_dsa" || model == "hy_v3" || model == "nemotron_h_moe" || model == "deepseek_ocr2_text" ||
+           model == "mimo_v2_flash" || model == "minimax" || model == "hunyuan_v1_moe" || model == "jamba" ||
+           model == "mistral4";
   }
 
   static bool has_mamba() {
@@ -105,8 +106,9 @@ class Programs : public testing::TestWithParam<Case> {
     const std::string& model = GetParam().model;
     return model == "qwen3_next" || model == "qwen3_5" || model == "qwen3_5_moe" || model == "lfm2" ||
            model == "lfm2_moe" || model.starts_with("gemma4") || model == "gemma3n" || model == "deepseek_v32" ||
-           model == "deepseek_v4" || model == "minimax_m3" || model == "glm_moe_dsa" || model == "llama4" ||
-           model == "mllama" || model == "mamba" || model == "minimax" || model == "jamba" || has_mamba();
+           model == "kimi_linear" || model == "deepseek_v4" || model == "minimax_m3" || model == "glm_moe_dsa" ||
+           model == "llama4" || model == "mllama" || model == "mamba" || model == "minimax" || model == "jamba" ||
+           has_mamba();
   }
 
   static bool has_frozen_sines() { return GetParam().model == "pegasus" || GetParam().model == "marian"; }
@@ -168,11 +170,12 @@ TEST_P(Programs, AreTrainedInTheTrainer) {
   // The family of T5 leaves encoder_last_hidden_state in 16 bits, which accelerate converts with the other outputs.
   // Encoders ask their first norm's result for a type, of a mask or of rotary angles: under autocast it is float32.
   // BLOOM's ALiBi takes the type of a norm's result, too; its program says the weights'. Nemotron's norm casts what it
-  // is given, and of Hunyuan's experts the gate is in float32 whatever the others are. MiniMax-M3's mask takes the
-  // type of the queries, and its program leaves the cosines in float32.
+  // is given, and of Hunyuan's experts the gate is in float32 whatever the others are. What MiniMax-M3's and
+  // Kimi-Linear's modules ask a type of stays in float32 in their programs.
   const std::string& model = GetParam().model;
   const bool asks_type = is_t5 || model == "deberta_v2" || model == "modernbert" || model == "nomic_bert" ||
-                         model == "bloom" || model == "nemotron" || model == "hunyuan_v1_moe" || model == "minimax_m3";
+                         model == "bloom" || model == "nemotron" || model == "hunyuan_v1_moe" ||
+                         model == "minimax_m3" || model == "kimi_linear";
   adapted.weights_dtype = asks_type ? DType::kFloat32 : DType::kBFloat16;
   adapted.lora_rank = 4;
   expect_equal(adapted, is_t5);
@@ -300,10 +303,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"falcon_h1", Task::kCausalLm}, Case{"llama4", Task::kCausalLm}, Case{"mllama", Task::kCausalLm},
         Case{"deepseek_v32", Task::kCausalLm}, Case{"deepseek_v4", Task::kCausalLm},
         Case{"glm_moe_dsa", Task::kCausalLm}, Case{"hy_v3", Task::kCausalLm}, Case{"minimax_m3", Task::kCausalLm},
-        Case{"nemotron_h_moe", Task::kCausalLm}, Case{"deepseek_ocr2_text", Task::kCausalLm},
-        Case{"mamba", Task::kCausalLm}, Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm},
-        Case{"minicpm3", Task::kCausalLm}, Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm},
-        Case{"jamba", Task::kCausalLm}, Case{"mistral4", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
+        Case{"kimi_linear", Task::kCausalLm}, Case{"nemotron_h_moe", Task::kCausalLm},
+        Case{"deepseek_ocr2_text", Task::kCausalLm}, Case{"mamba", Task::kCausalLm},
+        Case{"mimo_v2_flash", Task::kCausalLm}, Case{"minimax", Task::kCausalLm}, Case{"minicpm3", Task::kCausalLm},
+        Case{"nemotron", Task::kCausalLm}, Case{"hunyuan_v1_moe", Task::kCausalLm}, Case{"jamba", Task::kCausalLm},
+        Case{"mistral4", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
 /// Encoders with another head or attention: NAME.KIND.json.gz.

@@ -412,8 +412,8 @@ inline constexpr Expectation kHistories[] = {
     {"histories/trainer-whisper-small-2l-amp-bf16", kHashOrder},
     // A stream of each family that had none (H200, harness/families_streams.jsonl). What differs where a share is asked:
     // workspaces of a tower's first convolution backward (internvl, llava, paligemma, qwen2_vl), indices of windows and
-    // positions (qwen2_5_vl, qwen3_vl), which of two dead tensors goes first (deberta_v2, gemma3n, mistral3), a mask's
-    // ones (gemma3).
+    // positions (qwen2_5_vl, qwen3_vl), which of two dead tensors goes first (deberta_v2, mistral3), the ones of a
+    // mask under vmap, one for each query, which programs have wrongly, too (gemma3).
     {"histories/bare-stream-albert"},
     {"histories/bare-stream-apertus", kSteps},
     {"histories/bare-stream-arcee"},
@@ -432,7 +432,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/bare-stream-falcon"},
     {"histories/bare-stream-falcon_h1", kSteps},
     {"histories/bare-stream-gemma3", kShare, 0.994},
-    {"histories/bare-stream-gemma3n_text", kShare, 0.998},
+    {"histories/bare-stream-gemma3n_text", kSteps},
     {"histories/bare-stream-glm"},
     {"histories/bare-stream-glm4"},
     {"histories/bare-stream-glm4_moe"},

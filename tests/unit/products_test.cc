@@ -2,11 +2,13 @@
 // of the operators is in operators_test.cc.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "memcalc/symbolic/ops/attention.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "support/tape_bench.h"
@@ -130,6 +132,19 @@ TEST(Products, SplitIsOneNode) {
   bench.backward(rejoined);
   EXPECT_EQ(bench.events(), "+512 zeros; +1536 cat; -512")
       << "zeros stand for the part that nobody used (split_with_sizes_backward)";
+}
+
+TEST(Products, TheGradientOfAPartIsSummedToItWhereItCameBroadcast) {
+  TapeBench bench;
+  const Tensor bias = bench.input({24}, DType::kBFloat16);
+  const Tensor x = bench.input({8, 4}, DType::kFloat32);
+  const std::array<std::int64_t, 3> sizes = {4, 4, 16};
+  std::vector<Tensor> parts = split(bias, 0, sizes);
+  const Tensor sum = add(x, parts[1]);
+  bench.start();
+  bench.backward(sum);
+  EXPECT_EQ(bench.events(), "+16 sum; +8 _to_copy; -16; +8 zeros; +32 zeros; +48 cat; -8; -32; -8")
+      << "validate_outputs (engine.cpp) reduces to the part's shape, then converts";
 }
 
 TEST(Products, UnviewableShapesAreABugOfOurs) {

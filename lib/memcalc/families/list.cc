@@ -62,6 +62,7 @@
   FAMILY(kInternVl)              \
   FAMILY(kJamba)                 \
   FAMILY(kKimiK2)                \
+  FAMILY(kKimiLinear)            \
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/models/chunked_rule.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -19,7 +20,12 @@ namespace memcalc {
 
 namespace {
 
-constexpr std::int64_t kChunk = 64;  // chunk_size of torch_chunk_gated_delta_rule
+using chunked::chunk_of;
+using chunked::in_chunks;
+using chunked::kChunk;
+using chunked::last_transposed;
+using chunked::padded;
+using chunked::with_chunk;
 
 /// x * rsqrt((x * x).sum(-1, keepdim=True) + eps)
 Tensor l2norm(const Tensor& x) {
@@ -29,36 +35,6 @@ Tensor l2norm(const Tensor& x) {
 
 /// x.transpose(1, 2).to(torch.float32, memory_format=torch.contiguous_format)
 Tensor heads_first(const Tensor& x) { return to_dtype_row_major(transpose(x, 1, 2), DType::kFloat32); }
-
-Tensor last_transposed(Arg x) {
-  const int rank = x->rank();
-  return transpose(std::move(x), rank - 2, rank - 1);
-}
-
-/// x[:, :, i]
-Tensor chunk_of(const Tensor& x) { return select(open_slices(x, {0, 1}), 2); }
-
-/// x[:, :, i] = source
-Tensor with_chunk(const Tensor& x, const Tensor& source) {
-  Tensor view;
-  {
-    const NoGrad no_grad(x.tape().modes);  // part of CopySlices
-    view = chunk_of(x);
-  }
-  return copy_into_view(x, view, source);
-}
-
-/// x padded along dimension 2, the tokens.
-Tensor padded(const Tensor& x, std::int64_t tokens) {
-  Shape shape = x.shape();
-  shape[2] = tokens;
-  return pad_to(x, shape);
-}
-
-Tensor in_chunks(const Tensor& x, std::int64_t chunks) {
-  if (x.rank() == 3) return reshape(x, {x.size(0), x.size(1), chunks, kChunk});
-  return reshape(x, {x.size(0), x.size(1), chunks, kChunk, x.size(3)});
-}
 
 /// torch_chunk_gated_delta_rule: [B, tokens, value heads, D]. `final_state`: null: it is not asked for.
 Tensor chunk_gated_delta_rule(const Tensor& query_states, const Tensor& key_states, const Tensor& value_states,

@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 // transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
 constexpr std::string_view kOtherTypes[] = {
-    "convnext",     "convnextv2",  "csm",     "dbrx",        "deberta", "dinov2",     "efficientnet",
-    "glm_ocr",      "gpt_bigcode", "gpt_neo", "kimi_linear", "llada",   "longformer", "mobilenet_v2",
-    "paddleocr_vl", "qwen3_asr",   "resnet",  "siglip",      "swin",    "wav2vec2",   "zamba2",
+    "convnext",  "convnextv2",  "csm",     "dbrx",  "deberta",    "dinov2",       "efficientnet",
+    "glm_ocr",   "gpt_bigcode", "gpt_neo", "llada", "longformer", "mobilenet_v2", "paddleocr_vl",
+    "qwen3_asr", "resnet",      "siglip",  "swin",  "wav2vec2",   "zamba2",
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {

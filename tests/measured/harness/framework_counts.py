@@ -28,7 +28,7 @@ AUTO = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "tokcls": "TokenC
 ENCODERS = ("bert", "roberta", "electra", "distilbert", "albert", "camembert", "deberta-v2", "modernbert", "mpnet", "nomic_bert", "xlm-roberta")
 EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwen2_moe", "olmoe", "glm4_moe", "ernie4_5_moe", "minimax_m2", "kimi_k2",
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
-           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text",
+           "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "deepseek_v4", "minimax_m3_vl_text", "kimi_linear", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text",
            "mimo_v2_flash", "minimax", "hunyuan_v1_moe", "jamba", "mistral4")  # grouped_mm takes no other type than bfloat16
 IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma", "internvl")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
@@ -39,7 +39,7 @@ CAUSAL_ALONE = ("granite", "smollm3", "seed_oss", "olmo", "olmo3", "ministral3",
                 "starcoder2", "stablelm", "cohere", "cohere2", "qwen2_moe", "olmoe", "glm4_moe", "minimax_m2", "kimi_k2", "gptj", "ernie4_5_moe",
                 "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "lfm2_moe", "nemotron_h", "granitemoe", "granitemoehybrid",
                 "apertus", "falcon", "bloom", "mpt", "glm4_moe_lite", "gemma4_text", "gemma4_unified_text", "arcee", "youtu", "dots1",
-                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba",
+                "falcon_h1", "llama4_text", "mllama_text_model", "deepseek_v32", "deepseek_v4", "minimax_m3_vl_text", "kimi_linear", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text", "mamba",
                 "mimo_v2_flash", "minimax", "muse_glimmer_text", "minicpm3", "nemotron", "hunyuan_v1_moe", "jamba", "bamba", "gemma3n_text", "mistral4")
 REWARDS = {"qwen2_reward": "qwen2", "internlm2_reward": "llama"}  # classes of the checkpoints' own on these decoders
 BATCH, SEQUENCE, LABELS = 2, 64, 48

@@ -147,7 +147,9 @@ Architecture deepseek_v4(HfReader& config) {
   refuse_auxiliary_loss(config);
   config.assume(
       "weights are of one type: from_pretrained() keeps norms, hyper-connections and compressors in float32 "
-      "(_keep_in_fp32_modules), and without autocast transformers 5.17 cannot multiply the two");
+      "(_keep_in_fp32_modules), and without autocast transformers 5.17 cannot multiply the two; adapters leave "
+      "o_a_proj "
+      "alone, to whose output peft cannot add theirs");
   return spec;
 }
 

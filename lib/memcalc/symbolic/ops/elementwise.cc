@@ -62,7 +62,7 @@ Tensor where_kernel(const Tensor& condition, const Tensor& x) {
 
 /// maximum, minimum: equal values share the gradient (derivatives.yaml): at::where(self == other, grad / 2,
 /// grad).masked_fill_(self < other, 0)
-void extremum_backward(BackwardCall& call) {  // saved: self, other
+void extremum_backward(BackwardCall& call) {  // saved: other, self
   for (int i = 0; i < 2; ++i) {
     if (!call.needs(i)) continue;
     const Tensor halved = pointwise(aten::kDiv, {&call.gradient()}, 1);
@@ -310,8 +310,8 @@ Tensor extremum(const AtenOperator& op, const Tensor& a, const Tensor& b) {
   const Tensor* inputs[] = {&a, &b};
   Node* node = tape.autograd.record(op, extremum_backward, inputs, 2);
   if (node != nullptr) {
+    tape.autograd.save(*node, b);  // other before self, as they die
     tape.autograd.save(*node, a);
-    tape.autograd.save(*node, b);
   }
   Tensor result = pointwise(op, {&a, &b}, 1);
   tape.autograd.set_history(node, result);
