@@ -55,6 +55,7 @@ for layout, mode, b, ci, h, w, co, g, kh, kw, s, p, backend, *bytes3 in lines("c
         bytes3 = [ws - copy if ws > 0 and i < 2 else ws for i, ws in enumerate(bytes3)]
     convolution = None if sequence else of_image([layout, mode, b, ci, h, w, co, g, kh, kw, s, p, p, 1, backend, *bytes3])
     for i, ws in enumerate(bytes3):
+        if not sequence and convolution.had_no_room(i): continue
         rows[(MODES.index(mode), LAYOUTS.index(layout), ci, co, g, kw, s, p, w)][i][b] = (
             code_of_sequence(mode, b, ci, w, co, g, kw, s, p, ws) if sequence else code(convolution, i))
 for key, of in found.items():
