@@ -14,9 +14,6 @@ LAYOUTS = ["nchw", "nhwc", "sequence"]
 UNKNOWN, OF_ENGINE, LEAST_BATCHES = -9, -1000, 8
 
 
-def block(size): return -(-size // 512) * 512
-
-
 def code(convolution, which):
     """An engine's number where its formula gives these bytes, else the bytes: the same codes as conv_workspace.cc."""
     size = convolution.bytes[which]
@@ -24,7 +21,7 @@ def code(convolution, which):
     if size == 0: return 0
     of_images = convolution.kind == "image"
     engine = convolution.engine(which, of_images)
-    return OF_ENGINE - engine if block(convolution.workspace(engine, of_images)) == block(size) else size
+    return OF_ENGINE - engine if convolution.workspace(engine, of_images) == size else size
 
 
 def code_of_sequence(mode, b, ci, length, co, g, k, s, p, ws):
