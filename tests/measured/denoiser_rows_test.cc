@@ -26,7 +26,7 @@ void PrintTo(const DenoiserFloors& floors, std::ostream* out) { *out << floors.f
 
 constexpr DenoiserFloors kFiles[] = {
     {"rows_denoisers_h100.jsonl", 7, 4, 4, 0.0002, 0.0005},
-    {"rows_denoisers_h200.jsonl", 23, 7, 6, 0.005, 0.015},
+    {"rows_denoisers_h200.jsonl", 27, 9, 9, 0.005, 0.015},
 };
 
 class DenoiserRows : public ::testing::TestWithParam<DenoiserFloors> {};

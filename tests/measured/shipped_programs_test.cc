@@ -57,7 +57,7 @@ Precision half_of(const ModelSpec& model) {
 
 /// Of torchvision and ultralytics: a part of each is frozen, and what it finds was recorded with labels alone.
 bool is_detector(const std::string& name) {
-  constexpr std::string_view kKinds[] = {"retinanet", "fcos", "ssd", "fasterrcnn", "maskrcnn", "yolo11"};
+  constexpr std::string_view kKinds[] = {"retinanet", "fcos", "ssd", "fasterrcnn", "maskrcnn", "yolo"};
   return std::any_of(std::begin(kKinds), std::end(kKinds),
                      [&](std::string_view kind) { return name.starts_with(kind); });
 }
@@ -87,11 +87,11 @@ TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
       }
       // LLaVA's tower is read before its last layer: some parameters of a unit have no gradient.
       const bool leaves_some = mode == DataParallel::kFsdp1 && refused.find("get no gradient") != std::string::npos;
-      // Refused: when ZeRO-3 gathers nn.LSTM's flattened weights, or what no run uses (SAM 2's prompts, ESM's head of
-      // contacts, the encoder of sound of Qwen2.5-Omni, which was recorded with images alone); frozen parameters but
-      // under FSDP2 (detectors', the positions of Voxtral's encoder).
+      // Refused: when ZeRO-3 gathers nn.LSTM's flattened weights, or what no run uses (SAM 2's and 3's prompts, ESM's
+      // head of contacts, the encoder of sound of Qwen2.5-Omni, which was recorded with images alone); frozen
+      // parameters but under FSDP2 (detectors', the positions of Voxtral's encoder).
       const bool is_zero = mode == DataParallel::kDsZero3;
-      const bool is_of_these = (is_zero && (name == "lstm-tagger" || name == "sam2-hiera-tiny" ||
+      const bool is_of_these = (is_zero && (name == "lstm-tagger" || name == "sam2-hiera-tiny" || name == "sam3" ||
                                             name.starts_with("esm2-") || name.starts_with("qwen2.5-omni"))) ||
                                (mode != DataParallel::kFsdp2 && (is_detector(name) || name == "voxtral-mini-3b"));
       const bool is_untold = is_of_these && (refused.find("accepted: --parallel ") != std::string::npos ||

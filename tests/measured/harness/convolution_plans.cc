@@ -3,8 +3,8 @@
 // CUDNN_HEUR_MODE_INSTANT in their order, without those that convert inputs down, in float32 without TF32 without
 // those of tensor cores; then the fallback list). Some 1,000 a second and process on an H200's host.
 //
-// g++ -O2 -std=c++17 convolution_plans.cc -o convolution_plans -I$CUDNN/include -I$CUDA/include -L$CUDNN/lib -l:libcudnn.so.9
-// usage: convolution_plans PROCESSES OUT SECONDS < SHAPES     on a card
+// g++ -O2 -std=c++17 convolution_plans.cc -o convolution_plans -I$CUDNN/include -I$CUDA/include -L$CUDNN/lib
+// -l:libcudnn.so.9 usage: convolution_plans PROCESSES OUT SECONDS < SHAPES     on a card
 //        convolution_plans --device DEVICE.json < SHAPES      without one: plans of no engine that needs cuBLASLt, and
 //                                                              sums that are split on a card stay whole
 // A line of SHAPES: layout (nchw, nhwc), mode (bf16, fp16, fp32, tf32), dimensions of an image (2 or 3), batch,
@@ -133,8 +133,8 @@ struct Plan {
 /// True where PyTorch passes the engine over.
 bool is_filtered(Descriptor& engine, const std::string& mode) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  const std::int64_t count = engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+  const std::int64_t count =
+      engine.get(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
   return std::any_of(notes, notes + count, [&](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && mode == "fp32");
@@ -231,9 +231,8 @@ Convolution read(const std::string& line) {
   for (std::size_t i = 0; i < rank; ++i) {
     made.image.push_back(extents[i]);
     made.weight.push_back(made.window[i]);
-    made.result.push_back((extents[i] + 2 * made.padding[i] - made.dilation[i] * (made.window[i] - 1) - 1) /
-                              made.stride[i] +
-                          1);
+    made.result.push_back(
+        (extents[i] + 2 * made.padding[i] - made.dilation[i] * (made.window[i] - 1) - 1) / made.stride[i] + 1);
   }
   return made;
 }

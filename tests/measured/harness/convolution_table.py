@@ -14,9 +14,6 @@ LAYOUTS = ["nchw", "nhwc", "sequence"]
 UNKNOWN, OF_ENGINE, LEAST_BATCHES = -9, -1000, 8
 
 
-def block(size): return -(-size // 512) * 512
-
-
 def code(convolution, which):
     """An engine's number where its formula gives these bytes, else the bytes: the same codes as conv_workspace.cc."""
     size = convolution.bytes[which]
@@ -24,7 +21,7 @@ def code(convolution, which):
     if size == 0: return 0
     of_images = convolution.kind == "image"
     engine = convolution.engine(which, of_images)
-    return OF_ENGINE - engine if block(convolution.workspace(engine, of_images)) == block(size) else size
+    return OF_ENGINE - engine if convolution.workspace(engine, of_images) == size else size
 
 
 def code_of_sequence(mode, b, ci, length, co, g, k, s, p, ws):
@@ -55,6 +52,7 @@ for layout, mode, b, ci, h, w, co, g, kh, kw, s, p, backend, *bytes3 in lines("c
         bytes3 = [ws - copy if ws > 0 and i < 2 else ws for i, ws in enumerate(bytes3)]
     convolution = None if sequence else of_image([layout, mode, b, ci, h, w, co, g, kh, kw, s, p, p, 1, backend, *bytes3])
     for i, ws in enumerate(bytes3):
+        if not sequence and convolution.had_no_room(i): continue
         rows[(MODES.index(mode), LAYOUTS.index(layout), ci, co, g, kw, s, p, w)][i][b] = (
             code_of_sequence(mode, b, ci, w, co, g, kw, s, p, ws) if sequence else code(convolution, i))
 for key, of in found.items():

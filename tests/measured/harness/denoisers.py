@@ -101,6 +101,8 @@ def packed_by_bitsandbytes(network, dtype, double):
         count = shape.numel()
         return (drawn[:count] if count <= drawn.numel() else drawn.repeat(-(-count // drawn.numel()))[:count]).view(shape) * 0.02
 
+    # from_pretrained's _caching_allocator_warmup (rows before 3021-10 and it had none)
+    torch.empty(sum(each.numel() for each in network.state_dict().values()) // 4, dtype=dtype, device="cuda")
     for name, layer in list(network.named_modules()):
         if not isinstance(layer, torch.nn.Linear): continue
         with torch.device("meta"):

@@ -76,6 +76,15 @@ Shape result_shape(const Shape& x, const Shape& weight, const ConvolutionOptions
   return out;
 }
 
+/// native/cudnn/Conv_v8.cpp, try_configs: a plan that finds no memory is passed over for the next one, which needs
+/// little. What is in use by then nobody knows here; a plan that wants more than half of the card is taken to find
+/// none.
+Bytes workspace_on(const Tape& tape, const ConvolutionShape& shape, ConvolutionPass pass, DType dtype) {
+  const Bytes bytes = convolution_workspace(shape, pass, dtype, tape.kernels.allow_tf32);
+  const Bytes card = tape.device.memory_bytes;
+  return card > 0 && bytes > card / 2 ? 0 : bytes;
+}
+
 /// One GEMM a group: rows are pixels.
 void count_kernel(Tape& tape, const Operator& op, DType dtype, const ConvolutionShape& s, bool depthwise,
                   ConvolutionPass pass) {
@@ -135,8 +144,7 @@ void cudnn_backward(BackwardCall& call, const Tensor& x, const Tensor& weight, c
     Tensor result = empty_in_layout(tape, like.shape(), dtype, channels_last, aten::kConvolutionBackward);
     if (!of_weight) rows = in_layout(dy, channels_last, aten::kContiguous);
     const Tensor other = in_layout(of_weight ? operand : weight, channels_last, aten::kContiguous);
-    tape.memory.scratch(convolution_workspace(shape, kind, dtype, tape.kernels.allow_tf32), aten::kConvolutionBackward,
-                        Category::kWorkspaces);
+    tape.memory.scratch(workspace_on(tape, shape, kind, dtype), aten::kConvolutionBackward, Category::kWorkspaces);
     count_kernel(tape, aten::kConvolutionBackward, dtype, shape, false, kind);
     call.set(input, std::move(result));
   };
@@ -206,8 +214,7 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
     result = empty_in_layout(tape, out, image.dtype(), channels_last, aten::kCudnnConvolution);
     const Tensor filter_copy = in_layout(filter, channels_last, aten::kContiguous);
     const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
-    tape.memory.scratch(convolution_workspace(shape, pass, image.dtype(), tape.kernels.allow_tf32),
-                        aten::kCudnnConvolution, Category::kWorkspaces);
+    tape.memory.scratch(workspace_on(tape, shape, pass, image.dtype()), aten::kCudnnConvolution, Category::kWorkspaces);
     count_kernel(tape, aten::kCudnnConvolution, image.dtype(), shape, false, pass);
   }
   tape.autograd.set_history(node, result);

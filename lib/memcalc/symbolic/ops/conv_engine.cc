@@ -87,10 +87,12 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
     const std::int64_t side = 32, tiles = std::max(s.height, s.width) + s.kernel_height - 1 <= side ? 1 : 2;
     return checked_multiply(side * (side / 2 + 1) * kComplex, filters + images * tiles);
   }
-  if (number_ == kWholeFft) {  // the padded image at once, filters twice; of images half to all, by the batch
+  if (number_ == kWholeFft) {  // the padded image at once, filters and images twice; and the filters turned round
     const std::int64_t padded = std::max(s.height, s.width) + 2 * s.padding;
-    const auto side = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(padded)));
-    return checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + images / 2);
+    const auto side =
+        std::max<std::int64_t>(16, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(padded))));
+    return checked_add(checked_multiply(side * (side / 2 + 1) * 2 * kComplex, filters + s.batch * s.in_channels),
+                       checked_multiply(filters, s.kernel_height * s.kernel_width * kFloat32));
   }
   if (number_ == kOfEachImage) {  // partial sums of a weight's gradient, an image each, which a second kernel adds
     const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;

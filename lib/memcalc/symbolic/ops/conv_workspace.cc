@@ -65,9 +65,9 @@ auto identity_of(const Row& r) {
   return std::tie(r.mode, r.layout, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
 
-std::int64_t kernel_of_row(const ConvolutionShape& s) {
-  return s.kernel_width + (s.kernel_height == s.kernel_width || s.spatial_rank < 2 ? 0 : 1'000 * s.kernel_height) +
-         (s.dilated() ? 1'000'000 * s.dilation : 0);
+std::int64_t kernel_of_row(const ConvolutionShape& s, Layout layout) {
+  const bool same = s.kernel_height == s.kernel_width || layout == kSequence;
+  return s.kernel_width + (same ? 0 : 1'000 * s.kernel_height) + (s.dilated() ? 1'000'000 * s.dilation : 0);
 }
 
 std::int64_t padding_of_row(const ConvolutionShape& s) {
@@ -82,7 +82,7 @@ std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layou
                 static_cast<int>(s.in_channels),
                 static_cast<int>(s.out_channels),
                 static_cast<int>(s.groups),
-                static_cast<int>(kernel_of_row(s)),
+                static_cast<int>(kernel_of_row(s, layout)),
                 static_cast<int>(s.stride),
                 static_cast<int>(padding_of_row(s)),
                 0,
