@@ -26,11 +26,11 @@ enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
 /// Winograd's transformed weights, input and output: tiles of 6 x 6 in float32, of which 4 x 4 are results.
 [[nodiscard]] Bytes winograd_workspace(const ConvolutionShape& shape);
 
-/// The engine that decision trees name, which were made of 124,000 convolutions on Hopper (cuDNN 9.19), with trees of
-/// their own for volumes, for images in groups and for images in patches that do not overlap. Of 11,700 convolutions of
-/// the shipped networks at random sizes that were left out (row-major, images) they give the exact bytes in 90, 92 and
-/// 79 % (bfloat16: forward, input's and weight's gradient), in 98, 99 and 89 % (float32). In bfloat16 of volumes in 91,
-/// 80 and 33 %, in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first.
+/// The engine that decision trees name, which were made of 166,000 convolutions on Hopper (cuDNN 9.19), with trees of
+/// their own for volumes, for images in groups and for images in patches that do not overlap. Of the convolutions of 40
+/// networks that were left out with all their windows and channels (row-major, images) they give the bytes within 1 KiB
+/// in 90, 90 and 71 % (bfloat16: forward, input's and weight's gradient), in 98, 95 and 90 % (float32). In bfloat16 of
+/// volumes in 91, 80 and 33 %, in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first.
 [[nodiscard]] ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                               bool allow_tf32);
 
