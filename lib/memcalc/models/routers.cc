@@ -32,6 +32,22 @@ Routing SoftmaxRouter::forward(const Tensor& input) const {
   return {std::move(router_logits), std::move(router_top_value), std::move(router_indices)};
 }
 
+Routing SigmoidRouter::forward(const Tensor& input, const Tensor& e_score_correction_bias) const {
+  ActiveWrappers wrappers(weight.wrapped.get());
+  Tensor hidden_states, routing_weights, scores_for_choice, scores_of_chosen;
+  const Locals locals(hidden_states, routing_weights, scores_for_choice, scores_of_chosen);
+  hidden_states = reshape(input, {-1, input.size(-1)});
+  const Tensor matrix = wrappers.read(weight.parameter);
+  Tensor router_logits = linear(to_dtype(hidden_states, matrix.dtype()), matrix, {});
+  routing_weights = sigmoid(to_dtype(router_logits, DType::kFloat32));
+  scores_for_choice = routing_weights + e_score_correction_bias;
+  Selection chosen = topk(scores_for_choice, top_k);
+  scores_of_chosen = std::move(chosen.values);
+  Tensor top_k_weights = gather(routing_weights, chosen.indices);
+  top_k_weights = divide_in_place(top_k_weights, sum_over(top_k_weights, -1, true));
+  return {std::move(router_logits), std::move(top_k_weights), std::move(chosen.indices)};
+}
+
 Routing GroupedSoftmaxRouter::forward(const Tensor& input) const {
   ActiveWrappers wrappers(weight.wrapped.get());
   Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask;

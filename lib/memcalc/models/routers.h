@@ -1,5 +1,6 @@
 // Routers that several families of mixtures have: which experts a token takes, and with which weights.
 // MIRRORS(transformers, "models/qwen3_moe/modeling_qwen3_moe.py", "5.17.0")
+// MIRRORS(transformers, "models/minimax_m2/modeling_minimax_m2.py", "5.17.0")
 // MIRRORS(transformers, "models/deepseek_v2/modeling_deepseek_v2.py", "5.17.0")
 // MIRRORS(transformers, "models/deepseek_v3/modeling_deepseek_v3.py", "5.17.0")
 #pragma once
@@ -35,6 +36,17 @@ struct SoftmaxRouter {
       : top_k(spec.experts.per_token), norm_topk_prob(spec.norm_topk_prob), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const;
+};
+
+/// MiniMaxM2TopKRouter, which MiniMax-M3's repeats: the best experts, by sigmoids and a correction.
+struct SigmoidRouter {
+  std::int64_t top_k;
+  RouterWeight weight;
+
+  template <typename Spec>
+  SigmoidRouter(ModuleBuilder& b, const Spec& spec) : top_k(spec.experts.per_token), weight(b, spec) {}
+
+  [[nodiscard]] Routing forward(const Tensor& input, const Tensor& e_score_correction_bias) const;
 };
 
 /// DeepseekV2TopkRouter, which DeepSeek-OCR's repeats: the best experts, of the best groups where there are groups.

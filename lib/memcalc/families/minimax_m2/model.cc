@@ -4,10 +4,6 @@
 #include "memcalc/models/experts.h"
 #include "memcalc/models/normed_attention.h"
 #include "memcalc/models/routers.h"
-#include "memcalc/symbolic/ops/activation.h"
-#include "memcalc/symbolic/ops/index.h"
-#include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -21,36 +17,13 @@ struct MiniMaxM2Attention : WholeNormedAttention {
   }
 };
 
-struct MiniMaxM2TopKRouter {
-  std::int64_t top_k;
-  RouterWeight weight;
-
-  MiniMaxM2TopKRouter(ModuleBuilder& b, const MiniMaxM2Spec& spec) : top_k(spec.experts.per_token), weight(b, spec) {}
-
-  [[nodiscard]] Routing forward(const Tensor& input, const Tensor& e_score_correction_bias) const {
-    ActiveWrappers wrappers(weight.wrapped.get());
-    Tensor hidden_states, routing_weights, scores_for_choice, scores_of_chosen;
-    const Locals locals(hidden_states, routing_weights, scores_for_choice, scores_of_chosen);
-    hidden_states = reshape(input, {-1, input.size(-1)});
-    const Tensor matrix = wrappers.read(weight.parameter);
-    Tensor router_logits = linear(to_dtype(hidden_states, matrix.dtype()), matrix, {});
-    routing_weights = sigmoid(to_dtype(router_logits, DType::kFloat32));
-    scores_for_choice = routing_weights + e_score_correction_bias;
-    Selection chosen = topk(scores_for_choice, top_k);
-    scores_of_chosen = std::move(chosen.values);
-    Tensor top_k_weights = gather(routing_weights, chosen.indices);
-    top_k_weights = divide_in_place(top_k_weights, sum_over(top_k_weights, -1, true));
-    return {std::move(router_logits), std::move(top_k_weights), std::move(chosen.indices)};
-  }
-};
-
 struct MiniMaxM2SparseMoeBlock {
-  MiniMaxM2TopKRouter gate;
+  SigmoidRouter gate;
   Experts experts;
   Tensor e_score_correction_bias;
 
   MiniMaxM2SparseMoeBlock(ModuleBuilder& b, const MiniMaxM2Spec& spec)
-      : gate(b.scope("gate", [&] { return MiniMaxM2TopKRouter(b, spec); })),
+      : gate(b.scope("gate", [&] { return SigmoidRouter(b, spec); })),
         experts(b.scope("experts", [&] { return Experts(b, spec, spec.experts, {}); })),
         e_score_correction_bias(b.buffer({spec.experts.count}, b.dtype)) {}
 
