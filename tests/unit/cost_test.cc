@@ -17,7 +17,10 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/within_call.h"
+#include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
@@ -460,12 +463,35 @@ TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
   kernel.elements = 1e8;
   kernel.bytes = 1e6;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6, 1e-9);
-  kernel.bytes = 2e8;  // 200 us of memory
-  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 200e-6, 1e-9);
+  kernel.bytes = 6e8;  // two operands and the result, and 600 us of memory
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 600e-6, 1e-9);
+  of.strided.bandwidth = 100;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.86, 1e-9) << "offsets of two operands";
+  kernel.bytes = 2e8;
   kernel.kind = KernelKind::kTurned;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.42, 1e-9);
   kernel.op = &aten::kCat;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.45, 1e-9) << "with an empty tensor";
+}
+
+// mamba2's states, [batch, time, heads, width], whose heads lie side by side in memory.
+TEST(Cost, ThreadsThatReadFarApartAreKnownByTheStrides) {
+  test::TapeBench bench;
+  bench.tape.kernels.recording = true;
+  const Tensor turned = bench.strided_input({2, 8, 4, 16}, {512, 64, 1, 4}, DType::kFloat32, false);
+  const Tensor repeated = bench.input({2, 1, 4, 16}, DType::kFloat32, false);
+  const Tensor expanded = bench.strided_input({2, 8, 4, 16}, {64, 0, 16, 1}, DType::kFloat32, false);
+  const auto last = [&]() -> const Kernel& { return *bench.tape.kernels.last(); };
+  (void)reduced(aten::kSum, turned, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kTurned);
+  (void)reduced(aten::kSum, turned, 0b0010U, false);
+  EXPECT_EQ(last().kind, KernelKind::kColumnSum);
+  (void)reduced(aten::kSum, repeated, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kRowSum);
+  (void)pointwise(aten::kMul, {&turned, &repeated}, 1);
+  EXPECT_EQ(last().kind, KernelKind::kTurned) << "repeated over the time, the other way round in heads and width";
+  (void)pointwise(aten::kDiv, {&expanded}, 1);
+  EXPECT_EQ(last().bytes, (2 * 4 * 16 + 2 * 8 * 4 * 16) * 4.0) << "each element is read once";
 }
 
 TEST(Cost, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {
