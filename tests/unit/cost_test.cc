@@ -635,6 +635,36 @@ TEST(Attention, WithABiasTakesItsOwnRates) {
   EXPECT_NEAR(backward / seconds(), 1.5, 1e-6);
 }
 
+TEST(Attention, CudnnComputesWholeBlocksAndEndsWithTheLongest) {
+  Kernel kernel_of = kernel(0);
+  kernel_of.kind = KernelKind::kCudnnAttention;
+  kernel_of.dtype = DType::kBFloat16;
+  AttentionRates attention;
+  attention.launch_us = 1e-9;
+  attention.keys = attention.head = 1e-9;  // no ramp
+  attention.causal = 0;
+  work::Attention shape{.heads = 100, .queries = 1024, .keys = 1024, .width = 64};
+  const auto seconds = [&] { return attention_seconds(kernel_of, shape, device(), attention); };
+  const double whole = seconds();  // 800 blocks: eight waves of device()'s 100 multiprocessors
+  shape.keys = 1000;
+  EXPECT_NEAR(seconds() / whole, 1, 1e-6) << "1000 keys are 16 blocks of 64";
+  shape.keys = 1024;
+  shape.causal = true;  // half, and one wave of eight longer
+  EXPECT_NEAR(seconds() / whole, 0.5 * (1 + 1 / 8.0), 1e-6);
+  shape.causal = false;
+  shape.heads = 25;  // two waves
+  const double waves = seconds();
+  shape.heads = 26;  // 2.08: nine tenths of the third are lost
+  EXPECT_NEAR(seconds() / waves, 26 / 25.0 * (1 + 0.9 * 0.92 / 2.08), 1e-6);
+  shape.backward = true;
+  const double backward = seconds();
+  shape.dropout = true;
+  EXPECT_NEAR(seconds() / backward, 1.17, 1e-6);
+  shape.dropout = false;
+  shape.width = 256;
+  EXPECT_NEAR(seconds() / backward, 4 * 1.5, 1e-6);
+}
+
 TEST(Cost, ClassesSumToTheStep) {
   KernelList list = repeated(20, 3e7);
   list[3].operator_class = OperatorClass::kNormalization;
