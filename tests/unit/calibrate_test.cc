@@ -33,6 +33,19 @@ TEST(Calibrate, GivesKnownRatesBack) {
   EXPECT_LT(calibration.summary.at(0).median_error, 0.01);
 }
 
+TEST(Calibrate, LoopsOverWhatTheCacheHoldsDoNotDecide) {
+  const DeviceSpec device = h100();
+  std::vector<OperatorTiming> timings;
+  for (double bytes = 1e4; bytes < 1e10; bytes *= 2) {
+    Kernel kernel;
+    kernel.bytes = bytes;
+    DeviceRates rates = *device.rates;
+    rates.vectorized.bandwidth = bytes > 4e6 && bytes < 2 * rates.cache.bytes ? 1.8 : 0.9;
+    timings.push_back({"copy", {kernel}, kernel_seconds(kernel, device, rates)});
+  }
+  EXPECT_NEAR(calibrate(device, *device.rates, timings).rates.vectorized.bandwidth, 0.9, 0.005);
+}
+
 TEST(Calibrate, ReadsASweep) {
   const std::string rows =
       "{\"kind\": \"device\", \"name\": \"x\"}\n"

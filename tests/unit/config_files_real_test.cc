@@ -64,14 +64,14 @@ const std::vector<Case>& cases() {
        "--model NousResearch/Meta-Llama-3-8B --optimizer paged_adamw_32bit --task causal --loop trainer --expandable "
        "--bs 2 --accum "
        "4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --reentrant --lora 32 "
-       "--lora-dropout 0.05 --lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
+       "--lora-dropout 0.05 --lora-targets linear --quantize nf4-double --no-prepare-kbit",
        {"sample_packing"}},
       {"axolotl-qlora-seed-36b.yml",
        "",
        {},
        "--model ByteDance-Seed/Seed-OSS-36B-Instruct --optimizer adamw_bnb_8bit --task causal --loop trainer "
        "--expandable --bs 2 --accum 4 --seq 2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash "
-       "--checkpointing full --reentrant --cut-cross-entropy --lora 32 --lora-dropout 0.05 --lora-targets all-linear "
+       "--checkpointing full --reentrant --cut-cross-entropy --lora 32 --lora-dropout 0.05 --lora-targets linear "
        "--quantize nf4-double --no-prepare-kbit",
        {"sample_packing"}},
       {"axolotl-lora-mistral.yml",
@@ -81,7 +81,7 @@ const std::vector<Case>& cases() {
        "--accum 4 "
        "--seq 8192 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full --reentrant "
        "--lora 32 "
-       "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
+       "--lora-dropout 0.05 --lora-targets linear --quantize int8 --no-prepare-kbit",
        {"sample_packing"}},
       {"axolotl-fft-8b.yml",
        "",
@@ -103,7 +103,7 @@ const std::vector<Case>& cases() {
        eight,
        "--model Qwen/Qwen3-8B --optimizer adamw_torch_fused --task causal --loop trainer --expandable --bs 1 --accum "
        "4 --seq 2048 --precision amp-bf16 --weights-dtype bf16 --eval-bs 1 --attn flash --checkpointing "
-       "full --no-reentrant --lora 32 --lora-dropout 0.05 --lora-targets all-linear --quantize nf4 --quant-storage "
+       "full --no-reentrant --lora 32 --lora-dropout 0.05 --lora-targets linear --quantize nf4 --quant-storage "
        "bf16 --no-prepare-kbit --parallel fsdp2 --offload-parameters host",
        {"fsdp_config/fsdp_cpu_ram_efficient_loading", "sample_packing"}},
       {"axolotl-dpo-lora-8b.yml",
@@ -114,7 +114,7 @@ const std::vector<Case>& cases() {
        "--accum 4 --seq 4096 --precision amp-bf16 --weights-dtype bf16 --eval-bs 2 --attn flash --checkpointing full "
        "--reentrant "
        "--lora 32 "
-       "--lora-dropout 0.05 --lora-targets all-linear --quantize int8 --no-prepare-kbit",
+       "--lora-dropout 0.05 --lora-targets linear --quantize int8 --no-prepare-kbit",
        {}},
       {"axolotl-kto-1b.yml",
        "",
@@ -124,7 +124,7 @@ const std::vector<Case>& cases() {
        "2048 "
        "--precision amp-bf16 --weights-dtype bf16 --attn flash --checkpointing full --no-reentrant --lora 32 "
        "--lora-dropout 0.05 "
-       "--lora-targets all-linear --quantize nf4-double --no-prepare-kbit",
+       "--lora-targets linear --quantize nf4-double --no-prepare-kbit",
        {}},
       {"llama-factory-lora-sft.yaml",
        "",
@@ -215,7 +215,7 @@ const std::vector<Case>& cases() {
        "256 "
        "--ref-model adapters --vllm colocate --vllm-utilization 0.4 --expandable --bs 8 --accum 2 --seq 1024 "
        "--precision amp-bf16 "
-       "--weights-dtype bf16 --checkpointing full --no-reentrant --lora 8 --lora-targets all-linear",
+       "--weights-dtype bf16 --checkpointing full --no-reentrant --lora 8 --lora-targets linear",
        {}},
       {"axolotl-orpo-mistral.yml",
        "",
@@ -224,7 +224,7 @@ const std::vector<Case>& cases() {
        "--accum 4 "
        "--seq 4096 --precision amp-bf16 --weights-dtype bf16 --checkpointing full --reentrant --lora 32 --lora-dropout "
        "0.05 "
-       "--lora-targets all-linear",
+       "--lora-targets linear",
        {}},
       {"llama-factory-orpo.yaml",
        "",

@@ -17,7 +17,10 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/within_call.h"
+#include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
@@ -478,12 +481,35 @@ TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
   kernel.elements = 1e8;
   kernel.bytes = 1e6;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6, 1e-9);
-  kernel.bytes = 2e8;  // 200 us of memory
-  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 200e-6, 1e-9);
+  kernel.bytes = 6e8;  // two operands and the result, and 600 us of memory
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 600e-6, 1e-9);
+  of.strided.bandwidth = 100;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.86, 1e-9) << "offsets of two operands";
+  kernel.bytes = 2e8;
   kernel.kind = KernelKind::kTurned;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.42, 1e-9);
   kernel.op = &aten::kCat;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.45, 1e-9) << "with an empty tensor";
+}
+
+// mamba2's states, [batch, time, heads, width], whose heads lie side by side in memory.
+TEST(Cost, ThreadsThatReadFarApartAreKnownByTheStrides) {
+  test::TapeBench bench;
+  bench.tape.kernels.recording = true;
+  const Tensor turned = bench.strided_input({2, 8, 4, 16}, {512, 64, 1, 4}, DType::kFloat32, false);
+  const Tensor repeated = bench.input({2, 1, 4, 16}, DType::kFloat32, false);
+  const Tensor expanded = bench.strided_input({2, 8, 4, 16}, {64, 0, 16, 1}, DType::kFloat32, false);
+  const auto last = [&]() -> const Kernel& { return *bench.tape.kernels.last(); };
+  (void)reduced(aten::kSum, turned, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kTurned);
+  (void)reduced(aten::kSum, turned, 0b0010U, false);
+  EXPECT_EQ(last().kind, KernelKind::kColumnSum);
+  (void)reduced(aten::kSum, repeated, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kRowSum);
+  (void)pointwise(aten::kMul, {&turned, &repeated}, 1);
+  EXPECT_EQ(last().kind, KernelKind::kTurned) << "repeated over the time, the other way round in heads and width";
+  (void)pointwise(aten::kDiv, {&expanded}, 1);
+  EXPECT_EQ(last().bytes, (2 * 4 * 16 + 2 * 8 * 4 * 16) * 4.0) << "each element is read once";
 }
 
 TEST(Cost, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {
@@ -625,6 +651,36 @@ TEST(Attention, WithABiasTakesItsOwnRates) {
   const double backward = seconds();
   shape.bias = false;
   EXPECT_NEAR(backward / seconds(), 1.5, 1e-6);
+}
+
+TEST(Attention, CudnnComputesWholeBlocksAndEndsWithTheLongest) {
+  Kernel kernel_of = kernel(0);
+  kernel_of.kind = KernelKind::kCudnnAttention;
+  kernel_of.dtype = DType::kBFloat16;
+  AttentionRates attention;
+  attention.launch_us = 1e-9;
+  attention.keys = attention.head = 1e-9;  // no ramp
+  attention.causal = 0;
+  work::Attention shape{.heads = 100, .queries = 1024, .keys = 1024, .width = 64};
+  const auto seconds = [&] { return attention_seconds(kernel_of, shape, device(), attention); };
+  const double whole = seconds();  // 800 blocks: eight waves of device()'s 100 multiprocessors
+  shape.keys = 1000;
+  EXPECT_NEAR(seconds() / whole, 1, 1e-6) << "1000 keys are 16 blocks of 64";
+  shape.keys = 1024;
+  shape.causal = true;  // half, and one wave of eight longer
+  EXPECT_NEAR(seconds() / whole, 0.5 * (1 + 1 / 8.0), 1e-6);
+  shape.causal = false;
+  shape.heads = 25;  // two waves
+  const double waves = seconds();
+  shape.heads = 26;  // 2.08: nine tenths of the third are lost
+  EXPECT_NEAR(seconds() / waves, 26 / 25.0 * (1 + 0.9 * 0.92 / 2.08), 1e-6);
+  shape.backward = true;
+  const double backward = seconds();
+  shape.dropout = true;
+  EXPECT_NEAR(seconds() / backward, 1.17, 1e-6);
+  shape.dropout = false;
+  shape.width = 256;
+  EXPECT_NEAR(seconds() / backward, 4 * 1.5, 1e-6);
 }
 
 TEST(Cost, ClassesSumToTheStep) {

@@ -124,7 +124,7 @@ TEST(PublishedRates, MemoryBoundKernelsGoWithTheCardsCopies) {
   EXPECT_NEAR(bandwidth("a100-sxm4-80gb"), h100 * 0.866 / 0.9015, 1e-9);
   EXPECT_NEAR(bandwidth("t4"), h100, 1e-9) << "nobody published it";
   EXPECT_LT(bandwidth("mi300x-192gb"), 0.85 * bandwidth("h100-sxm"));
-  const MemoryScaling& scaling = card("gh200-96gb").rates->scaling;
+  const MemoryScaling scaling = card("gh200-96gb").rates->scaling;
   EXPECT_NEAR(carried_bandwidth(scaling, 0.9015, 4e12, 132), 0.870, 2e-3);
   EXPECT_NEAR(card("a100-sxm4-80gb").rates->multi_tensor.bandwidth, card("h100-sxm").rates->multi_tensor.bandwidth,
               1e-9)

@@ -168,9 +168,12 @@ double scattered_pixels_seconds(const Kernel& kernel) {
 /// another shape, as in transformers' caches.
 double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
   constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
+  constexpr double kTwoOperandsShare = 0.86, kTwoOperands = 2.5;  // of bytes over the result's
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
+  const bool two = kernel.bytes > kTwoOperands * kernel.elements * static_cast<double>(size_of(kernel.dtype));
   const double share = kernel.op == &aten::kCat ? (turned ? kJoinedWithEmptyShare : kJoinedShare)
                        : turned                 ? (wide ? kWideTurnedShare : kTurnedShare)
+                       : two                    ? kTwoOperandsShare
                                                 : 1;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   const double indexed = kernel.elements / (share * rates.elements * device.fp32_flops_per_second);

@@ -31,6 +31,24 @@ DType result_type(std::initializer_list<const Tensor*> inputs) {
   return scalar_decides ? *of_scalars : *of_dimensions;
 }
 
+/// What is read of a tensor from memory: of an expanded one each element once.
+double read_bytes(const Tensor& tensor) {
+  auto bytes = static_cast<double>(tensor.bytes());
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    if (tensor.strides()[dim] == 0 && tensor.shape()[dim] > 1) bytes /= static_cast<double>(tensor.shape()[dim]);
+  }
+  return bytes;
+}
+
+/// Of the same rank: 0 where one element is repeated.
+Shape broadcast_strides(const Tensor& input, const Shape& shape) {
+  Shape strides = input.strides();
+  for (int dim = 0; dim < shape.rank; ++dim) {
+    if (input.size(dim) == 1 && shape[dim] > 1) strides[dim] = 0;
+  }
+  return strides;
+}
+
 }  // namespace
 
 KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
@@ -40,7 +58,9 @@ KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Te
       if (input->elements() == 1) return KernelKind::kStrided;  // a scalar on the card
       const bool same = input->shape() == result.shape();
       if (!same || !(input->strides() == result.strides())) {
-        if (same && is_turned(result.shape(), result.strides(), input->strides())) return KernelKind::kTurned;
+        const bool turned = input->rank() == result.rank() &&
+                            is_turned(result.shape(), result.strides(), broadcast_strides(*input, result.shape()));
+        if (turned) return KernelKind::kTurned;
         strided = true;
       }
     }
@@ -74,7 +94,7 @@ Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs
   double bytes = 0;
   for (const Tensor* input : inputs) {
     if (!(input->shape() == shape)) shape = broadcast_shapes(shape, input->shape());
-    bytes += static_cast<double>(input->bytes());
+    bytes += read_bytes(*input);
   }
   Tape& tape = first.tape();
   Tensor result = tape.empty_strided(shape, elementwise_strides(shape, inputs.begin(), static_cast<int>(inputs.size())),
