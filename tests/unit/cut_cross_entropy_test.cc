@@ -55,8 +55,8 @@ TEST(CutCrossEntropy, SortsTheVocabularyAndWritesBothGradients) {
   run.forward();
   run.bench.start();
   run.bench.backward(run.loss);
-  // Values, places and positions of the sort; the order as int32; gradients of 10 rows and of the head; locks. The list of
-  // valid rows (64 bytes) lives with the node.
+  // Values, places and positions of the sort; the order as int32; gradients of 10 rows and of the head; locks. The list
+  // of valid rows (64 bytes) lives with the node.
   EXPECT_EQ(run.bench.events(),
             "+1200 sort; +2400 sort; +2400 sort; -2400; -1200; +1200 _to_copy; -2400; "
             "+2560 zeros_like; +76800 zeros_like; +8 LinearCrossEntropyFunctionBackward; "

@@ -92,10 +92,10 @@ TEST(Families, EachTakesEverySizeThatItClaims) {
     ASSERT_TRUE(has_architecture_keys(type)) << type << ": add its keys to architecture_keys.cc";
     // Experts have sizes of their own, which a config.json gives and no option does.
     if (type == "mixtral" || type.ends_with("_moe") || type == "gpt_oss" || type.starts_with("deepseek")) continue;
-    if (type == "olmoe" || type == "glm4_moe_lite" || type == "kimi_k2" || type == "kimi_linear" || type == "minimax_m2" || type == "dots1" ||
-        type == "glm_moe_dsa" || type == "hy_v3" || type == "mimo_v2_flash" || type == "minimax" ||
-        type == "minicpm3" || type == "jamba" || type == "bamba" || type == "mistral4" || type == "llama4_text" ||
-        type == "youtu" || has_mixers_of_its_own(type))
+    if (type == "olmoe" || type == "glm4_moe_lite" || type == "kimi_k2" || type == "kimi_linear" ||
+        type == "minimax_m2" || type == "dots1" || type == "glm_moe_dsa" || type == "hy_v3" ||
+        type == "mimo_v2_flash" || type == "minimax" || type == "minicpm3" || type == "jamba" || type == "bamba" ||
+        type == "mistral4" || type == "llama4_text" || type == "youtu" || has_mixers_of_its_own(type))
       continue;
     ArchitectureChanges small{.layers = 2, .hidden = 64, .heads = 4};
     if (type == "gptj") small.heads = 1;  // of a head 64 numbers are rotated, unless config.json says else
