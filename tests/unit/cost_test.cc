@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
