@@ -1,6 +1,5 @@
 // plan/plan.h on jobs that people ask for. Seven of them are the field trial's (2026-11-22), for which plan said "No
 // plan", or named one twice as slow, while a run that estimate() accepts fitted.
-#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -163,8 +162,9 @@ PlanQuestion question_of(const Job& job) {
 
 /// The step of the run that exists, by the same rates.
 double seconds_of_existing(const Job& job) {
-  const std::string line = fmt::format("--model {} --gpu {} --gpus {} --nodes {} --seq {} {}", job.model, job.card,
-                                       job.gpus, job.nodes, job.sequence_length, job.exists);
+  const std::string line = std::string("--model ") + job.model + " --gpu " + job.card + " --gpus " +
+                           std::to_string(job.gpus) + " --nodes " + std::to_string(job.nodes) + " --seq " +
+                           std::to_string(job.sequence_length) + " " + job.exists;
   const Outcome outcome = outcome_of(estimate(test::question_of(test::words_in(line))));
   EXPECT_TRUE(outcome.speed.has_value()) << line;
   return outcome.speed ? outcome.speed->step_seconds : 0;

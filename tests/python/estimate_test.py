@@ -119,7 +119,7 @@ def test_what_is_wrong_is_named(keywords, kind, part, words):
 
 def test_errors_are_pythons_own_kinds_too():
     with pytest.raises(ValueError): memcalc.estimate("gtp2")
-    with pytest.raises(NotImplementedError): memcalc.Model.from_config({"model_type": "deepseek_v4"})
+    with pytest.raises(NotImplementedError): memcalc.Model.from_config({"model_type": "csm"})
     assert issubclass(memcalc.OverflowError, OverflowError) and issubclass(memcalc.InternalError, RuntimeError)
 
 
