@@ -274,8 +274,13 @@ struct JsonDocument::Content {
 };
 
 JsonDocument JsonDocument::parse(std::string_view text, std::string name) {
+  JsonNode root = parse_json_text(text, name);
+  return of(std::move(root), std::move(name));
+}
+
+JsonDocument JsonDocument::of(JsonNode root, std::string name) {
   auto content = std::make_shared<Content>();
-  content->root = parse_json_text(text, name);
+  content->root = std::move(root);
   content->name = std::move(name);
   JsonDocument document(std::move(content));
   if (document.content_->root.kind != JsonNode::Kind::kObject) throw document.root().error_found("", "an object");

@@ -18,7 +18,7 @@
 
 namespace memcalc {
 
-struct JsonNode;  // a parsed value (json_node.h): known to json_reader.cc and to the reader of programs
+struct JsonNode;  // a parsed value (json_node.h): known to json_reader.cc, text_part.cc and the reader of programs
 
 /// Values a number may have, both ends included.
 struct IntRange {
@@ -119,6 +119,8 @@ class JsonDocument {
   [[nodiscard]] static JsonDocument read_file(const std::string& path);
   /// `name` stands for the file in messages.
   [[nodiscard]] static JsonDocument parse(std::string_view text, std::string name);
+  /// Of an object that was parsed, or made of parts of such.
+  [[nodiscard]] static JsonDocument of(JsonNode root, std::string name);
 
   [[nodiscard]] JsonObject root() const;
 

@@ -74,56 +74,6 @@ constexpr Name kAs[] = {
 // What the whole says for the text model, too.
 constexpr std::string_view kOfWhole[] = {"dtype", "quantization_config", "torch_dtype"};
 
-void write_text(const JsonNode& node, std::string& out);
-
-void write_string(const std::string& text, std::string& out) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += '\\';
-    if (code < 0x20U) {
-      out += "\\u00";
-      out += kDigits[code >> 4U];
-      out += kDigits[code & 15U];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
-void write_children(const JsonNode& node, bool keyed, std::string& out) {
-  for (const JsonNode& child : node.children) {
-    if (&child != &node.children.front()) out += ',';
-    if (keyed) {
-      write_string(child.key, out);
-      out += ':';
-    }
-    write_text(child, out);
-  }
-}
-
-void write_text(const JsonNode& node, std::string& out) {
-  switch (node.kind) {
-    case JsonNode::Kind::kNull: out += "null"; return;
-    case JsonNode::Kind::kBool: out += node.boolean ? "true" : "false"; return;
-    case JsonNode::Kind::kInteger:
-    case JsonNode::Kind::kNumber: out += node.text; return;
-    case JsonNode::Kind::kString: write_string(node.text, out); return;
-    case JsonNode::Kind::kArray:
-      out += '[';
-      write_children(node, false, out);
-      out += ']';
-      return;
-    case JsonNode::Kind::kObject:
-      out += '{';
-      write_children(node, true, out);
-      out += '}';
-      return;
-  }
-}
-
 JsonNode* child_of(JsonNode& node, std::string_view key) {
   const auto found =
       std::find_if(node.children.begin(), node.children.end(), [&](const JsonNode& child) { return child.key == key; });
@@ -220,13 +170,11 @@ std::optional<TextPart> text_part_of(const JsonObject& config, std::string_view 
   const std::string family = family_of_text(config, type);
   if (type == "bailing_moe") take_bailing(config, node);
   if (type == "glm4v_text" || type == "glm4v_moe_text") set_missing(node, "attention_bias", truth(true));
-  std::string text;
-  write_text(node, text);
   std::string said = whole->rest.empty() ? std::string(model_type) + " is counted by the modules of " + family +
                                                ", which its own repeat"
                                          : std::string(model_type) + " is its text model alone (" + family +
                                                "): " + std::string(whole->rest) + " is not modelled from config.json";
-  return TextPart{JsonDocument::parse(text, std::move(name)), family, std::move(said)};
+  return TextPart{JsonDocument::of(std::move(node), std::move(name)), family, std::move(said)};
 }
 
 std::vector<std::string_view> types_with_text_part() {

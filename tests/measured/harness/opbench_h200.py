@@ -1,6 +1,6 @@
 """Operators of an H200 by shape, as harness/opbench.py times them (graphs of many calls, so that the number is the card's).
 
-usage: ops_h200.py OUT.jsonl SECONDS [PASSES.jsonl]   PASSES: rows of convolution_passes_h100.jsonl to time again
+usage: opbench_h200.py OUT.jsonl SECONDS [PASSES.jsonl]   PASSES: rows of convolution_passes_h100.jsonl to time again
 """
 import json, random, sys, time
 import torch, torch.nn.functional as F
