@@ -27,6 +27,7 @@
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kDots1)                 \
+  FAMILY(kDream)                 \
   FAMILY(kElectra)               \
   FAMILY(kErnie45)               \
   FAMILY(kErnie45Moe)            \
@@ -66,6 +67,7 @@
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
+  FAMILY(kLlada)                 \
   FAMILY(kLlama)                 \
   FAMILY(kLlama4)                \
   FAMILY(kLlama4Text)            \
