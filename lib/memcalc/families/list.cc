@@ -1,4 +1,4 @@
-// The families: a line each, in the order of their names.
+// The families: a line each, in the order of their names: capitals first.
 #include <algorithm>
 
 #include "memcalc/spec/custom_spec.h"
@@ -7,6 +7,7 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kDream)                 \
   FAMILY(kAlbert)                \
   FAMILY(kApertus)               \
   FAMILY(kArcee)                 \
@@ -27,7 +28,6 @@
   FAMILY(kDeit)                  \
   FAMILY(kDistilBert)            \
   FAMILY(kDots1)                 \
-  FAMILY(kDream)                 \
   FAMILY(kElectra)               \
   FAMILY(kErnie45)               \
   FAMILY(kErnie45Moe)            \
