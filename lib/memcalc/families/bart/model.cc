@@ -80,8 +80,18 @@ struct BartStack {
     if (plan.embedding_norm) layernorm_embedding = LayerNorm(b, "layernorm_embedding", spec.d_model);
     if (plan.last_norm) layer_norm = LayerNorm(b, "layer_norm", spec.d_model);
     // _init_weights makes what is no parameter once more, and copies it.
-    if (plan.positions == BartPositions::kSinusoid) no_grad::empty_like(embed_positions.weight).reset();
+    if (plan.positions == BartPositions::kSinusoid) create_weight(embed_positions.weight);
     if (plan.positions == BartPositions::kOfTokens) sinusoids(b, spec).reset();
+  }
+
+  /// PegasusSinusoidalPositionalEmbedding.create_weight, Marian's: what comes from the host into some columns goes by a
+  /// contiguous tensor of their size (native/cuda/Copy.cu).
+  static void create_weight(const Tensor& weight) {
+    const Tensor out = no_grad::empty_like(weight);
+    const std::int64_t cosines = weight.size(1) / 2;
+    for (const std::int64_t columns : {weight.size(1) - cosines, cosines}) {
+      no_grad::zeros(weight.tape(), {weight.size(0), columns}, weight.dtype()).reset();
+    }
   }
 
   /// M2M100SinusoidalPositionalEmbedding.get_embedding

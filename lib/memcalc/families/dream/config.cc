@@ -34,6 +34,7 @@ const Family kDream = {
     .build = build_dream,
     .size_keys = with(kDecoderKeys, 4, {}),
     .tasks = kDreamTasks,
+    .measured = kDreamTasks,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -102,6 +102,7 @@ const Family kLlada = {
                    {"weight_tying", ""},
                    {}}},
     .tasks = kLladaTasks,
+    .measured = kLladaTasks,
     .compiled_whole_alone = true,
 };
 

@@ -69,13 +69,20 @@ struct LladaPositions {
 
   LladaPositions() = default;
   LladaPositions(ModuleBuilder& b, const LladaSpec& spec) {
-    const auto table = [&] {
-      Tensor made = no_grad::zeros(b.tape, {1, 1, spec.max_position_embeddings, spec.head_dim}, DType::kFloat32);
-      b.tape.memory.set_category(made.block(), Category::kWeights);
-      return made;
-    };
-    sin = table();
-    cos = table();
+    const std::int64_t positions = spec.max_position_embeddings, half = spec.head_dim / 2;
+    Tensor inv_freq;
+    {
+      const Tensor powers =
+          no_grad::power_of_number(no_grad::divide(no_grad::arange(b.tape, half, DType::kFloat32)));
+      inv_freq = no_grad::multiply(no_grad::reciprocal(powers));
+    }
+    Tensor seq = no_grad::arange(b.tape, positions, DType::kFloat32);
+    Tensor freqs = no_grad::multiply(no_grad::unsqueeze(seq, -1), inv_freq);
+    Tensor twice = no_grad::zeros(b.tape, {1, 1, positions, spec.head_dim}, DType::kFloat32);  // torch.cat
+    sin = no_grad::sine(twice);
+    cos = no_grad::cosine(twice);
+    for (const Tensor* table : {&sin, &cos}) b.tape.memory.set_category(table->block(), Category::kWeights);
+    drop(inv_freq, seq, freqs, twice);
   }
 };
 
