@@ -25,43 +25,64 @@ struct OtherType {
 };
 
 constexpr std::string_view kSpeechTokens =
-    "it trains a second decoder on frames of sound, as many as its labels choose (llama and qwen3 have its backbones)",
-                           kBlockDiffusion =
-    "its step holds noised blocks of tokens beside the clean ones (llada and Dream are modelled)",
-                           kMixtureOfDiffusion =
-    "its experts are the hub's own code, which was not read (llada and Dream are modelled)",
-                           kStep = "its attention (factorised queries, or heads that differ by layer) is no family here";
+    "it trains a second decoder on frames of sound, as many as its labels choose (llama and qwen3 have its backbones)";
+constexpr std::string_view kBlockDiffusion =
+    "its step holds noised blocks of tokens beside the clean ones (llada and Dream are modelled)";
+constexpr std::string_view kMixtureOfDiffusion =
+    "its experts are the hub's own code, which was not read (llada and Dream are modelled)";
+constexpr std::string_view kStep =
+    "its attention (factorised queries, or heads that differ by layer) is no family here";
+constexpr std::string_view kRecorded =
+    "programs answer at the sizes that they were recorded with ('memcalc models' lists them); python -m memcalc.record "
+    "--hf config.json records yours";
 
 constexpr OtherType kOtherTypes[] = {
+    {"audio-spectrogram-transformer", kRecorded},
+    {"beit", kRecorded},
     {"convnext"},
-    {"convnextv2"},
+    {"convnextv2", kRecorded},
     {"csm", kSpeechTokens},
     {"dbrx"},
     {"deberta"},
+    {"detr", kRecorded},
     {"diffusion_gemma", kBlockDiffusion},
-    {"dinov2"},
+    {"dinov2", kRecorded},
+    {"dinov3_vit", kRecorded},
     {"efficientnet"},
-    {"glm_ocr"},
+    {"esm", kRecorded},
+    {"glm_ocr", kRecorded},
     {"gpt_bigcode"},
     {"gpt_neo"},
+    {"hubert", kRecorded},
+    {"idefics3", kRecorded},
     {"llada2_moe", kMixtureOfDiffusion},
     {"llada_moe", kMixtureOfDiffusion},
     {"lladamoe", kMixtureOfDiffusion},
     {"longformer"},
+    {"mask2former", kRecorded},
     {"mobilenet_v2"},
-    {"paddleocr_vl"},
-    {"qwen3_asr"},
+    {"paddleocr_vl", kRecorded},
+    {"parakeet_ctc", kRecorded},
+    {"qwen3_asr", kRecorded},
     {"qwen3_tts", kSpeechTokens},
     {"resnet"},
+    {"rt_detr", kRecorded},
+    {"rt_detr_v2", kRecorded},
+    {"sam2", kRecorded},
+    {"sam3", kRecorded},
     {"sdar", kBlockDiffusion},
     {"sdar_moe", kBlockDiffusion},
-    {"siglip"},
+    {"segformer", kRecorded},
+    {"siglip", kRecorded},
+    {"smolvlm", kRecorded},
     {"step3_text", kStep},
     {"step3_vl", kStep},
     {"step3p5", kStep},
     {"step3p7", kStep},
     {"swin"},
-    {"wav2vec2"},
+    {"swinv2", kRecorded},
+    {"vision-encoder-decoder", kRecorded},
+    {"wav2vec2", kRecorded},
     {"zamba2"},
 };
 

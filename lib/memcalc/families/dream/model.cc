@@ -1,7 +1,13 @@
 // Dream: the hub's own modeling_dream.py (Dream-org/Dream-v0-Base-7B), as dllm's copy of it runs
 // (github.com/ZHZisZZ/dllm, dllm/pipelines/dream/models/modeling_dream.py at ca176752).
 #include "memcalc/families/dream/spec.h"
+
+#include <optional>
+
+#include "memcalc/models/attention.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/symbolic/ops/attention.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -42,6 +48,22 @@ struct DreamAttention : HeadProjections {
   }
 };
 
+/// DreamRotaryEmbedding.forward: both are there before the first is scaled.
+RotaryPositions dream_positions(const RotaryEmbedding& rotary, const Tensor& x, const Tensor& position_ids,
+                                std::optional<DType> /*dtype*/) {
+  const NoGrad no_grad(x.tape().modes);
+  RotaryAngles angles(rotary.inverse_frequencies, position_ids);
+  Tensor emb = cat(angles.freqs, angles.freqs, -1);
+  Tensor cos = cosine(emb), sin = sine(emb);
+  cos = multiply_scalar(cos);
+  sin = multiply_scalar(sin);
+  RotaryPositions positions;
+  positions.cos = to_dtype(cos, x.dtype());
+  positions.sin = to_dtype(sin, x.dtype());
+  drop(angles.positions, angles.freqs, emb, cos, sin);
+  return positions;
+}
+
 }  // namespace
 
 std::unique_ptr<Model> build_dream(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
@@ -49,6 +71,7 @@ std::unique_ptr<Model> build_dream(const Architecture& architecture, const RunSp
   auto plan = decoder_plan<PreNormLayer<DreamSpec, DreamAttention, RmsNorm>>(spec, run);
   plan.masks = {.bidirectional = true};
   plan.one_inverse_frequency = true;
+  plan.rotate = dream_positions;
   auto model = std::make_unique<RotaryDecoder>(spec, run, builder, plan);
   model->loss_shifts_labels = true;  // loss_function of a class without a loss of its name is ForCausalLMLoss
   return model;
