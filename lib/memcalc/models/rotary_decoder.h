@@ -338,7 +338,7 @@ struct DecoderPlan {
   std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated; 0: there are no positions
   LogitsChange logits = LogitsChange::kNone;
   bool trained_without_cache_once = false;  // before 5.0 its training had no key-value cache
-  bool one_inverse_frequency = false;   // of a class on the hub that was written before 5.0
+  bool one_inverse_frequency = false;       // of a class on the hub that was written before 5.0
   bool rotary_by_layer_type = false;    // local and global layers have positions of their own; global ones are yarn's
   bool rotated_per_layer_once = false;  // by every layer of a type anew, in some releases
   bool float32_positions = false;       // cosines and sines are not cast

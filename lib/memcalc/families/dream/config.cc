@@ -9,17 +9,15 @@ namespace {
 
 Architecture dream(HfReader& config) {
   DreamSpec spec;
-  read_decoder(config,
-               {.vocab_size = 151936,
-                .intermediate_size = 22016,
-                .num_key_value_heads = 32,
-                .max_position_embeddings = 32768},
-               spec);
+  read_decoder(
+      config,
+      {.vocab_size = 151936, .intermediate_size = 22016, .num_key_value_heads = 32, .max_position_embeddings = 32768},
+      spec);
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   spec.head_dim = spec.hidden_size / spec.num_attention_heads;  // whatever head_dim says
   config.assume(
-      "Dream's loss is its class's own, of the next token; trainers that weigh masked tokens by themselves make tensors "
-      "of the same sizes");
+      "its class is remote code: its loss is that of the next token; trainers that weigh masked tokens by themselves "
+      "make tensors of the same sizes");
   return spec;
 }
 

@@ -89,8 +89,7 @@ struct KimiLinearLayer {
 /// KimiLinearPreTrainedModel._init_weights of a KimiLinearForgetGate: what it computes A_log and dt_bias from.
 void initialize_forget_gate(ModuleBuilder& b, const KimiLinearSpec& spec) {
   no_grad::zeros(b.tape, {spec.linear_num_heads}, b.dtype).reset();  // the logarithm of a uniform A_log
-  Tensor exponential =
-      no_grad::zeros(b.tape, {checked_multiply(spec.linear_num_heads, spec.linear_head_dim)}, b.dtype);
+  Tensor exponential = no_grad::zeros(b.tape, {checked_multiply(spec.linear_num_heads, spec.linear_head_dim)}, b.dtype);
   Tensor dt = no_grad::clamp(std::move(exponential));
   Tensor sum = no_grad::add(dt, no_grad::logarithm(no_grad::negate(no_grad::exponential(no_grad::negate(dt)))));
   drop(sum, dt);

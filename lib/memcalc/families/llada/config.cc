@@ -21,7 +21,8 @@ Architecture llada(HfReader& config) {
   // LLaDA-MoE's files say llada, too.
   for (const std::string_view key : {"num_experts", "expert_intermediate_size", "moe_layer_freq"}) {
     if (!json.has(key) || json.is_null(key)) continue;
-    throw json.error(key, "LLaDA's mixtures of experts (llada_moe, llada2_moe) are not modelled; accepted: the dense one",
+    throw json.error(key,
+                     "LLaDA's mixtures of experts (llada_moe, llada2_moe) are not modelled; accepted: the dense one",
                      ErrorCode::kUnsupported);
   }
   only_word(config, "block_type", "sequential", "llama");
@@ -39,17 +40,14 @@ Architecture llada(HfReader& config) {
   spec.num_attention_heads = config.size({"n_heads"}, 12);
   config.divides("n_heads", spec.num_attention_heads, "d_model", spec.hidden_size);
   spec.head_dim = spec.hidden_size / spec.num_attention_heads;
-  const bool shares_keys = !json.is_null("multi_query_attention") && config.flag("multi_query_attention", false);
+  const bool shares_keys =
+      !json.is_null("multi_query_attention") && json.optional_bool("multi_query_attention").value_or(false);
   spec.num_key_value_heads = shares_keys ? 1 : config.nullable_size("n_kv_heads").value_or(spec.num_attention_heads);
   config.divides("n_kv_heads", spec.num_key_value_heads, "n_heads", spec.num_attention_heads);
   const std::optional<std::int64_t> width = config.nullable_size("mlp_hidden_size");
   spec.intermediate_size = width ? *width : checked_multiply(config.size({"mlp_ratio"}, 4), spec.hidden_size);
-  const std::int64_t vocabulary = config.size({"vocab_size"}, 50257);
-  spec.vocab_size = json.is_null("embedding_size") ? vocabulary : config.size({"embedding_size"}, 50304);
-  if (spec.vocab_size < vocabulary) {
-    throw json.error("embedding_size", "found " + std::to_string(spec.vocab_size) +
-                                           "; accepted: vocab_size (" + std::to_string(vocabulary) + ") or more");
-  }
+  spec.vocab_size =
+      json.is_null("embedding_size") ? config.size({"vocab_size"}, 50257) : config.size({"embedding_size"}, 50304);
   spec.max_position_embeddings = config.size({"max_sequence_length"}, 1024);
   spec.hidden_act = "silu";
   spec.attention_dropout = config.probability("attention_dropout", 0.1);
@@ -57,7 +55,8 @@ Architecture llada(HfReader& config) {
   spec.embedding_dropout = config.probability("embedding_dropout", 0.1);
   spec.bias = config.flag("include_bias", false);
   spec.qkv_bias = spec.bias || config.flag("include_qkv_bias", false);
-  if (!json.is_null("bias_for_layer_norm") && config.flag("bias_for_layer_norm", spec.bias) != spec.bias) {
+  const bool inherits = json.is_null("bias_for_layer_norm");
+  if (!inherits && json.optional_bool("bias_for_layer_norm").value_or(spec.bias) != spec.bias) {
     throw json.error("bias_for_layer_norm", "other biases than include_bias says are not modelled",
                      ErrorCode::kUnsupported);
   }
@@ -77,8 +76,8 @@ Architecture llada(HfReader& config) {
                        checked_multiply(2 * spec.vocab_size, spec.hidden_size));
   });
   config.assume(
-      "LLaDA's class computes no loss: here it is the cross entropy of all logits at once; trainers weigh it by token "
-      "(some make one more copy of the logits for that)");
+      "its class is remote code: it computes no loss, which here is the cross entropy of all logits at once; trainers "
+      "weigh it by token (some make one more copy of the logits for that)");
   return spec;
 }
 
@@ -104,6 +103,8 @@ const Family kLlada = {
     .tasks = kLladaTasks,
     .measured = kLladaTasks,
     .compiled_whole_alone = true,
+    .preset = R"("block_type": "llama", "layer_norm_type": "rms", "activation_type": "silu", "rope": true)",
+    .told = "blocks as in LLaDA-8B: LLaMA's, with RMS norms and rotary positions",
 };
 
 }  // namespace memcalc::family

@@ -72,8 +72,7 @@ struct LladaPositions {
     const std::int64_t positions = spec.max_position_embeddings, half = spec.head_dim / 2;
     Tensor inv_freq;
     {
-      const Tensor powers =
-          no_grad::power_of_number(no_grad::divide(no_grad::arange(b.tape, half, DType::kFloat32)));
+      const Tensor powers = no_grad::power_of_number(no_grad::divide(no_grad::arange(b.tape, half, DType::kFloat32)));
       inv_freq = no_grad::multiply(no_grad::reciprocal(powers));
     }
     Tensor seq = no_grad::arange(b.tape, positions, DType::kFloat32);
@@ -207,8 +206,7 @@ class LladaModel : public Model {
       wte_ = Embedding(b, "wte", spec.vocab_size, spec.hidden_size);
       ln_f_ = LladaRmsNorm(b, "ln_f", spec);
       for (std::int64_t i = 0; i < spec.num_hidden_layers; ++i) {
-        blocks_.push_back(
-            b.scope("blocks." + std::to_string(i), [&] { return LladaBlock(b, spec, run, positions_); }));
+        blocks_.push_back(b.scope("blocks." + std::to_string(i), [&] { return LladaBlock(b, spec, run, positions_); }));
       }
       if (spec.tie_word_embeddings) {
         ff_out_.weight = wte_.weight;
