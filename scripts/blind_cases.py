@@ -70,6 +70,7 @@ def cases(memcalc):
             asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))
     for row in rows_of("steps_blind.jsonl"):
         network = ["--specs", fms[row["gpu"]]] if row["id"].startswith("FMS") else []
-        asked.append(("others", row, [*row["argv"], *network]))
+        model = ["--model", memcalc.file(row["config"])] if "config" in row else []
+        asked.append(("others", row, [*model, *row["argv"], *network]))
     memcalc.kept = folders  # as long as the questions
     return asked
