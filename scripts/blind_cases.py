@@ -45,7 +45,7 @@ def lambda_case(row):
     model = {"bert_base_squad": "bert-base", "bert_large_squad": "bert-large"}[row["model"]]
     asked = [*common, "--task", "tokcls", "--seq", 384, "--attn", "eager", "--clip-grad", 1]
     if row["precision"] == "fp16":  # apex O2: 16-bit weights, float32 masters, as bare DeepSpeed's fp16
-        return model, [*asked, "--framework", "deepspeed", "--parallel", "ds-zero1", "--precision", "fp16", "--optimizer", "adamw-fused"]
+        return model, [*asked, "--loop", "bare", "--framework", "deepspeed", "--parallel", "ds-zero1", "--precision", "fp16", "--optimizer", "adamw-fused"]
     return model, [*asked, "--loop", "bare", "--precision", "fp32" if turing else "tf32", "--optimizer", "adamw-fused"]
 
 
