@@ -52,8 +52,9 @@ def lambda_case(row):
 def rows_of(name): return json_lines(PUBLISHED / name)[1:]
 
 
-def cases(memcalc):
-    """[(group, row, words)] of every row; `memcalc` writes the files that the questions need."""
+def cases(memcalc, with_mpt=False):
+    """[(group, row, words)] of every row but MPT's, which take longer than all others and differ little from those of
+    published-throughput.md. `memcalc` writes the files that the questions need."""
     other = lambda: type(memcalc)(memcalc.executable)  # with a folder of its own for other specs
     folders = {name: other() for name in ("triton", "jean-zay", "fms-a100", "fms-h100")}
     triton = specs_of_triton(folders["triton"])
@@ -61,10 +62,11 @@ def cases(memcalc):
     fms = {"a100-sxm4-80gb": specs_of_network(folders["fms-a100"], "a100-sxm4-80gb", 6.25e9),  # 400 Gb/s a host
            "h100-sxm": specs_of_network(folders["fms-h100"], "h100-sxm", 12.5e9)}  # 800 Gb/s
     asked = []
-    for group, name, case_of in (("SimuMax, B200", "megatron_b200_blind.jsonl", b200_case),
-                                 ("Megatron-DeepSpeed, A100", "megatron_bigscience.jsonl", lambda row: bigscience_case(row, jean_zay)),
-                                 ("one card", "lambda_one_card.jsonl", lambda_case),
-                                 ("MPT", "mpt_throughput_blind.jsonl", lambda row: mpt_case(row, triton))):
+    sources = [("SimuMax, B200", "megatron_b200_blind.jsonl", b200_case),
+               ("Megatron-DeepSpeed, A100", "megatron_bigscience.jsonl", lambda row: bigscience_case(row, jean_zay)),
+               ("one card", "lambda_one_card.jsonl", lambda_case)]
+    if with_mpt: sources.append(("MPT", "mpt_throughput_blind.jsonl", lambda row: mpt_case(row, triton)))
+    for group, name, case_of in sources:
         for row in rows_of(name):
             model, argv = case_of(row)
             asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))

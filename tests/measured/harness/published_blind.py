@@ -18,7 +18,7 @@ from memcalc_pages import Memcalc, Refused  # noqa: E402
 def main():
     executable, commit = sys.argv[1:]
     memcalc = Memcalc(executable)
-    asked = cases(memcalc)
+    asked = cases(memcalc, with_mpt=True)
     answers = memcalc.all([words for _, _, words in asked])
     print(json.dumps({"commit": commit}))
     for (group, row, _), answer in zip(asked, answers):
