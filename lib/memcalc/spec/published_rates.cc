@@ -142,16 +142,22 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
   return result;
 }
 
-/// Flash attention as a part of the card's best product, so that one number serves cards of different power limits.
-void set_flash_attention(const JsonObject& json, const DeviceSpec& device, double reference_half,
-                         AttentionRates& flash) {
+/// Flash attention as a part of the card's best product, so that one number serves cards of different power limits. An
+/// assumption: memory-efficient attention in 16 bits, whose kernels have no instructions of Hopper's either, is as much
+/// nearer to it than an H100's.
+void set_flash_attention(const JsonObject& json, const DeviceSpec& device, double reference_half, DeviceRates& rates) {
   const std::vector<std::string> capabilities = json.optional_strings("compute_capabilities");
   const std::string own = std::to_string(device.compute_capability_major);
   if (std::find(capabilities.begin(), capabilities.end(), own) == capabilities.end()) return;
   constexpr double kWidth = 128;  // of the heads that were measured
-  const double ramp = kWidth / (kWidth + flash.head);
-  flash.forward = json.required_double("forward", {0.01, 1}) * reference_half / ramp;
-  flash.backward = json.required_double("backward", {0.01, 1}) * reference_half / ramp;
+  const double ramp = kWidth / (kWidth + rates.flash.head);
+  const auto set = [&](std::string_view key, double& flash, double& efficient) {
+    const double carried = flash;
+    flash = json.required_double(key, {0.01, 1}) * reference_half / ramp;
+    efficient *= flash / carried;
+  };
+  set("forward", rates.flash.forward, rates.efficient.forward);
+  set("backward", rates.flash.backward, rates.efficient.backward);
 }
 
 /// Memory-bound kernels of a card whose copies were published: each as much slower or faster than carried over as they.
@@ -183,7 +189,7 @@ void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRate
   device.product_shares = product_shares(products, device);
   scale_memory_bound(document.root().required_object("memory"), device, rates);
   set_flash_attention(document.root().required_object("flash_attention"), device,
-                      reference_of(products, false, false).half, rates.flash);
+                      reference_of(products, false, false).half, rates);
   for (const JsonObject& each : document.root().optional_objects("rates")) {
     const std::vector<std::string> cards = each.optional_strings("cards");
     if (std::find(cards.begin(), cards.end(), device.name) == cards.end()) continue;
