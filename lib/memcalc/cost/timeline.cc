@@ -76,9 +76,10 @@ class Repeated {
 };
 
 // Cards of one kind reach their power limit at clocks of their own, and those that wait for each other take the time of
-// the slowest. On five clusters performance varied by 8 % in the mean (Sinha et al., SC22, arXiv 2208.11035: V100, RTX
-// 5000, MI60); taken as the width between a box plot's whiskers, which is 5.4 standard deviations.
-constexpr double kCardSpread = 0.08 / 5.4;
+// the slowest. BERT's steps of 39 single H100s in 37 hosts (lambdal/deeplearning-benchmark,
+// pytorch-train-throughput-v2-*.csv, 2024-10): a standard deviation of 1.8 and 0.7 % in 16 bits (base, large), 1.2 and
+// 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
+constexpr double kCardSpread = 0.015;
 
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const KernelList& kernels) {

@@ -75,12 +75,13 @@ DeviceRates read_device_rates(const JsonObject& json) {
                           key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || of_calls;
+        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
   const JsonObject link = json.required_object("link");
   if (!link.has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  if (!link.has("gather_hop_us")) rates.link.gather_hop_us = rates.link.hop_us;
   if (!link.has("gather_bandwidth")) rates.link.gather_bandwidth = rates.link.bandwidth;
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {

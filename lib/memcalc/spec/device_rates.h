@@ -168,6 +168,7 @@ struct TransferRates {
 struct LinkRates {
   double start_us = 1;            // of a collective, with its kernel
   double hop_us = 1;              // each step of a ring
+  double gather_hop_us = 1;       // the same of an all-gather or a reduce-scatter
   double bandwidth = 1;           // of the link's rate in one direction
   double gather_bandwidth = 1;    // of an all-gather or a reduce-scatter
   double exchange_bandwidth = 1;  // of an all-to-all
@@ -412,6 +413,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit_host_rates(rates.host, [&](const char* name, auto& value) { visit("host", name, value); });
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
+  visit("link", "gather_hop_us", rates.link.gather_hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
   visit("link", "gather_bandwidth", rates.link.gather_bandwidth);
   visit("link", "exchange_bandwidth", rates.link.exchange_bandwidth);
