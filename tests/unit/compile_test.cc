@@ -511,9 +511,8 @@ std::ptrdiff_t compiled_calls(const char* name, bool use_cache) {
   options.use_cache = use_cache;
   const ModelSpec model = registry.model(name);
   const SymbolicRun run = run_symbolically(model, resolve(model, options).run, registry.device("h100-sxm"));
-  return std::count_if(run.kernels.begin(), run.kernels.end(), [](const Kernel& each) {
-    return each.op == &kCompiledCall && each.phase == Phase::kForward;
-  });
+  return std::count_if(run.kernels.begin(), run.kernels.end(),
+                       [](const Kernel& each) { return each.op == &kCompiledCall && each.phase == Phase::kForward; });
 }
 
 // tests/measured/compile_breaks.jsonl; with a cache Dynamo compiles a layer's frame eight times and no more.

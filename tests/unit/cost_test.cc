@@ -117,7 +117,8 @@ TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   add_measured_hosts(measured, path);
   std::filesystem::remove(path);
   EXPECT_NEAR(measured.host.python_us, 200, 1e-9);
-  EXPECT_NEAR(measured.host.python_us * measured.host.call_ratio, 100, 1e-9) << "of the reference host's, whatever steps took";
+  EXPECT_NEAR(measured.host.python_us * measured.host.call_ratio, 100, 1e-9)
+      << "of the reference host's, whatever steps took";
   ASSERT_EQ(measured.hosts.size(), 3U);
   EXPECT_EQ(measured.hosts[1].name, "a, a core to itself");
   EXPECT_NEAR(measured.hosts[1].rates.python_us * measured.hosts[1].rates.call_ratio, 70, 1e-9);

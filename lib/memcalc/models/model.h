@@ -225,8 +225,8 @@ struct Byproducts {
                                                  const Byproducts& byproducts,
                                                  const std::function<Tensor(const KeptTensors&)>& layer);
 
-/// Loss and logits of `head`, which `arguments` go into, as a graph of its own (RegionCompiler::kHead); nothing where it
-/// is to be run as it is.
+/// Loss and logits of `head`, which `arguments` go into, as a graph of its own (RegionCompiler::kHead); nothing where
+/// it is to be run as it is.
 [[nodiscard]] std::optional<ModelOutput> compiled_head(const KeptTensors& arguments,
                                                        const std::function<ModelOutput(const KeptTensors&)>& head);
 

@@ -451,8 +451,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
         "peaks but not exact (docs/compile.md)");
     result.not_modelled.emplace_back("memory that inductor takes in the first step while it compares kernels");
     const Family* family = family_of(spec);
-    if (family != nullptr && family->skips_layers_at_random &&
-        run.training().compiled_parts == CompiledParts::kModel) {
+    if (family != nullptr && family->skips_layers_at_random && run.training().compiled_parts == CompiledParts::kModel) {
       result.assumptions.emplace_back(
           "a random number is read before each layer (LayerDrop), where the graph breaks: Python goes over the layers, "
           "each is a graph, and so is the head with its loss");

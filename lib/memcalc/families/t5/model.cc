@@ -465,7 +465,8 @@ class T5ForConditionalGeneration : public Model {
     Tensor decoder_input_ids = decoder_input_ids_of(batch);
     EncoderDecoderCache* const cache = decoder_cache(batch, output);
     // DynamicCache copies the configuration of a decoder that has an encoder (cache_utils.py, get_text_config), which
-    // Dynamo does not trace: it compiles encoder, decoder and head each by itself (tests/measured/compile_breaks.jsonl).
+    // Dynamo does not trace: it compiles encoder, decoder and head each by itself
+    // (tests/measured/compile_breaks.jsonl).
     GraphCapture* const broken = cache != nullptr ? shared_.weight.tape().modes.capture : nullptr;
     if (broken != nullptr) broken->break_graph(output.encoder_last_hidden_state);
     Tensor last_hidden_state =

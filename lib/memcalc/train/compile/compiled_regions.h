@@ -46,7 +46,7 @@ class CompiledRegions : public RegionCompiler {
   CompiledParts parts_;
   bool breaks_at_layers_;
   std::map<std::int64_t, std::vector<std::unique_ptr<Program>>>
-      programs_;  // by the function's code; equal calls share one
+      programs_;                                           // by the function's code; equal calls share one
   std::map<std::int64_t, std::unique_ptr<Program>> ends_;  // kLoss, kHead
   std::map<std::int64_t, Compiled> compiled_;
 };
