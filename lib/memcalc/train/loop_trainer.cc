@@ -166,7 +166,7 @@ class TrainerLoop {
     if (!run.compiles()) return;
     if (breaks_graph(model)) {  // its graphs begin within autocast, which Dynamo does not trace then
       if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
-      graphs_.emplace(tape, run.training().compiled_parts);
+      graphs_.emplace(tape, run.training().compiled_parts, model.breaks_at_layers);
     } else {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
       if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
