@@ -53,7 +53,7 @@ SDPA = {
     "efficient-64-fp32": (8, 12, 12, 64, "fp32", dict(kernel=SDPBackend.EFFICIENT_ATTENTION)),
 }
 SDPA_PROCESSES = [list(SDPA)[i::3] for i in range(3)]
-LINEAR = {"linear-bf16": "bf16", "linear-fp32": "fp32", "linear-tf32": "fp32"}
+LINEAR = {"linear-bf16": "bf16", "linear-fp32": "fp32", "linear-tf32": "fp32", "linear-fp16": "fp16"}
 MODELS = {  # task, config, batch, autocast, checkpointing
     "bert-amp": ("mlm", dict(model_type="bert", num_hidden_layers=8), 8, True, False),
     "bert-amp-ckpt": ("mlm", dict(model_type="bert", num_hidden_layers=8), 8, True, True),
@@ -145,6 +145,25 @@ def run_linear(name, tell):
     tell(dict(case=name, rows=rows, first=[step(r) for r in rows], again=[step(r) for r in rows], third=[step(r) for r in rows]))
 
 
+PRODUCTS = {  # one call of cuBLAS each: rows and a layer of 768 to 2,304
+    "forward": lambda x, w, b, g: torch.mm(x, w.t()), "forward-bias": lambda x, w, b, g: torch.addmm(b, x, w.t()),
+    "input": lambda x, w, b, g: torch.mm(g, w), "weight": lambda x, w, b, g: torch.mm(g.t(), x),
+    "batched": lambda x, w, b, g: torch.bmm(x.view(4, -1, 768), w.t().expand(4, -1, -1))}
+
+
+def run_products(name, tell):
+    for dtype in ("bf16", "fp16", "fp32"):
+        make = lambda *shape: torch.randn(*shape, device=DEVICE, dtype=TYPES[dtype])  # noqa: E731
+        w, b = make(2304, 768), make(2304)
+        for kind, call in PRODUCTS.items():
+            rows = [8 * width for width in widths_of({}, 8, seed=11)]
+            given = [(make(n, 768), make(n, 2304)) for n in [512] + rows]
+            once = lambda x, g: timed(lambda: call(x, w, b, g))[1]  # noqa: E731
+            once(*given[0]), once(*given[0])
+            tell(dict(case=f"{name}-{dtype}-{kind}", rows=rows, first=[once(*each) for each in given[1:]],
+                      again=[once(*each) for each in given[1:]]))
+
+
 def run_model(name, tell, ready):
     import transformers
     task, config, batch, amp, checkpointing = MODELS[name]
@@ -171,8 +190,8 @@ def run_model(name, tell, ready):
             optimizer.step()
             optimizer.zero_grad()
         return timed(whole)[1]
-    step(520 if not DRY else 40)  # the widest: what follows finds memory
-    step(520 if not DRY else 40)
+    step(512 if not DRY else 40)  # the widest: what follows finds memory
+    step(512 if not DRY else 40)
     widths = widths_of({}, 8)
     ready()
     new = [step(width) for width in widths]
@@ -195,7 +214,7 @@ def main():
     torch.set_num_threads(4)
     started = time.time()
     folder = tempfile.mkdtemp()
-    cases = [f"sdpa{i}" for i in range(len(SDPA_PROCESSES))] + list(LINEAR) + list(MODELS)
+    cases = [f"sdpa{i}" for i in range(len(SDPA_PROCESSES))] + ["product"] + list(LINEAR) + list(MODELS)
     if a.only: cases = [c for c in cases if c in a.only.split(",")]
 
     def tell(row):
@@ -210,7 +229,9 @@ def main():
             else:
                 if not DRY: torch.zeros(1, device=DEVICE)
                 ready()
-                run_sdpa(SDPA_PROCESSES[int(case[4:])], tell) if case.startswith("sdpa") else run_linear(case, tell)
+                if case.startswith("sdpa"): run_sdpa(SDPA_PROCESSES[int(case[4:])], tell)
+                elif case == "product": run_products(case, tell)
+                else: run_linear(case, tell)
         except BaseException as error:  # its process's last words
             tell(dict(case=case, error=repr(error)[:300], traceback=traceback.format_exc()[-1500:]))
         os._exit(0)
