@@ -39,7 +39,8 @@ TEST(FirstCalls, LayersThatAreAlikeShareAPlanWhichEachThreadHasForItself) {
   EXPECT_EQ(seen.call(attention(100, Phase::kForward)), FirstCall::kAttention);
   EXPECT_FALSE(seen.call(attention(100, Phase::kForward))) << "the next layer's";
   EXPECT_EQ(seen.call(attention(100, Phase::kBackward, true)), FirstCall::kAttentionBackward);
-  EXPECT_EQ(seen.call(attention(100, Phase::kBackward)), FirstCall::kAttention) << "computed again by autograd's thread";
+  EXPECT_EQ(seen.call(attention(100, Phase::kBackward)), FirstCall::kAttention)
+      << "computed again by autograd's thread";
   EXPECT_EQ(seen.call(attention(101, Phase::kForward)), FirstCall::kAttention);
   Kernel without_sums = attention(100, Phase::kForward);
   without_sums.op = &kCudnnAttentionWithoutSums;

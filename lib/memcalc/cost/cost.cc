@@ -17,10 +17,9 @@
 namespace memcalc {
 
 std::string_view name_of(TimeClass time_class) {
-  constexpr std::array<std::string_view, kTimeClassCount> names = {"contraction", "normalization", "elementwise",
-                                                                   "movement",    "optimizer",     "communication",
-                                                                   "host",        "bubble",        "input",
-                                                                   "first_calls"};
+  constexpr std::array<std::string_view, kTimeClassCount> names = {
+      "contraction",   "normalization", "elementwise", "movement", "optimizer",
+      "communication", "host",          "bubble",      "input",    "first_calls"};
   return names.at(static_cast<std::size_t>(time_class));
 }
 

@@ -82,10 +82,10 @@ struct StepTime {
   double masked_hardware_flops = 0;  // the same of hardware_flops
   double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
   std::optional<FirstCallTime> first_calls;  // of which `step_seconds` is the mean
-  std::string host;                  // whose rates were taken; empty: the middle of `hosts`
-  HostRange hosts;                   // 0 to 0 where a host was named
-  std::vector<CostlyKernel> costliest;    // of the kernels those that take most, the longest first
-  [[nodiscard]] bool host_bound() const;  // the host needs as long as the card, or nearly
+  std::string host;                          // whose rates were taken; empty: the middle of `hosts`
+  HostRange hosts;                           // 0 to 0 where a host was named
+  std::vector<CostlyKernel> costliest;       // of the kernels those that take most, the longest first
+  [[nodiscard]] bool host_bound() const;     // the host needs as long as the card, or nearly
   [[nodiscard]] Bound bound() const;
   [[nodiscard]] double tensor_core_share() const {
     return kernel_seconds > 0 ? tensor_core_seconds / kernel_seconds : 0;

@@ -75,10 +75,10 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
     const auto counted = [](double count) { return format_fixed(count, count < 10 ? 1 : 0); };
     const std::string products =
         first->products > 0 ? " and cuBLAS chooses kernels of " + counted(first->products) + " products" : "";
-    rates.emplace_back("first calls", "in an average step of this data cuDNN plans " + counted(first->plans) +
-                                          " attentions" + products + " of sizes that they have not seen: " +
-                                          format_seconds(first->seen_step_seconds) + " where all were seen, " +
-                                          format_seconds(first->new_step_seconds) + " where none was");
+    rates.emplace_back("first calls",
+                       "in an average step of this data cuDNN plans " + counted(first->plans) + " attentions" +
+                           products + " of sizes that they have not seen: " + format_seconds(first->seen_step_seconds) +
+                           " where all were seen, " + format_seconds(first->new_step_seconds) + " where none was");
   }
   rates.emplace_back("bound by", bound_of(step, time.of_call));
   const HostRange& hosts = step.hosts;

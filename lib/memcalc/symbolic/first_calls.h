@@ -21,7 +21,7 @@ inline constexpr std::size_t kFirstCallKinds = 3;
 using FirstCallCounts = std::array<double, kFirstCallKinds>;
 
 /// Of cuDNN's attention in a forward pass that keeps nothing for a backward pass, which is a plan of its own.
-inline constexpr Operator kCudnnAttentionWithoutSums{"aten::_cudnn_attention_forward"};
+inline constexpr Operator kCudnnAttentionWithoutSums{"_cudnn_attention_forward (no sums)"};
 
 /// The sizes that a process has called its libraries with.
 class FirstCalls {

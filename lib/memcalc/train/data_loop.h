@@ -1,6 +1,6 @@
 // The Trainer's steps of batches that are as long as the data makes them (--lengths): each step of the whole model, or
 // most of them told by a model with few layers (step_patterns.h). `Loop`: loop_trainer.cc's.
-// Covered by tests/unit/step_patterns_test.cc, data_steps_test.cc and first_calls_test.cc.
+// Covered by tests/unit/step_patterns_test.cc, tests/unit/data_steps_test.cc and tests/unit/first_calls_test.cc.
 #pragma once
 
 #include <algorithm>

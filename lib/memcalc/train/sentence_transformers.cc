@@ -36,8 +36,8 @@ constexpr std::array<Tensor Batch::*, 3> kFeatures = {&Batch::input_ids, &Batch:
 /// torch.cat([x], dim)
 Tensor cat_one(const Tensor& x, int dim) { return concatenate(std::array{x}, dim); }
 
-/// sentence_transformer/modules/pooling.py, Pooling._forward_padded of the mode "mean", and the cat behind it. Until 6.1
-/// the mask was written out as large as the embeddings.
+/// sentence_transformer/modules/pooling.py, Pooling._forward_padded of the mode "mean", and the cat behind it.
+/// Until 6.1 the mask was written out as large as the embeddings.
 Tensor pooled(const Tensor& token_embeddings, const Tensor& attention_mask) {
   Tensor mean_pooled;
   {

@@ -99,7 +99,8 @@ class Sizes {
       hash = (hash ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15U;
       hash ^= hash >> 29U;
     };
-    for (const std::int64_t size : {shape.rows, shape.columns, shape.answers.prompt_columns, shape.answers.other_columns})
+    for (const std::int64_t size :
+         {shape.rows, shape.columns, shape.answers.prompt_columns, shape.answers.other_columns})
       mix(size);
     for (const std::vector<std::int32_t>& column : shape.texts) mix(width_of(column, 0, shape.rows).longest);
     sizes_.insert(hash);
