@@ -182,9 +182,10 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
 }
 
 Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-                   const DeviceRates& rates)
+                   const DeviceRates& rates, std::span<const double> before)
     : kernels_(kernels),
       seconds_(seconds),
+      before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
   issues_.reserve(kernels.size());
@@ -210,6 +211,9 @@ class Clocks {
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
       for (std::size_t h = 0; h < kHosts; ++h) each[h] = host_seconds(kernel, *hosts[h], call);
+    }
+    for (std::size_t i = 0; i < timeline.before_.size(); ++i) {
+      for (double& each : issuing_[i]) each += timeline.before_[i];
     }
     for (std::size_t h = 0; h < kHosts; ++h) {
       forward_[h] = call ? 0 : hosts[h]->forward_us * kMicrosecond;

@@ -48,6 +48,12 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.cache.read_share = cache->required_double("read_share", {0, 1});
     rates.cache.source = cache->required_string("source");
   }
+  if (const std::optional<JsonObject> calls = json.nullable_object("first_calls")) {
+    rates.first_calls.attention_us = calls->required_double("attention_us", {0, 1e9});
+    rates.first_calls.attention_backward_us = calls->required_double("attention_backward_us", {0, 1e9});
+    rates.first_calls.product_us = calls->required_double("product_us", {0, 1e9});
+    rates.first_calls.source = calls->required_string("source");
+  }
   if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
     visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
       if (!std::string_view(name).ends_with("_wide") ||

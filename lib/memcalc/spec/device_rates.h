@@ -199,6 +199,15 @@ struct CacheRates {
   std::string source;
 };
 
+/// What the host takes where a library is called with a size that it has not seen (symbolic/first_calls.h). Nothing
+/// where it was not measured.
+struct FirstCallRates {
+  double attention_us = 0;  // cuDNN's plan of an attention
+  double attention_backward_us = 0;
+  double product_us = 0;  // cuBLAS's choice of a kernel for a product in 16 bits
+  std::string source;
+};
+
 /// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
 struct MeasuredHost {
   std::string name;
@@ -228,6 +237,7 @@ struct DeviceRates {
   LinkRates link;
   MemoryScaling scaling;
   CacheRates cache;
+  FirstCallRates first_calls;
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
