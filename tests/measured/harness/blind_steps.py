@@ -2,7 +2,8 @@
 
 usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; every second one is bound by the card
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
-       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any"
+       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any";
+                                                               a case with "profile_only" in its harness is profiled alone
 
 Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches.
 """
@@ -36,7 +37,7 @@ LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
 BATCHES, LARGE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (16, 24, 32, 48, 64, 96)
 LARGEST, SHORTEST, LONGEST = 110e9, 30, 1500  # bytes reserved, milliseconds of a step
 CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
-PATIENCE, PROFILED, PROFILE_SECONDS = 75, 10, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
+PATIENCE, PROFILED, PROFILE_SECONDS = 75, 7, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
 TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
@@ -261,12 +262,12 @@ def run(budget, folder, modules, cases):
         rows.sort(key=lambda row: -abs(row["predicted_ms"] / row["step_ms_median"] - 1))
         chosen = {row["id"] for row in rows[:PROFILED]}
         for case in map(json.loads, lines):
-            if case["id"] in chosen: yield json.dumps(dict(case, harness=dict(case["harness"], no_profile=False, untimed=True)))
+            if case["id"] in chosen or case["harness"].get("profile_only"): yield json.dumps(dict(case, harness=dict(case["harness"], no_profile=False, untimed=True)))
 
     profile_steps.one = one
     lines = Path(cases).read_text().splitlines()
     compiled = [line for line in lines if json.loads(line)["run"].get("compile")]  # take longest, so come last
-    pass_of([line for line in lines if line not in compiled], "measured", end - time.time() - PROFILE_SECONDS)
+    pass_of([line for line in lines if line not in compiled and not json.loads(line)["harness"].get("profile_only")], "measured", end - time.time() - PROFILE_SECONDS)
     pass_of(list(worst()), "profiled", PROFILE_SECONDS)
     pass_of(compiled, "compiled", end - time.time())
 
