@@ -113,12 +113,31 @@ TEST(Cost, MeasuredHostsGiveARange) {
   hosts.hosts[1].rates.pointwise_us = 20;
   const StepTime time = cost(repeated(50, 1e6), device(), hosts);
   EXPECT_NEAR(time.step_seconds, 50 * 10e-6, 1e-9);
-  EXPECT_NEAR(time.hosts.least_seconds, 50 * 5e-6, 1e-9);
-  EXPECT_NEAR(time.hosts.most_seconds, 50 * 20e-6, 1e-9);
+  constexpr double kSlow = 1.2214;  // a thread, by a standard deviation
+  EXPECT_NEAR(time.hosts.least_seconds, 50 * 5e-6 / kSlow, 1e-8);
+  EXPECT_NEAR(time.hosts.most_seconds, 50 * 20e-6 * kSlow, 1e-8);
   EXPECT_EQ(time.hosts.least_host, "quick");
   EXPECT_EQ(time.hosts.most_host, "slow");
   const StepTime of_card = cost(repeated(50, 1e9), device(), hosts);
   EXPECT_EQ(of_card.hosts.least_seconds, of_card.hosts.most_seconds);
+}
+
+// Python's thread issues forward, autograd's backward, and each is quick or slow by itself. Alone they make a step no
+// longer in the middle; a card that is as quick as they are cannot make up for the slow one beside the quick one.
+TEST(Cost, ThreadsThatDifferLeaveTheCardWaiting) {
+  const auto step_of = [](double bytes) {
+    KernelList list = repeated(50, bytes);
+    for (int i = 0; i < 50; ++i) list.push_back(kernel(bytes, Phase::kBackward));
+    return cost(list, device(), rates());
+  };
+  EXPECT_NEAR(step_of(1e6).step_seconds, 100 * 10e-6, 0.012 * 100 * 10e-6) << "the host alone";
+  const StepTime balanced = step_of(1e7);
+  EXPECT_GT(balanced.step_seconds, 1.04 * 100 * 10e-6);
+  double sum = 0;
+  for (const double seconds : balanced.by_class) sum += seconds;
+  EXPECT_NEAR(sum, balanced.step_seconds, 1e-9);
+  EXPECT_NEAR(balanced.forward_seconds + balanced.backward_seconds, balanced.step_seconds, 1e-9);
+  EXPECT_NEAR(step_of(1e9).step_seconds, 100 * 1e-3, 1e-9) << "the card alone";
 }
 
 // A call is not in a stream of calls: it begins with an idle card, has no autograd and no forward_us, and what it reads

@@ -37,7 +37,7 @@ LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
 BATCHES, LARGE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (16, 24, 32, 48, 64, 96)
 LARGEST, SHORTEST, LONGEST = 110e9, 30, 1500  # bytes reserved, milliseconds of a step
 CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
-PATIENCE, PROFILED, PROFILE_SECONDS = 75, 7, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
+PATIENCE, PROFILED, PROFILE_SECONDS = 60, 7, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
 TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
