@@ -101,6 +101,15 @@ double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const Devic
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
   const double inputs = rows.backward ? 2 : 1, again = rows.backward ? 1 : 2;
   const double row = static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
+  // PersistentSoftmax.cuh: a warp holds a short row. 24 shapes of an H200, step_operators_h200.jsonl.gz: 2 to 3 us
+  // beside the bytes, where a block's reductions take 15.
+  constexpr std::int64_t kHeldByWarp = 1024;
+  constexpr double kWarpLaunchUs = 2.5;
+  if (rows.width <= kHeldByWarp) {
+    MemoryRates of_warps = rates.softmax;
+    of_warps.launch_us = std::min(of_warps.launch_us, kWarpLaunchUs);
+    return memory_seconds(kernel, device, of_warps);
+  }
   if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
   const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
   Kernel reread = kernel;
@@ -136,7 +145,7 @@ bool is_of_windows(const Kernel& kernel) {
 constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
 constexpr double kGatheredRowNs = 0.62;
 constexpr double kChannelSumUs = 5;
-constexpr double kRolledPerSecond = 1.1e11;  // elements: an index calculation of two divisions each
+constexpr double kRolledPerSecond = 2.05e11;  // elements: an index calculation each; an H200's, too
 constexpr double kGroupElementNs = 0.83, kHalfGroupElementNs = 0.55;  // of a group that one block goes over
 
 /// cuda/group_norm_kernel.cu: moments by a block a group, factors, the image; backward: sums by a block a channel,
@@ -264,6 +273,12 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
     // an H100: 64 channels of 96^3 in 1.45 ms, 0.72 each (tests/measured/step_operators_h100.jsonl.gz).
     const double passes = rows.one_image && !cudnn && !rows.backward ? 2 : 1;
     double chain = passes * width * of.chain_ns;
+    // cuda/Normalization.cuh, batch_norm_elementwise: where a block's chain over a channel decides the moments, the
+    // image that is made of them comes after. Of mobilenet_v2's on an H200 (step_operators_h200.jsonl.gz).
+    constexpr double kElementwisePerSecond = 0.49e12, kMultiprocessors = 132, kNanoseconds = 1e9;
+    if (!cudnn && !rows.backward) {
+      chain += kNanoseconds * kernel.elements * kMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
+    }
     double shared = count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
     const double held = width * static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 2 : 1);
     if (cudnn && held <= kHeldBytes) return held_channels_seconds(kernel, rows, device, rates.image);
