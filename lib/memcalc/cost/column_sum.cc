@@ -1,7 +1,7 @@
 // MIRRORS(torch, "cuda/Reduce.cuh", "2.11.0")
-// Sums over the outer dimensions of a tensor, as gradients of biases are: blocks of columns go over all rows. Where that
-// leaves too few blocks, rows are divided among more of them, and the last block of each column reads what all have
-// summed, one after the other.
+// Sums over the outer dimensions of a tensor, as gradients of biases are: blocks of columns go over all rows. Where
+// that leaves too few blocks, rows are divided among more of them, and the last block of each column reads what all
+// have summed, one after the other.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -22,9 +22,9 @@ std::int64_t last_power_of_two(std::int64_t value) {
 
 /// How setReduceConfig divides the rows.
 struct Division {
-  std::int64_t values;           // that a thread sums
-  std::int64_t blocks = 1;       // of a column
-  std::int64_t block_rows = 1;   // of threads
+  std::int64_t values;          // that a thread sums
+  std::int64_t blocks = 1;      // of a column
+  std::int64_t block_rows = 1;  // of threads
 };
 
 Division division_of(std::int64_t rows, std::int64_t columns, std::int64_t multiprocessors) {

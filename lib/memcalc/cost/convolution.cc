@@ -19,8 +19,6 @@ double input_pixels(const Kernel& kernel, const work::Convolution& convolution) 
   return std::max(1.0, images / (groups * std::max(convolution.group_channels, 1.0)));
 }
 
-constexpr double kMicrosecond = 1e-6;
-
 // cuDNN's depthwise kernels in profiled steps of H200s and H100s (tests/measured/step_operators_h200.jsonl.gz,
 // network_operators_h100.jsonl.gz), over the rates of DepthwiseRates.
 constexpr double kLastHalfForward = 2.1;  // conv2d_c1_k1_nhwc_specialized; not with fewer than eight images
@@ -44,6 +42,7 @@ double tf32_weight_seconds(const Kernel& kernel, const DeviceSpec& device) {
 
 double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
                            const ConvolutionRates& rates) {
+  constexpr double kMicrosecond = 1e-6;
   const auto channels = static_cast<double>(convolution.channels);
   const auto depth = static_cast<double>(convolution.depth);
   const double ramp = channels / (channels + rates.channels) * depth / (depth + rates.depth);
@@ -90,6 +89,7 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
     share = r.direct_float32_weight;
     chain = static_cast<double>(convolution.pixels) * static_cast<double>(window) * kTapNs * 1e-9;
   }
+  constexpr double kMicrosecond = 1e-6;
   // cuda/DepthwiseConv2d.cu, conv_depthwise2d_backward_kernel: a thread for each pixel of the input.
   const bool of_input = own_kernels && convolution.backward && !convolution.weight_gradient;
   const double strides = of_input ? input_pixels(kernel, convolution) / static_cast<double>(convolution.pixels) : 1;

@@ -212,8 +212,7 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   // PyTorch's depthwise kernels calculate an index for each tap: an H200's faster memory does not make them quicker
   // (mobilenet_v2 in bfloat16, tests/measured/step_operators_h200.jsonl.gz: 1.2 times as long as if it did).
   const double of_device = device.memory_bandwidth_bytes_per_second;
-  const double bandwidth =
-      kind == ConvolutionKind::kOwnKernels ? std::min(of_device, kMeasuredBandwidth) : of_device;
+  const double bandwidth = kind == ConvolutionKind::kOwnKernels ? std::min(of_device, kMeasuredBandwidth) : of_device;
   const double ideal =
       ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type], bandwidth, rates.scaling.share);
   return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);

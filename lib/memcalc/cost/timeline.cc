@@ -432,7 +432,8 @@ constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard devia
 
 /// The step of a process whose threads are as quick as the middle, made longer by what the others wait: where Python is
 /// slow and autograd quick, or the other way round, the card does not make up in one for what it waited in the other.
-/// Threads that are quicker or slower by a standard deviation each, the mean of the four logarithms by how often each is.
+/// Threads that are quicker or slower by a standard deviation each, the mean of the four logarithms by how often each
+/// is.
 void spread_over_threads(const Timeline& timeline, const HostRates& host, StepTime& step) {
   constexpr double kNearly = 0.5;  // of the step: a host that needs less does not decide it, however slow its threads
   if (step.host_seconds < kNearly * step.step_seconds) return;
