@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "memcalc/cost/costliest.h"
+#include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 
@@ -77,20 +79,30 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
   }
 }
 
-/// Of a step or a call on each of some hosts.
-std::vector<double> seconds_on(const std::vector<MeasuredHost>& hosts, const Timeline& timeline,
-                               const StepTime& of_middle, Costed what) {
-  // A card that never waits takes as long with any host.
-  const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
-  if (!waits) return std::vector<double>(hosts.size(), of_middle.step_seconds);
-  return what == Costed::kCall ? timeline.call_seconds(hosts) : timeline.steady_seconds(hosts);
+/// The hosts that issue the kernels soonest and latest.
+struct Extremes {
+  const MeasuredHost *quickest, *slowest;
+};
+
+/// Pre: there are hosts.
+Extremes extremes_of(const std::vector<MeasuredHost>& hosts, const KernelList& kernels, Costed what) {
+  std::vector<double> issuing(hosts.size());
+  for (std::size_t h = 0; h < hosts.size(); ++h) {
+    for (const Kernel& kernel : kernels) issuing[h] += host_seconds(kernel, hosts[h].rates, what == Costed::kCall);
+  }
+  const auto [least, most] = std::minmax_element(issuing.begin(), issuing.end());
+  return {&hosts[static_cast<std::size_t>(least - issuing.begin())],
+          &hosts[static_cast<std::size_t>(most - issuing.begin())]};
 }
 
-/// `seconds`: of each host. Pre: there are hosts.
-HostRange range_of(const std::vector<MeasuredHost>& hosts, const std::vector<double>& seconds) {
-  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
-  const auto name = [&](auto found) { return hosts[static_cast<std::size_t>(found - seconds.begin())].name; };
-  return {.least_seconds = *least, .most_seconds = *most, .least_host = name(least), .most_host = name(most)};
+/// Of a step or a call on the quickest and on the slowest host.
+std::array<double, 2> seconds_on(const Extremes& hosts, const Timeline& timeline, const StepTime& of_middle,
+                                 Costed what) {
+  // A card that never waits takes as long with any host.
+  const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
+  if (!waits) return {of_middle.step_seconds, of_middle.step_seconds};
+  return what == Costed::kCall ? timeline.extreme_calls(hosts.quickest->rates, hosts.slowest->rates)
+                               : timeline.extreme_steps(hosts.quickest->rates, hosts.slowest->rates);
 }
 
 /// Of the kernels of what several steps share, as an average step has of it; 1: every step has all of its kernels.
@@ -177,20 +189,28 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   const std::vector<double> seconds = seconds_of(kernels, device, rates);
   const Timeline timeline(kernels, seconds, device, rates);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
-  std::vector<double> of_hosts = seconds_on(rates.hosts, timeline, result, what);
+  std::optional<Extremes> hosts;
+  if (!rates.hosts.empty()) hosts = extremes_of(rates.hosts, kernels, what);
+  std::array<double, 2> range{};
+  if (hosts) range = seconds_on(*hosts, timeline, result, what);
   if (const double share = share_of(kernels); share != 1) {
     const OtherStep other = without_shared(kernels, seconds);
     const Timeline of_other(other.kernels, other.seconds, device, rates);
     const StepTime time = of_other.steady(rates.host);
-    const std::vector<double> others_of_hosts = seconds_on(rates.hosts, of_other, time, what);
-    for (std::size_t i = 0; i < of_hosts.size(); ++i) {
-      of_hosts[i] = share * of_hosts[i] + (1 - share) * others_of_hosts[i];
+    if (hosts) {
+      const std::array<double, 2> of_others = seconds_on(*hosts, of_other, time, what);
+      for (std::size_t i = 0; i < range.size(); ++i) range[i] = share * range[i] + (1 - share) * of_others[i];
     }
     result = mean_of(result, time, share);
   }
   add_first_calls(first_calls, kernels, seconds, device, rates, result, of_hosts);
   result.host = rates.host_name;
-  if (!rates.hosts.empty()) result.hosts = range_of(rates.hosts, of_hosts);
+  if (hosts) {
+    result.hosts = {.least_seconds = range[0],
+                    .most_seconds = range[1],
+                    .least_host = hosts->quickest->name,
+                    .most_host = hosts->slowest->name};
+  }
   result.costliest = costliest_of(kernels, seconds, device, kShown);
   count_flops(kernels, device, result);
   return result;

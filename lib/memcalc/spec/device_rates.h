@@ -87,14 +87,14 @@ struct DepthwiseRates {
   double rows_weight = 0.0113;
   double rows_forward_wide = 0.0269;  // windows of more than 3 x 3
   double rows_input_wide = 0.0149;
-  double last_forward = 0.0896;  // channels last: cuDNN's kernels for windows of 3, 5 and 7
+  double last_forward = 0.0775;  // cuDNN's kernels for windows of 3, 5 and 7, in float32 (cost/convolution.cc)
   double last_input = 0.0746;
-  double last_weight = 0.119;      // 16 bits
+  double last_weight = 0.2;        // 16 bits, channels last
   double direct_forward = 0.0078;  // other windows
   double direct_input = 0.0239;
   double direct_weight = 0.0221;
-  double direct_float32_weight = 0.0042;  // of any window
-  std::string source;                     // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
+  double direct_float32_weight = 0.00944;  // of any window and many channels
+  std::string source;                      // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
 };
 
 struct EmbeddingRates {
