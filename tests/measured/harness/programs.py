@@ -1,6 +1,6 @@
 """The shipped programs (specs/programs) on a card, each as it was recorded: module, inputs and loss are made by the
 recorder's own code from specs/programs/sources.json. Runs are drawn and predicted before they are measured. A case is a
-line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, or one of families.py's.
+line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, with "lora" the rank of adapters, or one of families.py's.
 
 usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN] [--kinds] [--largest GiB]   N cases of each program, with what memcalc
                                                              said ("blind"); --kinds: of one program of each kind
@@ -182,6 +182,17 @@ def settle(module, use_cache):
         if part is module or not use_cache: config.use_cache = use_cache
 
 
+def add_lora(network, rank):
+    """Adapters on all linear layers of a network of diffusers, in float32 as peft makes them beside 16-bit weights."""
+    import torch
+    from diffusers.training_utils import cast_training_params
+    from peft import LoraConfig
+    network.requires_grad_(False)
+    layers = [name for name, each in network.named_modules() if isinstance(each, torch.nn.Linear)]
+    network.add_adapter(LoraConfig(r=rank, lora_alpha=rank, init_lora_weights="gaussian", target_modules=layers))
+    cast_training_params([network], dtype=torch.float32)
+
+
 def one(case, device, histories, lock, keep, times):
     import torch
     import warnings
@@ -232,6 +243,7 @@ def one(case, device, histories, lock, keep, times):
         recorder.mark("empty_cache")
         row["start"] = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
+    if "lora" in case: add_lora(module, case["lora"])
     row["params"] = sum(p.numel() for p in module.parameters())
     row["build_s"] = round(time.time() - began, 2)
     module.train()
