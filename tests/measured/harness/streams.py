@@ -15,7 +15,7 @@ import programs
 
 HISTORIES = programs.ROOT / "tests/measured/histories"
 RUN_KEYS = {"--seq": "sequence_length", "--image": "image_size", "--target-seq": "target_sequence_length", "--optimizer": "optimizer",
-            "--checkpointing": "checkpointing"}
+            "--checkpointing": "checkpointing", "--lora": "lora"}
 
 
 def kinds():
