@@ -221,6 +221,7 @@ def one(case, device, histories, lock, keep, times):
     if on_card:
         import history
         recorder = history.Rec(True)
+        if "memory_share" in case: torch.cuda.set_per_process_memory_fraction(case["memory_share"])  # a smaller card
         torch.zeros(1, device=device)
         torch.cuda.synchronize()
         gc.collect()
@@ -228,7 +229,8 @@ def one(case, device, histories, lock, keep, times):
         recorder.mark("start")
         row["gpu"] = torch.cuda.get_device_name(0)
     began = time.time()
-    with torch.device(device): module = source.make(dtype) if takes_dtype(source.make) else source.make()
+    # YOLO looks at what comes of a forward pass as it is made, which its own trainer does on the host.
+    with torch.device("cpu" if entry["library"] == "ultralytics" else device): module = source.make(dtype) if takes_dtype(source.make) else source.make()
     if not takes_dtype(source.make) and dtype != torch.float32: module = module.to(dtype)
     if any(p.device.type != device for p in module.parameters()): module = module.to(device)
     settle(module, use_cache)

@@ -232,7 +232,10 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
   return index(x, indices, shape, found.elements());
 }
 
-void index_put_in_place(const Tensor& x, const Tensor& source) {
+void index_put_in_place(const Tensor& x, const Tensor& source, std::span<const std::pair<int, Tensor>> places) {
+  std::vector<const Tensor*> indices;
+  for (const auto& [dim, each] : places) indices.push_back(&each);
+  const std::vector<Tensor> copies = brought(x, indices);
   x.tape().kernels.add(aten::kIndexPutImpl, OperatorClass::kMovement, x.dtype(), 0,
                        2.0 * static_cast<double>(source.bytes()), KernelKind::kStrided,
                        static_cast<double>(source.elements()));
