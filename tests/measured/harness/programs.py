@@ -229,8 +229,7 @@ def one(case, device, histories, lock, keep, times):
         recorder.mark("start")
         row["gpu"] = torch.cuda.get_device_name(0)
     began = time.time()
-    # YOLO looks at what comes of a forward pass as it is made, which its own trainer does on the host.
-    with torch.device("cpu" if entry["library"] == "ultralytics" else device): module = source.make(dtype) if takes_dtype(source.make) else source.make()
+    with torch.device(device): module = source.make(dtype) if takes_dtype(source.make) else source.make()
     if not takes_dtype(source.make) and dtype != torch.float32: module = module.to(dtype)
     if any(p.device.type != device for p in module.parameters()): module = module.to(device)
     settle(module, use_cache)
