@@ -87,14 +87,14 @@ struct DepthwiseRates {
   double rows_weight = 0.0113;
   double rows_forward_wide = 0.0269;  // windows of more than 3 x 3
   double rows_input_wide = 0.0149;
-  double last_forward = 0.0896;  // channels last: cuDNN's kernels for windows of 3, 5 and 7
+  double last_forward = 0.0775;  // cuDNN's kernels for windows of 3, 5 and 7, in float32 (cost/convolution.cc)
   double last_input = 0.0746;
-  double last_weight = 0.119;      // 16 bits
+  double last_weight = 0.2;        // 16 bits, channels last
   double direct_forward = 0.0078;  // other windows
   double direct_input = 0.0239;
   double direct_weight = 0.0221;
-  double direct_float32_weight = 0.0042;  // of any window
-  std::string source;                     // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
+  double direct_float32_weight = 0.00944;  // of any window and many channels
+  std::string source;                      // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
 };
 
 struct EmbeddingRates {
@@ -199,6 +199,15 @@ struct CacheRates {
   std::string source;
 };
 
+/// What the host takes where a library is called with a size that it has not seen (symbolic/first_calls.h). Nothing
+/// where it was not measured.
+struct FirstCallRates {
+  double attention_us = 0;  // cuDNN's plan of an attention
+  double attention_backward_us = 0;
+  double product_us = 0;  // cuBLAS's choice of a kernel for a product in 16 bits
+  std::string source;
+};
+
 /// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
 struct MeasuredHost {
   std::string name;
@@ -228,6 +237,7 @@ struct DeviceRates {
   LinkRates link;
   MemoryScaling scaling;
   CacheRates cache;
+  FirstCallRates first_calls;
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
