@@ -37,10 +37,7 @@ TEST_P(DenoiserRows, Peaks) {
     if (!is_modelled(row)) return;
     const MeasuredRow of = measured_row(row);
     SCOPED_TRACE(of.id);
-    DeviceSpec device = *of.device;
-    // PyTorch tries cuDNN's attention first on cards of the capability 9.0; these runs switched it off.
-    if (row.has("harness")) device.compute_capability_minor = 1;
-    const Report report = estimate(of.spec, of.run, device);
+    const Report report = estimate(of.spec, of.run, *of.device);
     const double allocated = row.required_double("peak_allocated"), reserved = row.required_double("peak_reserved");
     ++rows;
     EXPECT_NEAR(static_cast<double>(report.memory.peak_allocated), allocated,

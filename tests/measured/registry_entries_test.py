@@ -3,11 +3,20 @@ parameter counts with Hugging Face's key names) against specs/models: the same s
 differs must be named by the spec itself. Takes no executable; the counts themselves are held to the specs by
 published_counts_test.cc."""
 import collections
+import gzip
 import json
+import sys
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/measured/harness"))
+import streams  # noqa: E402
+
+# Kinds of programs whose allocation history was never recorded, and why.
+WITHOUT_STREAM = {
+    "llama4": "109 billion parameters",
+}
 
 # Keys of the list that no forward pass of transformers 5.17 reads, or that its class fixes in code.
 FIXED_IN_CODE = {
@@ -94,6 +103,16 @@ class RegistryEntries(unittest.TestCase):
             if "program" in spec["config"]:
                 with self.subTest(spec["name"]):
                     self.assertEqual(spec.get("compared_runs", 0), counts[spec["name"]])
+
+    def test_every_kind_of_program_has_a_stream(self):
+        """stream_test.cc compares each file that is there."""
+        for kind, names in streams.kinds().items():
+            with self.subTest(kind):
+                path = ROOT / "tests/measured/histories" / streams.file_of(kind)
+                self.assertNotEqual(path.exists(), kind in WITHOUT_STREAM)
+                if path.exists():
+                    with gzip.open(path, "rt") as file: head = json.loads(file.readline().removeprefix("# "))
+                    self.assertIn(head["run"]["model"].removesuffix("-pipeline"), names)
 
     def test_sizes(self):
         """Those of torchvision's models are in code: their counts say whether they are right."""

@@ -35,13 +35,24 @@ std::string file_of_layers(const std::string& model) {
   return "";
 }
 
+/// PyTorch tries cuDNN's attention first on cards of the capability 9.0; these runs switched it off.
+const DeviceSpec& without_cudnn_attention(const std::string& gpu) {
+  static std::map<std::string, DeviceSpec> devices;
+  const auto [device, is_new] = devices.try_emplace(gpu, measured_device(gpu));
+  if (is_new) device->second.compute_capability_minor = 1;
+  return device->second;
+}
+
 }  // namespace
 
 MeasuredRow measured_row(const JsonObject& row) {
   MeasuredRow result{.id = row.required_string("id")};
   RunRequest request = request_of_row(row);
   result.model = request.model;
-  result.device = &measured_device(request.gpu.empty() ? kUsualGpu : request.gpu);
+  const std::string gpu = request.gpu.empty() ? kUsualGpu : request.gpu;
+  const bool has_other_attention =
+      row.has("harness") && row.required_object("harness").has("without_cudnn_attention");
+  result.device = has_other_attention ? &without_cudnn_attention(gpu) : &measured_device(gpu);
   if (const std::string file = file_of_layers(request.model); !file.empty()) request.model = file;
   Question question = question_of(request, registry(), configs());
   result.spec = std::move(question.model);

@@ -106,6 +106,26 @@ TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
   EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
 }
 
+// Hosts whose calls without autograd were timed: their mean is the middle's, their two states are the range's ends.
+TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
+  const std::string path = testing::TempDir() + "hosts_of_calls.json";
+  std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [
+    {"name": "a", "mean": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "mean": 1.25, "alone": 0.9, "shared": 1.3}]})";
+  DeviceRates measured = rates();
+  measured.host.python_us = 100;
+  measured.host.call_ratio = 1;
+  add_measured_hosts(measured, path);
+  std::filesystem::remove(path);
+  EXPECT_NEAR(measured.host.python_us, 200, 1e-9);
+  EXPECT_NEAR(measured.host.python_us * measured.host.call_ratio, 100, 1e-9)
+      << "of the reference host's, whatever steps took";
+  ASSERT_EQ(measured.hosts.size(), 3U);
+  EXPECT_EQ(measured.hosts[1].name, "a, a core to itself");
+  EXPECT_NEAR(measured.hosts[1].rates.python_us * measured.hosts[1].rates.call_ratio, 70, 1e-9);
+  EXPECT_EQ(measured.hosts[2].name, "b, a core whose other thread is busy");
+  EXPECT_NEAR(measured.hosts[2].rates.python_us * measured.hosts[2].rates.call_ratio, 130, 1e-9);
+}
+
 TEST(Cost, MeasuredHostsGiveARange) {
   DeviceRates hosts = rates();
   hosts.hosts = {{"quick", hosts.host}, {"slow", hosts.host}};

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,9 +19,9 @@
 namespace memcalc {
 
 std::string_view name_of(TimeClass time_class) {
-  constexpr std::array<std::string_view, kTimeClassCount> names = {"contraction", "normalization", "elementwise",
-                                                                   "movement",    "optimizer",     "communication",
-                                                                   "host",        "bubble",        "input"};
+  constexpr std::array<std::string_view, kTimeClassCount> names = {
+      "contraction",   "normalization", "elementwise", "movement", "optimizer",
+      "communication", "host",          "bubble",      "input",    "first_calls"};
   return names.at(static_cast<std::size_t>(time_class));
 }
 
@@ -34,15 +35,16 @@ bool StepTime::host_bound() const {
 Bound StepTime::bound() const {
   const auto share = [&](TimeClass of) { return by_class[static_cast<std::size_t>(of)] / step_seconds; };
   const double host = share(TimeClass::kHost), links = share(TimeClass::kCommunication);
-  const double data = share(TimeClass::kInput);
+  const double data = share(TimeClass::kInput), first = share(TimeClass::kFirstCalls);
   constexpr double kCounts = 0.05;
+  if (first > kCounts && first >= std::max({host, links, data})) return Bound::kFirstCalls;
   if (data > kCounts && data >= host && data >= links) return Bound::kData;
   if (links > kCounts && links >= host) return Bound::kLinks;
   return host_bound() ? Bound::kHost : Bound::kCard;
 }
 
 std::string_view name_of(Bound bound) {
-  constexpr std::array<std::string_view, 4> names = {"card", "host", "links", "data"};
+  constexpr std::array<std::string_view, 5> names = {"card", "host", "links", "data", "first-calls"};
   return names.at(static_cast<std::size_t>(bound));
 }
 
@@ -131,9 +133,58 @@ OtherStep without_shared(const KernelList& kernels, const std::vector<double>& s
   return other;
 }
 
+double microseconds_of(FirstCall what, const FirstCallRates& rates) {
+  switch (what) {
+    case FirstCall::kAttention: return rates.attention_us;
+    case FirstCall::kAttentionBackward: return rates.attention_backward_us;
+    case FirstCall::kProduct: return rates.product_us;
+  }
+  return 0;
+}
+
+/// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
+/// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
+void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
+                     const DeviceSpec& device, const DeviceRates& rates, StepTime& result,
+                     const std::optional<Extremes>& hosts, std::array<double, 2>& range) {
+  constexpr double kMicrosecond = 1e-6;
+  constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
+  FirstCallRates of_card = rates.first_calls;
+  if (device.compute_capability_major < kTimed) of_card.product_us = 0;
+  std::vector<double> before(kernels.size());
+  FirstCalls seen;
+  double whole = 0, average = 0;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (const auto what = seen.call(kernels[i])) before[i] = microseconds_of(*what, of_card) * kMicrosecond;
+    whole += before[i];
+  }
+  for (std::size_t i = 0; i < kFirstCallKinds; ++i) {
+    average += of_average[i] * microseconds_of(static_cast<FirstCall>(i), of_card) * kMicrosecond;
+  }
+  if (whole <= 0 || average <= 0) return;
+  const double share = average / whole;
+  const Timeline timeline(kernels, seconds, device, rates, before);
+  const StepTime fresh = timeline.steady(rates.host);
+  if (hosts) {
+    const std::array<double, 2> fresh_range = timeline.extreme_steps(hosts->quickest->rates, hosts->slowest->rates);
+    for (std::size_t i = 0; i < range.size(); ++i) range[i] += share * (fresh_range[i] - range[i]);
+  }
+  const StepTime of_seen = std::exchange(result, mean_of(fresh, result, share));
+  result.generating_step_seconds = result.other_step_seconds = 0;
+  const auto host = static_cast<std::size_t>(TimeClass::kHost);
+  result.by_class[static_cast<std::size_t>(TimeClass::kFirstCalls)] = result.by_class[host] - of_seen.by_class[host];
+  result.by_class[host] = of_seen.by_class[host];
+  const auto of = [&](FirstCall what) { return of_average[static_cast<std::size_t>(what)]; };
+  result.first_calls = FirstCallTime{.seen_step_seconds = of_seen.step_seconds,
+                                     .new_step_seconds = fresh.step_seconds,
+                                     .plans = of(FirstCall::kAttention) + of(FirstCall::kAttentionBackward),
+                                     .products = of_card.product_us > 0 ? of(FirstCall::kProduct) : 0};
+}
+
 }  // namespace
 
-StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, Costed what) {
+StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, Costed what,
+              const FirstCallCounts& first_calls) {
   StepTime result;
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
@@ -154,6 +205,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
     }
     result = mean_of(result, time, share);
   }
+  add_first_calls(first_calls, kernels, seconds, device, rates, result, hosts, range);
   result.host = rates.host_name;
   if (hosts) {
     result.hosts = {.least_seconds = range[0],

@@ -55,9 +55,10 @@ class Timeline {
     bool uses_tensor_cores = false;
   };
 
-  /// `seconds`: of each kernel (seconds_of). Pre: both outlive the timeline.
+  /// `seconds`: of each kernel (seconds_of). `before`: that the host takes before each, beyond its rates; empty: none.
+  /// Pre: all three outlive the timeline.
   Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-           const DeviceRates& rates);
+           const DeviceRates& rates, std::span<const double> before = {});
 
   /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has
   /// issued the first kernel, and the third is told. Of processes whose threads are quick or slow, the middle.
@@ -76,6 +77,7 @@ class Timeline {
 
   const KernelList& kernels_;
   const std::vector<double>& seconds_;
+  std::span<const double> before_;
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
   double slowest_;             // the slowest rank's host: its seconds over those of an average one

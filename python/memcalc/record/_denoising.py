@@ -33,6 +33,7 @@ class Denoising:
     precisions: tuple[str, ...] = PRECISIONS
     fixed: dict[str, str] = field(default_factory=dict)
     token_multiple: int = 1     # to which the network itself fills prompts up
+    pipeline: str = ""          # diffusers' class whose functions the step calls
 
 
 def _drawn(count: int, like: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -252,9 +253,9 @@ def _z_image_inputs(config: dict[str, Any], batch: int, edge: int, tokens: int) 
 _SCRIPTS = (AUTOCAST_ON_16_BITS,)
 _CLIP_TOKENS = "CLIP encodes 77 tokens"
 DENOISING = {
-    "FluxTransformer2DModel": Denoising(_flux, _flux_inputs, tokens=512),
-    "Flux2Transformer2DModel": Denoising(_flux2, _flux2_inputs, tokens=512, precisions=_SCRIPTS),
-    "QwenImageTransformer2DModel": Denoising(_qwen_image, _qwen_image_inputs, tokens=512, precisions=_SCRIPTS),
+    "FluxTransformer2DModel": Denoising(_flux, _flux_inputs, tokens=512, pipeline="FluxPipeline"),
+    "Flux2Transformer2DModel": Denoising(_flux2, _flux2_inputs, tokens=512, precisions=_SCRIPTS, pipeline="Flux2Pipeline"),
+    "QwenImageTransformer2DModel": Denoising(_qwen_image, _qwen_image_inputs, tokens=512, precisions=_SCRIPTS, pipeline="QwenImagePipeline"),
     "SD3Transformer2DModel": Denoising(_sd3, _sd3_inputs, tokens=154, precisions=_SCRIPTS),
     "UNet2DConditionModel": Denoising(_unet, _unet_inputs, tokens=77, multiple=64, regions=True, precisions=(*_SCRIPTS, "autocast"),
                                       fixed={"sequence": _CLIP_TOKENS}),
@@ -262,7 +263,7 @@ DENOISING = {
                                           fixed={"batch": "the class takes images one by one"}),
 }
 # Of networks that edit an image.
-EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512)}
+EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512, pipeline="FluxKontextPipeline")}
 
 
 def encode_pixels(vae: Any, batch: Batch) -> dict[str, Any]:

@@ -346,6 +346,7 @@ def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1
     import diffusers as library
 
     kind, known = getattr(library, name), (EDITING if edits else DENOISING)[name]
+    if known.pipeline: getattr(library, known.pipeline)  # is imported here: what modules make as they are imported is no call of a step
     values = {key: p.default for key, p in inspect.signature(kind.__init__).parameters.items() if key != "self"} | (config or {})
 
     def example(batch: int, image: int, sequence: int) -> dict[str, Any]: return known.inputs(values, batch, image // VAE_SCALE, sequence)

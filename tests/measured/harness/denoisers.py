@@ -278,9 +278,14 @@ def one(case):
     if "history" in case:  # the allocator's requests, to this file
         import history
         recorder = history.Rec(True)
+
+    def mark(name):
+        if recorder is not None: recorder.mark(name)
+
     torch.zeros(1, device="cuda")
     gc.collect()
     torch.cuda.empty_cache()
+    mark("start")
     made = time.time()
     transformer, swaps = loaded(kind, entry, run, weight_dtype)
     transformer.requires_grad_(False)
@@ -295,7 +300,7 @@ def one(case):
     if edits: cond_latents = latents_of(kind, transformer.config, bsz, edge, weight_dtype)
     gc.collect()
     torch.cuda.empty_cache()
-    if recorder is not None: recorder.mark("built model and batch")
+    mark("built model and batch")
     torch.cuda.reset_peak_memory_stats()
     if run["checkpointing"] == "full": transformer.enable_gradient_checkpointing()
     targets = run.get("lora_targets") or entry["lora_targets"]
@@ -328,6 +333,7 @@ def one(case):
         while len(sigma.shape) < n_dim: sigma = sigma.unsqueeze(-1)
         return sigma
 
+    mark("step 0 zero_grad")  # nothing is dropped before the first step
     times, skipped = [], 0
     for step in range(case.get("steps", 4)):
         torch.cuda.synchronize()
@@ -408,14 +414,17 @@ def one(case):
                 target = model_input if kind == "SD3Transformer2DModel" else noise - model_input
                 loss = torch.mean((weighting.float() * (model_pred.float() - target.float()) ** 2).reshape(target.shape[0], -1), 1)
                 loss = loss.mean()
+            mark(f"step {step} forward")
             accelerator.backward(loss)
+            mark(f"step {step} backward")
             if run.get("max_grad_norm", 1.0): accelerator.clip_grad_norm_(params_to_optimize, 1.0)
             optimizer.step()
             skipped += bool(accelerator.optimizer_step_was_skipped)
+            mark(f"step {step} optimizer")
             optimizer.zero_grad()
+            mark(f"step {step + 1} zero_grad")
         torch.cuda.synchronize()
         times.append(time.time() - began)
-        if recorder is not None: recorder.mark(f"step {step}")
     if recorder is not None: recorder.write(case["history"], dict(case))
     return dict(gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in transformer.parameters()),
                 trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=torch.cuda.max_memory_allocated(),

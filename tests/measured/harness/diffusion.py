@@ -4,7 +4,7 @@ memcalc's record of a run, and what no option says.
 
 usage: diffusion.py draw SEED N OUT                         N: rounds over the networks and ways to hold them
        diffusion.py predict MEMCALC CASES OUT
-       diffusion.py measure CASES OUT [--budget SECONDS] [--jobs N]       on a card, with diffusers, peft and accelerate
+       diffusion.py measure CASES OUT [--histories FOLDER] [--budget SECONDS] [--jobs N]       on a card, with diffusers, peft and accelerate
        diffusion.py compare CASES PREDICTED MEASURED [--rows OUT]
 """
 import argparse
@@ -88,6 +88,7 @@ def predict(a):
 def run_child(case, a):
     import denoisers
     row = {key: case[key] for key in ("id", "run", "harness") if key in case}
+    if a.histories: case["history"] = os.path.join(a.histories, case["id"] + ".history.tsv")
     try: row.update(denoisers.one(case))
     except BaseException as error:
         import traceback
@@ -102,6 +103,7 @@ def need_of(case): return 2 + 1.1 * case.get("reserved", 30 << 30) / (1 << 30)
 
 def measure(a):
     """Several runs side by side: peaks are each process's own; step times say nothing."""
+    if a.histories: os.makedirs(a.histories, exist_ok=True)
     a.began, running = time.time(), {}  # pid: (GiB, when it began, id)
     todo = lines_of(a.cases)
     while todo or running:
@@ -137,6 +139,7 @@ def main():
         if function is measure:
             for name, kind, usual in (("budget", float, 230), ("jobs", int, 4), ("card", float, 132), ("longest", float, 90)):
                 command.add_argument(f"--{name}", type=kind, default=usual)
+            command.add_argument("--histories")
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()

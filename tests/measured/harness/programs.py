@@ -1,8 +1,9 @@
 """The shipped programs (specs/programs) on a card, each as it was recorded: module, inputs and loss are made by the
 recorder's own code from specs/programs/sources.json. Runs are drawn and predicted before they are measured. A case is a
-line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, or one of families.py's.
+line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, with "lora" the rank of adapters, or one of families.py's.
 
-usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN]   N cases of each program, with what memcalc said ("blind")
+usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN] [--kinds] [--largest GiB]   N cases of each program, with what memcalc
+                                                             said ("blind"); --kinds: of one program of each kind
        programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all] [--untimed]    on a card
        programs.py compare CASES MEASURED [--rows OUT]
 
@@ -47,6 +48,16 @@ def entries():
     return [each for each in known if "of" not in each and not each.get("step") and not each.get("part")]
 
 
+def kind_of(entry):
+    """What a stream is recorded of (streams.py): the type of transformers' configuration, the class of diffusers' network and
+    whether it is trained by its scripts' step, of others the name without version of size."""
+    if entry["library"] == "transformers": return entry["config"]["model_type"]
+    if entry["library"] == "diffusers": return entry["model"] + ("-edits" if entry.get("edits") else "") + ("-step" if entry.get("step") else "")
+    if entry["library"] == "ultralytics": return re.match(r"yolov?[0-9]+", entry["model"])[0]
+    if entry["library"] == "own": return entry["model"]
+    return entry["library"] + "-" + re.match(r"[a-z]+", entry["model"].removeprefix("tf_").removeprefix("wide_"))[0]
+
+
 # ---- drawn and predicted --------------------------------------------------------------------------------------------
 def question(case):
     """The words for memcalc: those of scripts/any_module_page."""
@@ -78,7 +89,7 @@ def sizes_of(name, symbol, known, draw):
     return draw.choice(near) if near else None
 
 
-def drawn_case(entry, program, precisions, draw, memcalc, i, seed):
+def drawn_case(entry, program, precisions, draw, memcalc, i, seed, largest=LARGEST):
     symbols = {key: sizes_of(entry["name"], key, known, draw) for key, known in program["symbols"].items()}
     symbols = {key: program["symbols"][key]["default"] if value is None else value for key, value in symbols.items()}
     case = dict(id=f"programs-{seed}-{i}-{entry['name']}", name=entry["name"])
@@ -98,7 +109,7 @@ def drawn_case(entry, program, precisions, draw, memcalc, i, seed):
                 symbols["sequence"] = program["symbols"]["sequence"]["default"]
                 continue
             of_video = isinstance(entry.get("image"), list)
-            most, longest = (LARGEST_OF_VIDEO, LONGEST_OF_VIDEO) if of_video else (LARGEST, LONGEST)
+            most, longest = (LARGEST_OF_VIDEO, LONGEST_OF_VIDEO) if of_video else (largest, LONGEST)
             if case["blind"]["reserved"] <= most and case["blind"]["step_ms"] <= 1e3 * longest: return case
             if batch == 1 or program["symbols"]["batch"].get("fixed"): break
             batch = max(1, batch // 2)
@@ -109,13 +120,17 @@ def draw(a):
     seed, chooser = a.seed, random.Random(a.seed)
     cases = []
     for i in range(a.n):
-        for entry in entries():
+        drawn = entries()
+        if a.kinds:
+            chooser.shuffle(drawn)
+            drawn = list({kind_of(entry): entry for entry in drawn}.values())
+        for entry in drawn:
             if not re.search(a.only, entry["name"]): continue
             program = json.loads(gzip.decompress((ROOT / "specs/programs" / f"{entry['name']}.json.gz").read_bytes()))
             trained = [each.get("precisions") for each in program["forwards"] if each.get("mode", "train") == "train"]
             precisions = [prec for prec, recorded in RECORDED_AS.items() if any(each is None or recorded in each for each in trained)]
             before = [each["prec"] for each in cases if each["name"] == entry["name"]]
-            case = drawn_case(entry, program, [p for p in precisions if p not in before] or precisions, chooser, a.memcalc, i, seed)
+            case = drawn_case(entry, program, [p for p in precisions if p not in before] or precisions, chooser, a.memcalc, i, seed, a.largest << 30)
             cases.append(case)
             told = case["blind"]
             print(case["id"], case["prec"], case["batch"], *case["options"], told.get("refused") or f"{told['reserved'] / 2**30:.1f} GiB", flush=True)
@@ -167,6 +182,17 @@ def settle(module, use_cache):
         if part is module or not use_cache: config.use_cache = use_cache
 
 
+def add_lora(network, rank):
+    """Adapters on all linear layers of a network of diffusers, in float32 as peft makes them beside 16-bit weights."""
+    import torch
+    from diffusers.training_utils import cast_training_params
+    from peft import LoraConfig
+    network.requires_grad_(False)
+    layers = [name for name, each in network.named_modules() if isinstance(each, torch.nn.Linear)]
+    network.add_adapter(LoraConfig(r=rank, lora_alpha=rank, init_lora_weights="gaussian", target_modules=layers))
+    cast_training_params([network], dtype=torch.float32)
+
+
 def one(case, device, histories, lock, keep, times):
     import torch
     import warnings
@@ -195,6 +221,7 @@ def one(case, device, histories, lock, keep, times):
     if on_card:
         import history
         recorder = history.Rec(True)
+        if "memory_share" in case: torch.cuda.set_per_process_memory_fraction(case["memory_share"])  # a smaller card
         torch.zeros(1, device=device)
         torch.cuda.synchronize()
         gc.collect()
@@ -217,6 +244,7 @@ def one(case, device, histories, lock, keep, times):
         recorder.mark("empty_cache")
         row["start"] = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
+    if "lora" in case: add_lora(module, case["lora"])
     row["params"] = sum(p.numel() for p in module.parameters())
     row["build_s"] = round(time.time() - began, 2)
     module.train()
@@ -400,7 +428,10 @@ def main():
                                       ("longest", float, 90)):
                 command.add_argument(f"--{name}", type=kind, default=usual)
         if function is measure: command.add_argument("--untimed", action="store_true")
-        if function is draw: command.add_argument("--only", default="")
+        if function is draw:
+            command.add_argument("--only", default="")
+            command.add_argument("--kinds", action="store_true")
+            command.add_argument("--largest", type=int, default=LARGEST >> 30)
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()

@@ -76,13 +76,36 @@ Shape result_shape(const Shape& x, const Shape& weight, const ConvolutionOptions
   return out;
 }
 
-/// native/cudnn/Conv_v8.cpp, try_configs: a plan that finds no memory is passed over for the next one, which needs
-/// little. What is in use by then nobody knows here; a plan that wants more than half of the card is taken to find
-/// none.
+/// What the run holds now, and the largest workspace that it held before. Asked where a plan is large enough to matter:
+/// it goes through the trace.
+struct Held {
+  Bytes now = 0, workspace = 0;
+};
+
+Held held_by(const Trace& trace) {
+  Held held;
+  for (const Event& event : trace.events) {
+    if (!event.moves_block()) continue;
+    const Block& block = trace.blocks[static_cast<std::size_t>(event.block)];
+    held.now += event.kind == EventKind::kAllocate ? block.requested : -block.requested;
+    if (block.category == Category::kWorkspaces) held.workspace = std::max(held.workspace, block.requested);
+  }
+  return held;
+}
+
+/// native/cudnn/Conv_v8.cpp, try_plans (torch 2.11): a plan whose workspace finds no memory (c10::OutOfMemoryError) is
+/// passed over for the next one, which needs little. By then the allocator has given back the segments that are wholly
+/// free (c10/cuda/CUDACachingAllocator.cpp, malloc); that of an earlier workspace is none of them, for what was asked
+/// for since lies in it.
 Bytes workspace_on(const Tape& tape, const ConvolutionShape& shape, ConvolutionPass pass, DType dtype) {
+  constexpr Bytes kSmall = 16;  // a share of the card that nobody looks for
   const Bytes bytes = convolution_workspace(shape, pass, dtype, tape.kernels.allow_tf32);
   const Bytes card = tape.device.memory_bytes;
-  return card > 0 && bytes > card / 2 ? 0 : bytes;
+  if (card == 0 || bytes <= card / kSmall) return bytes;
+  const Held held = held_by(tape.memory.trace);
+  const Bytes earlier = held.workspace > card / kSmall ? held.workspace : 0;
+  const Bytes taken = checked_add(tape.device.context_bytes.value_or(0), checked_add(held.now, earlier));
+  return checked_add(taken, bytes) > card ? 0 : bytes;
 }
 
 /// One GEMM a group: rows are pixels.

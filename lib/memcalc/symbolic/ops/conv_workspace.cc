@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <tuple>
 
@@ -16,8 +17,13 @@ namespace {
 /// kernel: the window's width, 1,000 times its height where that differs, a million times a dilation; padding: the
 /// height's, 1,000 times the width's where that differs.
 struct Row {
-  int mode, layout, in_channels, out_channels, groups, kernel, stride, padding, height;
-  int forward, input_gradient, weight_gradient;
+  std::int8_t mode, layout;
+  std::uint16_t in_channels, out_channels, groups;
+  std::int32_t kernel;
+  std::uint16_t stride;
+  std::int32_t padding;
+  std::uint16_t height;
+  std::uint16_t forward, input_gradient, weight_gradient;
 };
 
 #include "memcalc/symbolic/ops/convolution_workspaces.inc"  // of specs/measured/cudnn-9.19
@@ -77,18 +83,20 @@ std::int64_t padding_of_row(const ConvolutionShape& s) {
 
 /// The rows of the same weights, stride and padding, by size.
 std::span<const Row> rows_like(const ConvolutionShape& s, int mode, Layout layout) {
-  const Row key{mode,
-                layout,
-                static_cast<int>(s.in_channels),
-                static_cast<int>(s.out_channels),
-                static_cast<int>(s.groups),
-                static_cast<int>(kernel_of_row(s, layout)),
-                static_cast<int>(s.stride),
-                static_cast<int>(padding_of_row(s)),
-                0,
-                0,
-                0,
-                0};
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint16_t>::max();
+  if (std::max({s.in_channels, s.out_channels, s.groups, static_cast<std::int64_t>(s.stride)}) > kMost) return {};
+  const Row key{.mode = static_cast<std::int8_t>(mode),
+                .layout = static_cast<std::int8_t>(layout),
+                .in_channels = static_cast<std::uint16_t>(s.in_channels),
+                .out_channels = static_cast<std::uint16_t>(s.out_channels),
+                .groups = static_cast<std::uint16_t>(s.groups),
+                .kernel = static_cast<std::int32_t>(kernel_of_row(s, layout)),
+                .stride = static_cast<std::uint16_t>(s.stride),
+                .padding = static_cast<std::int32_t>(padding_of_row(s)),
+                .height = 0,
+                .forward = 0,
+                .input_gradient = 0,
+                .weight_gradient = 0};
   const auto [first, last] = std::equal_range(std::begin(kRows), std::end(kRows), key, [](const Row& a, const Row& b) {
     return identity_of(a) < identity_of(b);
   });

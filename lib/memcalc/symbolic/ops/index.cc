@@ -47,6 +47,19 @@ Tensor places_of(const Tensor& mask, std::int64_t count) {
   return places;
 }
 
+bool is_on_host(const Tensor& x) { return x.block() == kNoBlock && x.elements() > 0; }
+
+/// native/TensorAdvancedIndexing.cpp, make_info: indices of the host are brought to the card for as long as the operator
+/// runs.
+std::vector<Tensor> brought(const Tensor& x, std::span<const Tensor* const> indices) {
+  std::vector<Tensor> copies;
+  if (is_on_host(x)) return copies;
+  for (const Tensor* each : indices) {
+    if (is_on_host(*each)) copies.push_back(x.tape().empty(each->shape(), DType::kInt64, aten::kIndex));
+  }
+  return copies;
+}
+
 /// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear and sorted, so that sums are in order. The
 /// sort looks at as many bits as the largest index has.
 void index_backward(BackwardCall& call) {  // saved: one index for each of the leading dimensions, or a mask of them
@@ -62,7 +75,9 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   if (set > 0) places = places_of(call.saved(0), n);
   Tensor linear;
   for (int i = 0; i < count; ++i) {
-    Tensor remainder = indices();
+    // computeLinearIndex brings an index of the host to the card once it is scaled.
+    const bool comes = set == 0 && is_on_host(call.saved(i));
+    Tensor remainder = comes ? Tensor{} : indices();
     Tensor scaled = indices();
     remainder.reset();
     if (!linear.defined()) linear = std::move(scaled);  // the others are added to it in place
@@ -93,6 +108,7 @@ Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shap
     node->payload.set(IndexPayload{.input = x.shape(), .width = places == 0 ? 1 : shape.elements() / places});
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
+  const std::vector<Tensor> copies = brought(x, indices);
   Tensor result = tape.empty(shape, x.dtype(), aten::kIndex);
   move_kernel(aten::kIndex, result);
   // cuda/IndexKernel.cu: slices of 16 bytes and their multiples are gathered a row at a time.
@@ -216,7 +232,10 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
   return index(x, indices, shape, found.elements());
 }
 
-void index_put_in_place(const Tensor& x, const Tensor& source) {
+void index_put_in_place(const Tensor& x, const Tensor& source, std::span<const std::pair<int, Tensor>> places) {
+  std::vector<const Tensor*> indices;
+  for (const auto& [dim, each] : places) indices.push_back(&each);
+  const std::vector<Tensor> copies = brought(x, indices);
   x.tape().kernels.add(aten::kIndexPutImpl, OperatorClass::kMovement, x.dtype(), 0,
                        2.0 * static_cast<double>(source.bytes()), KernelKind::kStrided,
                        static_cast<double>(source.elements()));
@@ -393,8 +412,10 @@ Tensor flipped(const Tensor& x) {
 
 void flip_backward(BackwardCall& call) { call.set(0, flipped(call.gradient())); }
 
-/// RepeatBackward0: the gradient's parts, summed.
+/// RepeatBackward0: the gradient's parts, summed; where all is repeated once there are none (FunctionsManual.cpp,
+/// repeat_backward).
 void repeat_backward(BackwardCall& call) {
+  if (call.gradient().shape() == call.payload<InputShape>().shape) return call.set(0, call.take_gradient());
   Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kSum);
   move_kernel(aten::kSum, call.gradient());
   call.set(0, std::move(result));

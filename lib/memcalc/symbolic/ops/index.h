@@ -21,7 +21,8 @@ namespace memcalc {
 /// x.masked_select(mask) of numbers that nobody differentiates, where `count` elements are set.
 [[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask, std::int64_t count);
 /// x[places] = source at some places, of tensors that nobody differentiates.
-void index_put_in_place(const Tensor& x, const Tensor& source);
+/// `places`: indices of dimensions, of which those of the host come to the card.
+void index_put_in_place(const Tensor& x, const Tensor& source, std::span<const std::pair<int, Tensor>> places = {});
 /// x[:, mask, …] = source with a bool mask from dimension `dim` on, as many of which are set as `source` has rows: x
 /// with its new history.
 [[nodiscard]] Tensor put_by_mask(const Tensor& x, int dim, const Tensor& mask, const Tensor& source);

@@ -104,6 +104,7 @@ Selection topk(const Tensor& x, std::int64_t k) {
   Shape shape = x.shape();
   shape[-1] = k;
   Selection result = empty_selection(x, shape, aten::kTopk);
+  const Tensor rows = x.is_contiguous() ? x : x.tape().empty(x.shape(), x.dtype(), aten::kTopk);
   const std::int64_t slices = x.elements() / x.size(-1);
   if (uses_several_blocks(slices, x.size(-1))) several_blocks_scratch(x, slices);
   selection_kernel(aten::kTopk, x, result);

@@ -187,8 +187,15 @@ void multiply_row(RecordedCall& call) {
   call.returns(multiply_scalar(x));
 }
 
+/// Of whole numbers in the default type.
+Tensor reciprocal_of(const Tensor& x) {
+  const bool is_whole = !is_floating(x.dtype()) && !is_complex(x);
+  return is_whole ? no_grad::reciprocal(x) : apply(kReciprocalRule, x);
+}
+void reciprocal_row(RecordedCall& call) { call.returns(reciprocal_of(call.tensor(0))); }
+
 /// number / x: aten::reciprocal, then aten::mul (Tensor.__rtruediv__).
-Tensor number_divided_by(const Tensor& x) { return multiply_scalar(apply(kReciprocalRule, x)); }
+Tensor number_divided_by(const Tensor& x) { return multiply_scalar(reciprocal_of(x)); }
 
 /// grad for the divisor alone: -grad * ((self / other) / other).
 void divisor_backward(BackwardCall& call) {
@@ -499,7 +506,7 @@ constexpr OperatorRow kRows[] = {
     {"exp", "input", of_one<exponential>},
     {"sqrt", "input", sqrt_row},
     {"rsqrt", "input", of_one<reciprocal_sqrt>},
-    {"reciprocal", "input", unary<kReciprocalRule>},
+    {"reciprocal", "input", reciprocal_row},
     {"sin", "input", unary<kSinRule>},
     {"erf", "input", unary<kErfRule>},
     {"neg", "input", of_one<negate>},

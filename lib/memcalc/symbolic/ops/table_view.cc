@@ -327,7 +327,7 @@ void setitem_row(RecordedCall& call) {
     return;
   }
   const Tensor places = places_of_mask(indexed, call.tensor(2));
-  index_put_in_place(indexed.view, call.tensor(2));
+  index_put_in_place(indexed.view, call.tensor(2), indexed.indices);
 }
 
 void select_row(RecordedCall& call) {
