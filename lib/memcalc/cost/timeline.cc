@@ -485,7 +485,7 @@ std::array<double, 2> Timeline::extreme_steps(const HostRates& quickest, const H
 }
 
 std::array<double, 2> Timeline::extreme_calls(const HostRates& quickest, const HostRates& slowest) const {
-  return last_seconds<2>(*this, extremes(quickest, slowest), true);
+  return last_seconds<2>(*this, {{{&quickest, {}}, {&slowest, {}}}}, true);
 }
 
 }  // namespace memcalc

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "memcalc/cost/step_time.h"
@@ -69,6 +70,7 @@ class Timeline {
 
   /// A call of a model, from an idle card until the caller has waited for all that it issued.
   [[nodiscard]] StepTime call(const HostRates& host) const;
+  /// Of such calls on the quickest and on the slowest host, whose rates say in which state their one thread is.
   [[nodiscard]] std::array<double, 2> extreme_calls(const HostRates& quickest, const HostRates& slowest) const;
 
  private:
