@@ -145,8 +145,8 @@ double microseconds_of(FirstCall what, const FirstCallRates& rates) {
 /// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
 /// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
 void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
-                     const DeviceSpec& device, const DeviceRates& rates, StepTime& result,
-                     std::vector<double>& of_hosts) {
+                     const DeviceSpec& device, const DeviceRates& rates, Costed what,
+                     const std::optional<Extremes>& hosts, StepTime& result, std::array<double, 2>& range) {
   constexpr double kMicrosecond = 1e-6;
   constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
   FirstCallRates of_card = rates.first_calls;
@@ -155,7 +155,7 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
   FirstCalls seen;
   double whole = 0, average = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (const auto what = seen.call(kernels[i])) before[i] = microseconds_of(*what, of_card) * kMicrosecond;
+    if (const auto first = seen.call(kernels[i])) before[i] = microseconds_of(*first, of_card) * kMicrosecond;
     whole += before[i];
   }
   for (std::size_t i = 0; i < kFirstCallKinds; ++i) {
@@ -165,8 +165,10 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
   const double share = average / whole;
   const Timeline timeline(kernels, seconds, device, rates, before);
   const StepTime fresh = timeline.steady(rates.host);
-  const std::vector<double> fresh_of_hosts = timeline.steady_seconds(rates.hosts);
-  for (std::size_t i = 0; i < of_hosts.size(); ++i) of_hosts[i] += share * (fresh_of_hosts[i] - of_hosts[i]);
+  if (hosts) {
+    const std::array<double, 2> of_fresh = seconds_on(*hosts, timeline, fresh, what);
+    for (std::size_t i = 0; i < range.size(); ++i) range[i] += share * (of_fresh[i] - range[i]);
+  }
   const StepTime of_seen = std::exchange(result, mean_of(fresh, result, share));
   result.generating_step_seconds = result.other_step_seconds = 0;
   const auto host = static_cast<std::size_t>(TimeClass::kHost);
@@ -203,7 +205,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
     }
     result = mean_of(result, time, share);
   }
-  add_first_calls(first_calls, kernels, seconds, device, rates, result, of_hosts);
+  add_first_calls(first_calls, kernels, seconds, device, rates, what, hosts, result, range);
   result.host = rates.host_name;
   if (hosts) {
     result.hosts = {.least_seconds = range[0],
