@@ -485,6 +485,7 @@ std::array<double, 2> Timeline::extreme_steps(const HostRates& quickest, const H
 }
 
 std::array<double, 2> Timeline::extreme_calls(const HostRates& quickest, const HostRates& slowest) const {
+  // Hosts whose calls were timed are told in both states (specs/measured/hosts.json, calls): nothing is added to them.
   return last_seconds<2>(*this, {{{&quickest, {}}, {&slowest, {}}}}, true);
 }
 
