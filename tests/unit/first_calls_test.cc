@@ -11,6 +11,7 @@
 
 #include "memcalc/cost/cost.h"
 #include "memcalc/memcalc.h"
+#include "memcalc/train/data/data_steps.h"
 #include "support/paths.h"
 #include "support/plain_rates.h"
 
@@ -113,6 +114,22 @@ TEST(FirstCalls, OfAModelWithFewLayersAsManyAreTold) {
   std::string lengths;  // more steps than are all executed
   for (int i = 0; i < 60; ++i) lengths += std::to_string(40 + 3 * (i % 30)) + "\n";
   EXPECT_DOUBLE_EQ(time_of(lengths, 60).first_calls->plans, 1);
+}
+
+TEST(FirstCalls, EachNewNumberOfKeysIsPlannedWhereATrainerGenerates) {
+  DataSteps steps{.all = 4};
+  for (const std::int64_t prompt : {100, 104, 100, 200}) {
+    steps.simulated.push_back({.micro_batches = {{.rows = 4, .columns = prompt + 10}}});
+  }
+  RunOptions options{.batch_size = 4, .loop = Loop::kTrlOnlineDpo};
+  options.completion_length = 10;
+  options.sequence_length = 210;
+  static const SpecRegistry registry(test::specs_dir());
+  const ModelSpec& model = registry.model("gpt2");
+  options.checkpointing = Checkpointing::kNone;
+  const FirstCallCounts counts = generated_first_calls(resolve(model, options).run, steps);
+  // 101 to 109, of 105 to 113 four more, 201 to 209; three prompts; forward and backward of three widths.
+  EXPECT_EQ(counts, (FirstCallCounts{9 + 4 + 9 + 3 + 3, 3, 0}));
 }
 
 }  // namespace

@@ -145,40 +145,54 @@ double microseconds_of(FirstCall what, const FirstCallRates& rates) {
 /// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
 /// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
 void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
-                     const DeviceSpec& device, const DeviceRates& rates, Costed what, StepTime& result,
-                     const std::optional<Extremes>& hosts, std::array<double, 2>& range) {
+                     const DeviceSpec& device, const DeviceRates& rates, const std::optional<Extremes>& hosts,
+                     StepTime& result, std::array<double, 2>& range) {
   constexpr double kMicrosecond = 1e-6;
   constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
   FirstCallRates of_card = rates.first_calls;
   if (device.compute_capability_major < kTimed) of_card.product_us = 0;
   std::vector<double> before(kernels.size());
   FirstCalls seen;
+  FirstCallCounts listed{};
   double whole = 0, average = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (const auto made = seen.call(kernels[i])) before[i] = microseconds_of(*made, of_card) * kMicrosecond;
+    const auto what = seen.call(kernels[i]);
+    if (!what) continue;
+    ++listed[static_cast<std::size_t>(*what)];
+    before[i] = microseconds_of(*what, of_card) * kMicrosecond;
     whole += before[i];
   }
   for (std::size_t i = 0; i < kFirstCallKinds; ++i) {
-    average += of_average[i] * microseconds_of(static_cast<FirstCall>(i), of_card) * kMicrosecond;
+    if (listed[i] > 0) average += of_average[i] * microseconds_of(static_cast<FirstCall>(i), of_card) * kMicrosecond;
   }
   if (whole <= 0 || average <= 0) return;
   const double share = average / whole;
+  const auto of = [&](FirstCall what) { return of_average[static_cast<std::size_t>(what)]; };
+  const FirstCallTime told{.seen_step_seconds = result.step_seconds,
+                           .plans = of(FirstCall::kAttention) + of(FirstCall::kAttentionBackward),
+                           .products = of_card.product_us > 0 ? of(FirstCall::kProduct) : 0};
+  const auto first = static_cast<std::size_t>(TimeClass::kFirstCalls);
+  if (result.generating_step_seconds > 0) {  // of steps with and without a generation, which waits at each token
+    for (double* seconds : {&result.step_seconds, &result.host_seconds, &result.forward_seconds}) *seconds += average;
+    result.by_class[first] = average;
+    for (double& each : range) each += average;
+    result.first_calls = told;
+    result.first_calls->new_step_seconds = told.seen_step_seconds + whole;
+    return;
+  }
   const Timeline timeline(kernels, seconds, device, rates, before);
   const StepTime fresh = timeline.steady(rates.host);
   if (hosts) {
-    const std::array<double, 2> of_fresh = seconds_on(*hosts, timeline, fresh, what);
+    const std::array<double, 2> of_fresh = seconds_on(*hosts, timeline, fresh, Costed::kStep);
     for (std::size_t i = 0; i < range.size(); ++i) range[i] += share * (of_fresh[i] - range[i]);
   }
   const StepTime of_seen = std::exchange(result, mean_of(fresh, result, share));
   result.generating_step_seconds = result.other_step_seconds = 0;
   const auto host = static_cast<std::size_t>(TimeClass::kHost);
-  result.by_class[static_cast<std::size_t>(TimeClass::kFirstCalls)] = result.by_class[host] - of_seen.by_class[host];
+  result.by_class[first] = result.by_class[host] - of_seen.by_class[host];
   result.by_class[host] = of_seen.by_class[host];
-  const auto of = [&](FirstCall made) { return of_average[static_cast<std::size_t>(made)]; };
-  result.first_calls = FirstCallTime{.seen_step_seconds = of_seen.step_seconds,
-                                     .new_step_seconds = fresh.step_seconds,
-                                     .plans = of(FirstCall::kAttention) + of(FirstCall::kAttentionBackward),
-                                     .products = of_card.product_us > 0 ? of(FirstCall::kProduct) : 0};
+  result.first_calls = told;
+  result.first_calls->new_step_seconds = fresh.step_seconds;
 }
 
 }  // namespace
@@ -205,7 +219,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
     }
     result = mean_of(result, time, share);
   }
-  add_first_calls(first_calls, kernels, seconds, device, rates, what, result, hosts, range);
+  add_first_calls(first_calls, kernels, seconds, device, rates, hosts, result, range);
   result.host = rates.host_name;
   if (hosts) {
     result.hosts = {.least_seconds = range[0],

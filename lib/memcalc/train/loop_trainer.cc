@@ -678,6 +678,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     save_trained(tape, model, run, wrapper, [&] { loop.end(); });
     tape.memory.stop();
     if (few) tape.memory.trace = few->composed();
+    if (run.generates()) first_calls = generated_first_calls(run, steps);
     set_first_calls(steps, first_calls);
     return steps;
   }

@@ -190,6 +190,25 @@ void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated) {
   }
 }
 
+FirstCallCounts generated_first_calls(const RunSpec& run, const DataSteps& steps) {
+  const std::int64_t completion = run.training().completion_length;
+  std::unordered_set<std::int64_t> keys, prompts, columns;
+  for (const DataStep& step : steps.simulated) {
+    for (const BatchShape& shape : step.micro_batches) {
+      columns.insert(shape.columns);
+      if (run.uses_vllm() || !prompts.insert(shape.columns - completion).second) continue;
+      for (std::int64_t key = shape.columns - completion + 1; key < shape.columns; ++key) keys.insert(key);
+    }
+  }
+  const auto widths = static_cast<double>(columns.size());
+  const double forward = run.checkpointing() == Checkpointing::kFull ? 2 : 1;
+  FirstCallCounts counts{};
+  counts[static_cast<std::size_t>(FirstCall::kAttention)] =
+      static_cast<double>(keys.size() + prompts.size()) + forward * widths;
+  counts[static_cast<std::size_t>(FirstCall::kAttentionBackward)] = widths;
+  return counts;
+}
+
 namespace {
 
 std::vector<DataStep> executed_batches(const std::vector<BatchShape>& shapes, std::size_t most) {

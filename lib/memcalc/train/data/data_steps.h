@@ -38,6 +38,10 @@ struct DataSteps {
 /// `of_simulated`: of all simulated steps; the others are taken to make as many for each size.
 void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated);
 
+/// Those of trainers that generate, whose tokens are not all executed: each new number of keys (without a KV cache each
+/// new width) is an attention of its own, and so is each width of what is trained on. Products are not counted.
+[[nodiscard]] FirstCallCounts generated_first_calls(const RunSpec& run, const DataSteps& steps);
+
 /// One epoch, or as many steps as were asked for, of a process of a data-parallel run.
 /// Pre: `run` trains and has lengths.
 [[nodiscard]] DataSteps data_steps(const RunSpec& run, std::int64_t processes = 1, std::int64_t process = 0,
