@@ -7,10 +7,10 @@
 namespace memcalc::measured {
 
 enum class Expected : std::uint8_t {
-  kEqual,      // every event, in order
-  kSteps,      // every event of the steps: what constructors compute, and batches of images, are not all modelled
-  kHashOrder,  // the same once the frees at autocast's exit are sorted (sort_autocast_exits says why)
-  kShare,      // at least this share of the events; a floor, so that it can only rise
+  kEqual,           // every event, in order
+  kSteps,           // every event of the steps: what constructors compute, and batches of images, are not all modelled
+  kHashOrder,       // the same once the frees at autocast's exit are sorted (sort_autocast_exits says why)
+  kShare,           // at least this share of the events; a floor, so that it can only rise
   kStepsHashOrder,  // of the steps' events as kHashOrder
   kStepsShare,      // of the steps' events as kShare
 };
