@@ -34,10 +34,11 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
     const double instructions = family != nullptr ? family->instructions_per_operator : 0;
     return cost(symbolic.kernels, device, rates_of_call(*device.rates, instructions), Costed::kCall);
   }
-  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates);
+  const FirstCallCounts& first = symbolic.data_steps.first_calls;
+  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
   DeviceRates rates = *device.rates;
   rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
-  return cost(symbolic.kernels, device, rates);
+  return cost(symbolic.kernels, device, rates, Costed::kStep, first);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.

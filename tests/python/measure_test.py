@@ -7,7 +7,7 @@ from pathlib import Path
 import memcalc
 import pytest
 from memcalc.measure import Line, Measurement, case_of, compare
-from memcalc.measure._host import LENGTH, REFERENCE_CALLS, REFERENCE_MODELS, TINY_MODELS, call_factor_of, factors_of, host_rates
+from memcalc.measure._host import LENGTH, REFERENCE_CALLS, REFERENCE_MODELS, TINY_MODELS, call_factor_of, core_states, factors_of, host_rates
 
 pytest.importorskip("numpy")
 
@@ -117,3 +117,9 @@ def test_a_host_is_measured_with_a_card_only(tmp_path):
     process = subprocess.run(words, capture_output=True, text=True)
     assert process.returncode == 2 and "found no CUDA device" in process.stderr
     assert not (tmp_path / "host.json").exists()
+
+
+def test_a_core_that_is_shared_shows_in_loops_of_python():
+    states = core_states([1000.0, 2050.0, 1020.0, 1100.0], [0.86, 1.35, 0.88, 0.87])
+    assert states == dict(core_shared=0.25, python_loop_us=1000, call_alone=0.87, call_shared=1.35)
+    assert "call_shared" not in core_states([1000.0, 1100.0], [0.86, 0.87])

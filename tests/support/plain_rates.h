@@ -38,7 +38,8 @@ inline DeviceRates rates() {
                 .queue_kernels = 1024,
                 .gap_us = 0,
                 .launch_latency_us = 0};
-  rates.link = {.start_us = 0, .hop_us = 0, .bandwidth = 1, .network_us = 0, .network_bandwidth = 1};
+  rates.link = {
+      .start_us = 0, .hop_us = 0, .gather_hop_us = 0, .bandwidth = 1, .network_us = 0, .network_bandwidth = 1};
   rates.host.rank_spread = 0.2;
   return rates;
 }

@@ -358,6 +358,8 @@ TEST(ConfigFiles, AxolotlsOutputRouterLogitsAddTheirLoss) {
   const std::string some = "base_model: mistralai/Mixtral-8x7B-v0.1\nmodel_config:\n";
   EXPECT_THAT(text_of(Written(some + "  output_router_logits: true\n").read().options), HasSubstr("--router-loss"));
   EXPECT_THAT(text_of(Written(some + "  output_router_logits: false\n").read().options), Not(HasSubstr("--router")));
+  EXPECT_THAT(text_of(Written(some + "  output_router_logits:\n").read().options), Not(HasSubstr("--router")));
+  EXPECT_THAT(Written(some + "  output_router_logits: 2\n").refusal(), HasSubstr("output_router_logits: true or false"));
   EXPECT_THAT(Written(some + "  sliding_window: 4096\n").refusal(), HasSubstr("another configuration of the model"));
 }
 

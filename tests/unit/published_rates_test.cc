@@ -104,6 +104,11 @@ TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
   EXPECT_NEAR(half("h100-nvl-94gb") * h100, 541e12, 3e12);
   EXPECT_NEAR(half("h800-sxm5-80gb"), half("h100-sxm"), 1) << "of 700 W, too";
   EXPECT_NEAR(half("h100-pcie-80gb") * h100, 496e12, 1e12) << "was timed";
+  // Of 150 W between an RTX A2000 of 70 and an RTX A6000 of 300; its kind's median share would be 102.
+  EXPECT_NEAR(half("a10") * h100, 69.7e12, 0.5e12);
+  EXPECT_NEAR(half("rtx-a5000") * h100, 91e12, 0.5e12) << "of 230 W: no more than its kind's share";
+  // float32 has less in the same way.
+  EXPECT_NEAR(card("a10").product_shares.float32 / card("rtx-a5000").product_shares.float32, 69.7 / 102.4, 0.01);
 }
 
 TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {

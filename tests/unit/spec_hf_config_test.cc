@@ -333,8 +333,13 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"mistyped_type", R"({"model_type": "lama"})",
               "config.json: /model_type: found the string \"lama\"; accepted: one of " + modelled() +
                   "; did you mean 'llama'?"},
-        Wrong{"type_to_come", R"({"model_type": "csm"})",
-              "config.json: /model_type: csm is not modelled yet; modelled: " + modelled(), ErrorCode::kUnsupported},
+        Wrong{"type_with_reason", R"({"model_type": "csm"})",
+              "config.json: /model_type: csm is not modelled: it trains a second decoder on frames of sound, as many as "
+              "its labels choose (llama and qwen3 have its backbones); in Python memcalc.Model.from_module() takes any "
+              "torch module",
+              ErrorCode::kUnsupported},
+        Wrong{"type_to_come", R"({"model_type": "zamba2"})",
+              "config.json: /model_type: zamba2 is not modelled yet; modelled: " + modelled(), ErrorCode::kUnsupported},
         Wrong{"layer_types", R"({"model_type": "gemma2", "layer_types": ["full_attention"]})",
               "config.json: /layer_types: has 1 entries; accepted: one for each of num_hidden_layers (26)"},
         Wrong{"layer_type", R"({"model_type": "qwen3", "use_sliding_window": true, "layer_types": ["chunked"]})",

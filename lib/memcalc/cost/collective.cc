@@ -26,6 +26,10 @@ double share_of_link(Collective kind, const LinkRates& rates) {
   }
 }
 
+double hop_us_of(Collective kind, const LinkRates& rates) {
+  return kind == Collective::kAllGather || kind == Collective::kReduceScatter ? rates.gather_hop_us : rates.hop_us;
+}
+
 }  // namespace
 
 double collective_seconds(const work::Communication& communication, const DeviceSpec& device, const LinkRates& rates) {
@@ -56,7 +60,7 @@ double collective_seconds(const work::Communication& communication, const Device
     const double together = is_message ? 1 : static_cast<double>(in_host);
     rate = std::min(rate, rates.network_bandwidth * rates.network_bytes_per_second * together);
   }
-  return seconds + std::max(hops, 0.0) * rates.hop_us * kMicrosecond + passes * sent / rate;
+  return seconds + std::max(hops, 0.0) * hop_us_of(communication.kind, rates) * kMicrosecond + passes * sent / rate;
 }
 
 double copy_seconds(const Kernel& kernel, const TransferRates& rates) {

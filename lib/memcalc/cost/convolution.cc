@@ -19,6 +19,25 @@ double input_pixels(const Kernel& kernel, const work::Convolution& convolution) 
   return std::max(1.0, images / (groups * std::max(convolution.group_channels, 1.0)));
 }
 
+// cuDNN's depthwise kernels in profiled steps of H200s and H100s (tests/measured/step_operators_h200.jsonl.gz,
+// network_operators_h100.jsonl.gz), over the rates of DepthwiseRates.
+constexpr double kLastHalfForward = 2.1;  // conv2d_c1_k1_nhwc_specialized; not with fewer than eight images
+constexpr double kHalfInput = 1.12;
+constexpr double kRowsHalfWeight = 0.32;  // wgrad2d_shmem_tiling
+constexpr double kStrided = 1.5;          // pixels that enter over those of the result
+constexpr double kStridedInput = 0.0046;  // dgrad2d_grouped_direct_kernel: of the datasheet's float32 FLOP/s
+// wgrad2d_grouped_direct_kernel in float32: a block for each channel goes over its pixels, tap by tap, and those of a
+// multiprocessor share it. 14 shapes of 96 to 1,024 channels are within 11 %.
+constexpr double kTapNs = 1.43;
+constexpr std::int64_t kMostTf32Channels = 192;  // an implicit product in TF32 with no more; 256 have none
+
+/// That product, and the images that are laid out for it before.
+double tf32_weight_seconds(const Kernel& kernel, const DeviceSpec& device) {
+  constexpr double kComputes = 0.0073, kMoves = 0.055;  // of the datasheet's float32 FLOP/s and bytes
+  return kernel.flops / (kComputes * device.fp32_flops_per_second) +
+         kernel.bytes / (kMoves * device.memory_bandwidth_bytes_per_second);
+}
+
 }  // namespace
 
 double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
@@ -48,19 +67,27 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
   const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
   const std::int64_t window = convolution.depth;  // one input channel
   const bool specialized = window == 9 || window == 25 || window == 49;
-  double share = 0;
+  const bool half = is_half(kernel.dtype), last = convolution.channels_last;
+  double share = 0, chain = 0;
   if (!convolution.backward) {
     share = own_kernels   ? (window > 9 ? r.rows_forward_wide : r.rows_forward)
-            : specialized ? r.last_forward
+            : specialized ? r.last_forward * (half && last ? kLastHalfForward : 1)
                           : r.direct_forward;
   } else if (!convolution.weight_gradient) {
-    share = own_kernels ? (window > 9 ? r.rows_input_wide : r.rows_input) : specialized ? r.last_input : r.direct_input;
+    const bool strided = input_pixels(kernel, convolution) > kStrided * static_cast<double>(convolution.pixels);
+    share = own_kernels              ? (window > 9 ? r.rows_input_wide : r.rows_input)
+            : specialized && strided ? kStridedInput
+            : specialized            ? r.last_input * (half ? kHalfInput : 1)
+                                     : r.direct_input;
   } else if (own_kernels) {
     share = r.rows_weight;
-  } else if (size_of(kernel.dtype) > 2) {
-    share = r.direct_float32_weight;
+  } else if (half) {
+    share = specialized ? r.last_weight * (last ? 1 : kRowsHalfWeight) : r.direct_weight;
+  } else if (allows_tf32(kernel) && computes_tf32(device) && convolution.groups <= kMostTf32Channels) {
+    return tf32_weight_seconds(kernel, device);
   } else {
-    share = specialized ? r.last_weight : r.direct_weight;
+    share = r.direct_float32_weight;
+    chain = static_cast<double>(convolution.pixels) * static_cast<double>(window) * kTapNs * 1e-9;
   }
   constexpr double kMicrosecond = 1e-6;
   // cuda/DepthwiseConv2d.cu, conv_depthwise2d_backward_kernel: a thread for each pixel of the input.
@@ -68,7 +95,7 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
   const double strides = of_input ? input_pixels(kernel, convolution) / static_cast<double>(convolution.pixels) : 1;
   const double computed = std::max(strides, 1.0) * kernel.flops / (share * device.fp32_flops_per_second);
   const double moved = kernel.bytes / (rates.image.bandwidth * device.memory_bandwidth_bytes_per_second);
-  return r.launch_us * kMicrosecond + std::max(computed, moved);
+  return r.launch_us * kMicrosecond + chain + std::max(computed, moved);
 }
 
 }  // namespace memcalc

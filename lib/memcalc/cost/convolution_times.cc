@@ -209,8 +209,12 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                                : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
                                                                                 : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
-  const double ideal = ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type],
-                                     device.memory_bandwidth_bytes_per_second, rates.scaling.share);
+  // PyTorch's depthwise kernels calculate an index for each tap: an H200's faster memory does not make them quicker
+  // (mobilenet_v2 in bfloat16, tests/measured/step_operators_h200.jsonl.gz: 1.2 times as long as if it did).
+  const double of_device = device.memory_bandwidth_bytes_per_second;
+  const double bandwidth = kind == ConvolutionKind::kOwnKernels ? std::min(of_device, kMeasuredBandwidth) : of_device;
+  const double ideal =
+      ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type], bandwidth, rates.scaling.share);
   return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);
 }
 

@@ -7,6 +7,7 @@
 #include "memcalc/cost/step_time.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/first_calls.h"
 #include "memcalc/symbolic/kernel_list.h"
 
 namespace memcalc {
@@ -16,8 +17,8 @@ enum class Costed : std::uint8_t { kStep, kCall };
 
 /// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it, the
 /// mean where a generation serves several (Kernel::share); or a call of a model, from an idle card until it has ended.
-/// Pre: missing_rates(kernels, device) names nothing.
+/// `first_calls`: of an average step, where steps differ in size. Pre: missing_rates(kernels, device) names nothing.
 [[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                            Costed what = Costed::kStep);
+                            Costed what = Costed::kStep, const FirstCallCounts& first_calls = {});
 
 }  // namespace memcalc

@@ -101,6 +101,15 @@ double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const Devic
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
   const double inputs = rows.backward ? 2 : 1, again = rows.backward ? 1 : 2;
   const double row = static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
+  // PersistentSoftmax.cuh: a warp holds a short row. 24 shapes of an H200, step_operators_h200.jsonl.gz: 2 to 3 us
+  // beside the bytes, where a block's reductions take 15.
+  constexpr std::int64_t kHeldByWarp = 1024;
+  constexpr double kWarpLaunchUs = 2.5;
+  if (rows.width <= kHeldByWarp) {
+    MemoryRates of_warps = rates.softmax;
+    of_warps.launch_us = std::min(of_warps.launch_us, kWarpLaunchUs);
+    return memory_seconds(kernel, device, of_warps);
+  }
   if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
   const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
   Kernel reread = kernel;
@@ -136,7 +145,7 @@ bool is_of_windows(const Kernel& kernel) {
 constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
 constexpr double kGatheredRowNs = 0.62;
 constexpr double kChannelSumUs = 5;
-constexpr double kRolledPerSecond = 1.1e11;  // elements: an index calculation of two divisions each
+constexpr double kRolledPerSecond = 2.05e11;  // elements: an index calculation each; an H200's, too
 constexpr double kGroupElementNs = 0.83, kHalfGroupElementNs = 0.55;  // of a group that one block goes over
 
 /// cuda/group_norm_kernel.cu: moments by a block a group, factors, the image; backward: sums by a block a channel,
@@ -191,6 +200,34 @@ double computed_per_second(const Kernel& kernel) {
   return op == &aten::kCos ? 0.86e12 : 0;
 }
 
+/// Of a channel's values, which cuDNN's batch norm reads once where a block can hold them: forward those of the input,
+/// backward of the gradient, too. Of 985 kernels on an H100 and 67 on an H200, none that reads once holds more than
+/// 110,592 bytes, and none that reads again fewer than 131,072 (network_operators_h100.jsonl.gz,
+/// step_operators_h200.jsonl.gz).
+constexpr double kHeldBytes = 112 * 1024;
+
+/// bn_fw_tr_1C11_singleread, bn_bw_1C11_singleread: the same kernels, half of them within 10 %.
+double held_channels_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                             const MemoryRates& rates) {
+  constexpr double kLaunchUs = 3, kChannelUs = 0.011, kBackwardShare = 0.7, kHalfBackwardShare = 0.85;
+  const double share = !rows.backward ? 1 : is_half(kernel.dtype) ? kHalfBackwardShare : kBackwardShare;
+  const double bytes = static_cast<double>(rows.count) * static_cast<double>(rows.width) *
+                       static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 3 : 2);
+  const double moved = bytes / (share * rates.bandwidth * device.memory_bandwidth_bytes_per_second);
+  return kLaunchUs * kMicrosecond + std::hypot(moved, static_cast<double>(rows.count) * kChannelUs * kMicrosecond);
+}
+
+/// cuda/layer_norm_kernel.cu, layer_norm_grad_input_kernel_vectorized: of 78 kernels on an H200 and 200 on an H100
+/// (step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz and the others of H100s) half are within 9 %. In 16
+/// bits what is computed decides.
+double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const DeviceSpec& device) {
+  constexpr double kLaunchUs = 2.5, kRowNs = 0.84, kShare = 0.87, kPerSecond = 0.48e12, kMultiprocessors = 132;
+  const double moved = kernel.bytes / (kShare * device.memory_bandwidth_bytes_per_second);
+  const double computed = kernel.elements * kMultiprocessors / (kPerSecond * device.multiprocessors);
+  const double at_once = std::max(moved, is_half(kernel.dtype) ? computed : 0);
+  return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * 1e-9);
+}
+
 /// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
 double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kShare = 0.75, kHalfShare = 0.45;  // of the rate of rows
@@ -236,7 +273,15 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
     // an H100: 64 channels of 96^3 in 1.45 ms, 0.72 each (tests/measured/step_operators_h100.jsonl.gz).
     const double passes = rows.one_image && !cudnn && !rows.backward ? 2 : 1;
     double chain = passes * width * of.chain_ns;
+    // cuda/Normalization.cuh, batch_norm_elementwise: where a block's chain over a channel decides the moments, the
+    // image that is made of them comes after. Of mobilenet_v2's on an H200 (step_operators_h200.jsonl.gz).
+    constexpr double kElementwisePerSecond = 0.49e12, kMultiprocessors = 132, kNanoseconds = 1e9;
+    if (!cudnn && !rows.backward) {
+      chain += kNanoseconds * kernel.elements * kMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
+    }
     double shared = count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
+    const double held = width * static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 2 : 1);
+    if (cudnn && held <= kHeldBytes) return held_channels_seconds(kernel, rows, device, rates.image);
     if (cudnn) {
       // A block goes over a channel, element by element whatever their type, and the multiprocessor with the most
       // blocks decides. Of 985 on an H100 in float32 and 164 in 16 bits (network_operators_h100.jsonl.gz); 100 of an
@@ -246,6 +291,9 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
       shared = std::ceil(count / device.multiprocessors) * width * kFloatBytes * of.byte_ns;
     }
     return of.launch_us * kMicrosecond + std::max(chain, shared) * kNanosecond;
+  }
+  if (kernel.op == &aten::kNativeLayerNormBackward && kernel.kind == KernelKind::kRowwise) {
+    return layer_norm_gradient_seconds(kernel, count, device);
   }
   const double by_memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
   if (kernel.kind == KernelKind::kColumnSum) {
@@ -477,6 +525,9 @@ struct SecondsOf {
       return pooling_seconds(kernel, device, rates);
     }
     if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
+    if (kernel.op == &aten::kSum && is_column_sum(kernel, device)) {
+      return column_sum_seconds(kernel, device, rates.column_sum);
+    }
     const bool indexes = kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kTurned;
     double memory = indexes ? strided_seconds(kernel, device, rates.strided)
                             : memory_seconds(kernel, device, memory_rates(kernel, rates));

@@ -20,6 +20,11 @@ namespace memcalc {
                                      const DeviceRates& rates);
 [[nodiscard]] double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                                   const DeviceRates& rates);
+/// How many results a sum over outer dimensions has, of the bytes that it reads and writes; 0: they do not say.
+[[nodiscard]] std::int64_t column_sums(const Kernel& kernel);
+/// Whether column_sum_seconds() has its time.
+[[nodiscard]] bool is_column_sum(const Kernel& kernel, const DeviceSpec& device);
+[[nodiscard]] double column_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
 [[nodiscard]] double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
 [[nodiscard]] double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                                      const ProductRates& rates);

@@ -8,6 +8,7 @@
 #include "memcalc/cost/calibrate.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
 
@@ -97,8 +98,11 @@ std::vector<Kernel> rowwise(const Row& row) {
 }
 
 std::vector<Kernel> sums(const Row& row) {
-  const bool columns = row.json.required_string("op") == "column_sum";
-  return {rows_kernel(row, columns ? KernelKind::kColumnSum : KernelKind::kRowSum, 1)};
+  if (row.json.required_string("op") != "column_sum") return {rows_kernel(row, KernelKind::kRowSum, 1)};
+  Kernel kernel = rows_kernel(row, KernelKind::kColumnSum, 1);
+  kernel.op = &aten::kSum;
+  kernel.bytes += row.real("h") * row.itemsize();
+  return {kernel};
 }
 
 std::vector<Kernel> embedding(const Row& row) {

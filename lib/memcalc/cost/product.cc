@@ -66,6 +66,13 @@ double few_rows_seconds(double rows, double bytes, double bytes_per_second) {
   return kLaunchUs * kMicrosecond + bytes / (kShare * bytes_per_second) * (1 + kRowShare * (rows - 1));
 }
 
+/// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times
+/// 1,024 x 1,024 and 1,024 x 512 in 14.0 us). Of an H200, 2026-11-29: tests/measured/inference_kernels_h200.jsonl
+double many_vectors_seconds(double bytes, double bytes_per_second) {
+  constexpr double kLaunchUs = 2.5, kShare = 0.91;
+  return kLaunchUs * kMicrosecond + bytes / (kShare * bytes_per_second);
+}
+
 }  // namespace
 
 double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
@@ -83,6 +90,9 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
   if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
     return few_rows_seconds(m, kernel.bytes, device.memory_bandwidth_bytes_per_second);
+  }
+  if (in_half && forward && batch > 1 && (product.m == 1 || product.n == 1)) {
+    return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);
   }
   double best = std::numeric_limits<double>::max();
   for (const Tile& tile : kTiles) {

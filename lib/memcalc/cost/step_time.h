@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,16 +22,17 @@ enum class TimeClass : std::uint8_t {
   kHost,           // the card waits for the host to issue a kernel
   kBubble,         // of the pipeline
   kInput,          // the card waits for data
+  kFirstCalls,     // it waits for libraries that prepare for a size that they have not seen
 };
-inline constexpr std::size_t kTimeClassCount = 9;
+inline constexpr std::size_t kTimeClassCount = 10;
 
 /// "contraction", "normalization", …: the key in JSON.
 [[nodiscard]] std::string_view name_of(TimeClass time_class);
 
 /// What decides how long a step is.
-enum class Bound : std::uint8_t { kCard, kHost, kLinks, kData };
+enum class Bound : std::uint8_t { kCard, kHost, kLinks, kData, kFirstCalls };
 
-/// "card", "host", "links", "data"
+/// "card", "host", "links", "data", "first-calls"
 [[nodiscard]] std::string_view name_of(Bound bound);
 
 /// Kernels of one operator and shape, of a whole step.
@@ -42,6 +44,15 @@ struct CostlyKernel {
   double flops = 0, bytes = 0;           // of all calls
   double possible_flops_per_second = 0;  // by the datasheet; 0: it computes nothing that counts
   double possible_bytes_per_second = 0;
+};
+
+/// Of batches as long as the data makes them (--lengths): cuDNN's plans and cuBLAS's choices for sizes that they have
+/// not seen (symbolic/first_calls.h).
+struct FirstCallTime {
+  double seen_step_seconds = 0;  // of a step of which the libraries have seen all sizes,
+  double new_step_seconds = 0;   // and of one of which they have seen none
+  double plans = 0;              // of attention, in an average step
+  double products = 0;           // likewise
 };
 
 /// How long the step is on the hosts that were measured.
@@ -70,10 +81,11 @@ struct StepTime {
   double masked_model_flops = 0;     // of model_flops those that causal kernels leave out: above the diagonal
   double masked_hardware_flops = 0;  // the same of hardware_flops
   double peak_flops_per_second = 0;  // the datasheet's, of the type that most of them have
-  std::string host;                  // whose rates were taken; empty: the middle of `hosts`
-  HostRange hosts;                   // 0 to 0 where a host was named
-  std::vector<CostlyKernel> costliest;    // of the kernels those that take most, the longest first
-  [[nodiscard]] bool host_bound() const;  // the host needs as long as the card, or nearly
+  std::optional<FirstCallTime> first_calls;  // of which `step_seconds` is the mean
+  std::string host;                          // whose rates were taken; empty: the middle of `hosts`
+  HostRange hosts;                           // 0 to 0 where a host was named
+  std::vector<CostlyKernel> costliest;       // of the kernels those that take most, the longest first
+  [[nodiscard]] bool host_bound() const;     // the host needs as long as the card, or nearly
   [[nodiscard]] Bound bound() const;
   [[nodiscard]] double tensor_core_share() const {
     return kernel_seconds > 0 ? tensor_core_seconds / kernel_seconds : 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "memcalc/cost/collective.h"
@@ -76,9 +77,10 @@ class Repeated {
 };
 
 // Cards of one kind reach their power limit at clocks of their own, and those that wait for each other take the time of
-// the slowest. On five clusters performance varied by 8 % in the mean (Sinha et al., SC22, arXiv 2208.11035: V100, RTX
-// 5000, MI60); taken as the width between a box plot's whiskers, which is 5.4 standard deviations.
-constexpr double kCardSpread = 0.08 / 5.4;
+// the slowest. BERT's steps of 39 single H100s in 37 hosts (lambdal/deeplearning-benchmark,
+// pytorch-train-throughput-v2-*.csv, 2024-10): a standard deviation of 1.8 and 0.7 % in 16 bits (base, large), 1.2 and
+// 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
+constexpr double kCardSpread = 0.015;
 
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const KernelList& kernels) {
@@ -181,9 +183,10 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
 }
 
 Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-                   const DeviceRates& rates)
+                   const DeviceRates& rates, std::span<const double> before)
     : kernels_(kernels),
       seconds_(seconds),
+      before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
   issues_.reserve(kernels.size());
@@ -195,6 +198,22 @@ Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds
   }
 }
 
+namespace {
+
+/// How many times as long as usual the threads of a process take: the one of Python, and autograd's, which issues
+/// backward (torch/csrc/autograd/engine.cpp, 2.11: a thread for each device).
+struct Threads {
+  double python = 1, autograd = 1;
+};
+
+/// A process on a host.
+struct Process {
+  const HostRates* host = nullptr;
+  Threads threads;
+};
+
+}  // namespace
+
 /// The clocks of some hosts and of the card of each, in seconds since the first step began. The same is issued on all
 /// of them, so a step is gone through once for all.
 template <std::size_t kHosts>
@@ -203,17 +222,27 @@ class Clocks {
   using Seconds = std::array<double, kHosts>;
 
   /// `call`: of a model that does not train, whose own host work stands in the list (HostWork::kModelCall).
-  Clocks(const Timeline& timeline, const std::array<const HostRates*, kHosts>& hosts, bool call = false)
+  Clocks(const Timeline& timeline, const std::array<Process, kHosts>& processes, bool call = false)
       : timeline_(timeline), queue_(timeline.queue_kernels_), finished_(timeline.issues_.size()) {
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
-      for (std::size_t h = 0; h < kHosts; ++h) each[h] = host_seconds(kernel, *hosts[h], call);
+      double seconds = 0;
+      for (std::size_t h = 0; h < kHosts; ++h) {
+        const Process& process = processes[h];
+        if (h == 0 || process.host != processes[h - 1].host) seconds = host_seconds(kernel, *process.host, call);
+        const bool by_autograd = kernel.phase == Phase::kBackward;
+        each[h] = seconds * (by_autograd ? process.threads.autograd : process.threads.python);
+      }
+    }
+    for (std::size_t i = 0; i < timeline.before_.size(); ++i) {
+      for (double& each : issuing_[i]) each += timeline.before_[i];
     }
     for (std::size_t h = 0; h < kHosts; ++h) {
-      forward_[h] = call ? 0 : hosts[h]->forward_us * kMicrosecond;
-      backward_[h] = hosts[h]->backward_us * kMicrosecond;
-      latency_[h] = hosts[h]->launch_latency_us * kMicrosecond;
+      const Process& process = processes[h];
+      forward_[h] = call ? 0 : process.threads.python * process.host->forward_us * kMicrosecond;
+      backward_[h] = process.threads.autograd * process.host->backward_us * kMicrosecond;
+      latency_[h] = process.host->launch_latency_us * kMicrosecond;
     }
   }
 
@@ -386,45 +415,77 @@ class Clocks {
 };
 
 namespace {
+
 constexpr int kSteps = 3;  // the third is steady
+
+/// Seconds of the steady step, or of a call, of each of some processes.
+template <std::size_t kProcesses>
+std::array<double, kProcesses> last_seconds(const Timeline& timeline, const std::array<Process, kProcesses>& processes,
+                                            bool call = false) {
+  Clocks<kProcesses> clocks(timeline, processes, call);
+  StepTime untold;
+  std::array<double, kProcesses> seconds{};
+  for (int step = 0; step < (call ? 1 : kSteps); ++step) seconds = clocks.template step<false>(untold);
+  return seconds;
+}
+
+// A thread is quick or slow as long as its process lives, Python's and autograd's nearly by themselves. Tiny models in
+// 163 processes of three sessions on H200s' virtual machines (tests/measured/steps_blind_h200.jsonl,
+// steps_clean_h200.jsonl, "beside", 2026-11-29): standard deviations of the logarithm 0.16 to 0.22 of forward, 0.17 to
+// 0.23 of backward; correlations of the two 0.4, -0.1 and 0.5, of a process with the one before it next to none.
+constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard deviation, correlation
+
+/// The step of a process whose threads are as quick as the middle, made longer by what the others wait: where Python is
+/// slow and autograd quick, or the other way round, the card does not make up in one for what it waited in the other.
+/// Threads that are quicker or slower by a standard deviation each, the mean of the four logarithms by how often each
+/// is.
+void spread_over_threads(const Timeline& timeline, const HostRates& host, StepTime& step) {
+  constexpr double kNearly = 0.5;  // of the step: a host that needs less does not decide it, however slow its threads
+  if (step.host_seconds < kNearly * step.step_seconds) return;
+  const double slow = std::exp(kThreadSpread), quick = 1 / slow;
+  const std::array<double, 4> seconds = last_seconds<4>(
+      timeline, {{{&host, {quick, quick}}, {&host, {quick, slow}}, {&host, {slow, quick}}, {&host, {slow, slow}}}});
+  const double alike = (1 + kAlike) / 4, apart = (1 - kAlike) / 4;
+  const double mean = std::exp(alike * (std::log(seconds[0]) + std::log(seconds[3])) +
+                               apart * (std::log(seconds[1]) + std::log(seconds[2])));
+  const double longer = mean / step.step_seconds;
+  if (!(longer > 1)) return;
+  step.by_class[static_cast<std::size_t>(TimeClass::kHost)] += mean - step.step_seconds;
+  for (double* const part : {&step.step_seconds, &step.forward_seconds, &step.decode_seconds, &step.backward_seconds,
+                             &step.optimizer_seconds}) {
+    *part *= longer;
+  }
+}
+
+std::array<Process, 2> extremes(const HostRates& quickest, const HostRates& slowest) {
+  const double slow = std::exp(kThreadSpread), quick = 1 / slow;
+  return {{{&quickest, {quick, quick}}, {&slowest, {slow, slow}}}};
+}
+
 }  // namespace
 
 StepTime Timeline::steady(const HostRates& host) const {
-  Clocks<1> clocks(*this, {&host});
+  Clocks<1> clocks(*this, {{{&host, {}}}});
   StepTime result;
   for (int step = 1; step < kSteps; ++step) clocks.step<false>(result);
   clocks.step<true>(result);
+  spread_over_threads(*this, host, result);
   return result;
 }
 
 StepTime Timeline::call(const HostRates& host) const {
-  Clocks<1> clocks(*this, {&host}, true);
+  Clocks<1> clocks(*this, {{{&host, {}}}}, true);
   StepTime result;
   clocks.step<true>(result);
   return result;
 }
 
-std::vector<double> Timeline::steady_seconds(std::span<const MeasuredHost> hosts) const {
-  return last_seconds(hosts, false);
+std::array<double, 2> Timeline::extreme_steps(const HostRates& quickest, const HostRates& slowest) const {
+  return last_seconds<2>(*this, extremes(quickest, slowest));
 }
 
-std::vector<double> Timeline::call_seconds(std::span<const MeasuredHost> hosts) const {
-  return last_seconds(hosts, true);
-}
-
-std::vector<double> Timeline::last_seconds(std::span<const MeasuredHost> hosts, bool call) const {
-  constexpr std::size_t kTogether = 4;  // two vectors of two doubles
-  std::vector<double> result;
-  for (std::size_t i = 0; i < hosts.size(); i += kTogether) {
-    std::array<const HostRates*, kTogether> together;
-    for (std::size_t h = 0; h < kTogether; ++h) together[h] = &hosts[std::min(i + h, hosts.size() - 1)].rates;
-    Clocks<kTogether> clocks(*this, together, call);
-    StepTime untold;
-    std::array<double, kTogether> seconds{};
-    for (int step = 0; step < (call ? 1 : kSteps); ++step) seconds = clocks.template step<false>(untold);
-    for (std::size_t h = 0; h < kTogether && i + h < hosts.size(); ++h) result.push_back(seconds[h]);
-  }
-  return result;
+std::array<double, 2> Timeline::extreme_calls(const HostRates& quickest, const HostRates& slowest) const {
+  return last_seconds<2>(*this, extremes(quickest, slowest), true);
 }
 
 }  // namespace memcalc

@@ -2,9 +2,9 @@
 // whichever is behind decides. Covered by tests/unit/cost_test.cc.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "memcalc/cost/step_time.h"
@@ -55,30 +55,29 @@ class Timeline {
     bool uses_tensor_cores = false;
   };
 
-  /// `seconds`: of each kernel (seconds_of). Pre: both outlive the timeline.
+  /// `seconds`: of each kernel (seconds_of). `before`: that the host takes before each, beyond its rates; empty: none.
+  /// Pre: all three outlive the timeline.
   Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-           const DeviceRates& rates);
+           const DeviceRates& rates, std::span<const double> before = {});
 
   /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has
-  /// issued the first kernel, and the third is told.
+  /// issued the first kernel, and the third is told. Of processes whose threads are quick or slow, the middle.
   [[nodiscard]] StepTime steady(const HostRates& host) const;
 
-  /// How long that step is on each of some hosts, in their order.
-  [[nodiscard]] std::vector<double> steady_seconds(std::span<const MeasuredHost> hosts) const;
+  /// How long that step is in a process whose threads are quick on the first host, and slow on the second.
+  [[nodiscard]] std::array<double, 2> extreme_steps(const HostRates& quickest, const HostRates& slowest) const;
 
   /// A call of a model, from an idle card until the caller has waited for all that it issued.
   [[nodiscard]] StepTime call(const HostRates& host) const;
-  [[nodiscard]] std::vector<double> call_seconds(std::span<const MeasuredHost> hosts) const;
+  [[nodiscard]] std::array<double, 2> extreme_calls(const HostRates& quickest, const HostRates& slowest) const;
 
  private:
   template <std::size_t kHosts>
   friend class Clocks;
 
-  /// Of a call, else of the steady step, on each of some hosts.
-  [[nodiscard]] std::vector<double> last_seconds(std::span<const MeasuredHost> hosts, bool call) const;
-
   const KernelList& kernels_;
   const std::vector<double>& seconds_;
+  std::span<const double> before_;
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
   double slowest_;             // the slowest rank's host: its seconds over those of an average one

@@ -1,4 +1,4 @@
-// The families: a line each, in the order of their names.
+// The families: a line each, in the order of their names: capitals first.
 #include <algorithm>
 
 #include "memcalc/spec/custom_spec.h"
@@ -7,6 +7,7 @@
 #include "memcalc/spec/program.h"
 
 #define MEMCALC_FAMILIES(FAMILY) \
+  FAMILY(kDream)                 \
   FAMILY(kAlbert)                \
   FAMILY(kApertus)               \
   FAMILY(kArcee)                 \
@@ -66,6 +67,7 @@
   FAMILY(kLfm2)                  \
   FAMILY(kLfm2Moe)               \
   FAMILY(kLitGpt)                \
+  FAMILY(kLlada)                 \
   FAMILY(kLlama)                 \
   FAMILY(kLlama4)                \
   FAMILY(kLlama4Text)            \

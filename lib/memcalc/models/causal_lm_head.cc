@@ -89,6 +89,32 @@ Tensor cut_causal_lm_loss(const Tensor& hidden_states, const Linear& lm_head, co
   return loss;
 }
 
+/// lm_head and loss_function.
+void predict_next_tokens(const Linear& lm_head, const Tensor& hidden_states, const Batch& batch, ModelOutput& output,
+                         const CausalLmHead& head) {
+  Tensor scaled;  // the backbone's output holds the others until the end
+  if (head.logits == LogitsChange::kStatesDivided) scaled = divide_scalar(hidden_states);
+  Tensor states = kept_positions(scaled.defined() ? scaled : hidden_states, batch);
+  if (states.tape().modes.head_in_float32) states = to_dtype(states, DType::kFloat32);
+  output.logits = lm_head(states);
+  states.reset();
+  if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
+  if (head.logits == LogitsChange::kFloat32) output.logits = to_dtype(output.logits, DType::kFloat32);
+  if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);
+  const bool multiplied_first = head.logits == LogitsChange::kMultipliedSoftcapped;
+  if (multiplied_first) output.logits = multiply_scalar(output.logits);
+  if (head.logits == LogitsChange::kSoftcapped || multiplied_first) {
+    output.logits = divide_scalar(output.logits);
+    output.logits = tanh(output.logits);
+    output.logits = multiply_scalar(output.logits);
+  }
+  if (!batch.labels.defined()) return;
+  GraphCapture* capture = output.logits.tape().modes.capture;
+  if (head.loss_breaks_graph && capture != nullptr) capture->break_graph(output.logits);
+  output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
+  add_router_loss(batch, output, head);
+}
+
 }  // namespace
 
 void predict(const std::optional<SequenceClassifier>& classifier, const Linear& lm_head, Tensor& hidden_states,
@@ -114,27 +140,23 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     add_router_loss(batch, output, head);
     return;
   }
-  Tensor scaled;  // the backbone's output holds the others until the end
-  if (head.logits == LogitsChange::kStatesDivided) scaled = divide_scalar(hidden_states);
-  Tensor states = kept_positions(scaled.defined() ? scaled : hidden_states, batch);
-  if (states.tape().modes.head_in_float32) states = to_dtype(states, DType::kFloat32);
-  output.logits = lm_head(states);
-  states.reset();
-  if (head.logits == LogitsChange::kDivided) output.logits = divide_scalar(output.logits);
-  if (head.logits == LogitsChange::kFloat32) output.logits = to_dtype(output.logits, DType::kFloat32);
-  if (head.logits == LogitsChange::kMultiplied) output.logits = multiply_scalar(output.logits);
-  const bool multiplied_first = head.logits == LogitsChange::kMultipliedSoftcapped;
-  if (multiplied_first) output.logits = multiply_scalar(output.logits);
-  if (head.logits == LogitsChange::kSoftcapped || multiplied_first) {
-    output.logits = divide_scalar(output.logits);
-    output.logits = tanh(output.logits);
-    output.logits = multiply_scalar(output.logits);
+  if (batch.labels.defined()) {
+    std::optional<ModelOutput> compiled =
+        compiled_head({hidden_states, batch.labels, batch.number_of_items}, [&](const KeptTensors& traced) {
+          Batch of_graph = batch;
+          of_graph.labels = traced[1];
+          of_graph.number_of_items = traced[2];
+          ModelOutput made;
+          predict_next_tokens(lm_head, traced[0], of_graph, made, head);
+          return made;
+        });
+    if (compiled) {
+      output.loss = std::move(compiled->loss);
+      output.logits = std::move(compiled->logits);
+      return;
+    }
   }
-  if (!batch.labels.defined()) return;
-  GraphCapture* capture = output.logits.tape().modes.capture;
-  if (head.loss_breaks_graph && capture != nullptr) capture->break_graph(output.logits);
-  output.loss = causal_lm_loss(output.logits, batch.labels, batch.number_of_items);
-  add_router_loss(batch, output, head);
+  predict_next_tokens(lm_head, hidden_states, batch, output, head);
 }
 
 }  // namespace memcalc

@@ -13,10 +13,18 @@
 #include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/symbolic/region_compiler.h"
 
 namespace memcalc {
 
 namespace {
+
+/// is_tracing(): of a whole model's graph, and of the graph that the masks' function is where the model's breaks at its
+/// layers and Python calls that function.
+bool is_tracing(const Tape& tape) {
+  const Modes& modes = tape.modes;
+  return modes.capture != nullptr || (modes.compiler != nullptr && modes.compiler->compiles(RegionCompiler::kHead));
+}
 
 /// The positions that the caller passed, 0 to S - 1 in every sequence. They are there: nothing is asked for.
 Tensor positions_of_caller(Tape& tape, std::int64_t batch, std::int64_t sequence) {
@@ -40,7 +48,7 @@ Tensor find_packed_sequences(const Tensor& position_ids, bool restart) {
   const bool asks = !tape.behaviors.packed_check_keeps_mask;
   if (asks) {
     const Tensor none = no_grad::all(no_grad::equal(no_grad::select(packed_sequence_mask, 1)));
-    if (tape.modes.capture == nullptr) read_on_host(tape, aten::kAll);
+    if (!is_tracing(tape)) read_on_host(tape, aten::kAll);
   }
   drop(first_dummy_value, position_diff);
   if (asks && !restart) packed_sequence_mask.reset();
@@ -297,7 +305,7 @@ Tensor causal_mask(const RunSpec& run, const Tensor& inputs_embeds, const Batch&
   }
   if (chunked) left_padding = left_padding_of(tape, padding, batch);
   const bool eager = run.attention == Attention::kEager;
-  const bool may_skip = allow_is_causal_skip && !eager && !packed.defined() && tape.modes.capture == nullptr;
+  const bool may_skip = allow_is_causal_skip && !eager && !packed.defined() && !is_tracing(tape);
   if (may_skip && needs_no_mask(padding, inputs, queries, keys, past, sliding_window)) return {};
   const Pattern pattern = chunked ? Pattern::kChunks : sliding_window ? Pattern::kSlidingWindow : Pattern::kCausal;
   const Tensor mask = boolean_mask(tape, {batch, 1, queries, keys}, pattern, padding, packed, left_padding);
@@ -455,12 +463,12 @@ Tensor create_bidirectional_mask(const RunSpec& run, const Tensor& inputs_embeds
                                  const Tensor& encoder_hidden_states, std::optional<std::int64_t> sliding_window) {
   if (run.attention == Attention::kFlash) return {};
   Tape& tape = inputs_embeds.tape();
-  if (tape.behaviors.masks_of_ones && inputs.attention_mask.defined() && tape.modes.capture == nullptr) {
+  if (tape.behaviors.masks_of_ones && inputs.attention_mask.defined() && !is_tracing(tape)) {
     const NoGrad no_grad(tape.modes);
     return prepared_mask(run, inputs_embeds, inputs, inputs_embeds.size(1));
   }
   const Tensor padding = boolean_padding(inputs.attention_mask);
-  const bool tracing = tape.modes.capture != nullptr;
+  const bool tracing = is_tracing(tape);
   const std::int64_t batch = inputs_embeds.size(0);
   const std::int64_t queries = inputs_embeds.size(1);
   const std::int64_t keys = encoder_hidden_states.defined() ? encoder_hidden_states.size(1) : queries;

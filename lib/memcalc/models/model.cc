@@ -82,6 +82,23 @@ std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTen
   return std::move(results->read.front());
 }
 
+std::optional<ModelOutput> compiled_head(const KeptTensors& arguments,
+                                         const std::function<ModelOutput(const KeptTensors&)>& head) {
+  const Modes& modes = arguments.front().tape().modes;
+  const bool compiles =
+      modes.compiler != nullptr && modes.capture == nullptr && modes.compiler->compiles(RegionCompiler::kHead);
+  if (!compiles) return std::nullopt;
+  const auto region = [&head](const KeptTensors& traced) {
+    ModelOutput made = head(traced);
+    return RegionResults{{std::move(made.loss)}, {std::move(made.logits)}};
+  };
+  std::optional<RegionResults> results = modes.compiler->run(RegionCompiler::kHead, arguments, region, true);
+  ModelOutput output;
+  output.loss = std::move(results->read.front());
+  output.logits = std::move(results->kept.front());
+  return output;
+}
+
 namespace {
 
 /// gradient_checkpointing_enable() hooks the input embeddings of every model in the model under peft, and else of
@@ -114,6 +131,8 @@ std::unique_ptr<Model> build_as_said(const ModelSpec& spec, const RunSpec& run, 
   model->experts = std::move(builder.experts);
   for (const auto& module : model->experts) module->converted = converted_targets(spec);
   if (is_of_torchvision(spec)) model->layer_paths.emplace();  // calls none as a layer
+  const Family* const family = family_of(spec);
+  model->breaks_at_layers = family != nullptr && family->skips_layers_at_random;
   return model;
 }
 

@@ -148,6 +148,9 @@ class Model {
   bool accepts_loss_kwargs = true;  // forward(**kwargs): the Trainer then counts the batch's labels for the loss
   bool takes_token_types = false;   // its tokenizer gives token_type_ids
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
+  /// LayerDrop: Dynamo finds a break in the loop over the layers and leaves that frame to Python; the frames that it
+  /// calls are graphs, of which each layer is one, and the head with its loss.
+  bool breaks_at_layers = false;
   std::vector<std::string> not_modelled;
   std::vector<std::string> assumptions;  // about what was asked of it, beside those that resolve() told
 };
@@ -221,6 +224,11 @@ struct Byproducts {
 [[nodiscard]] std::optional<Tensor> run_compiled(Tape& tape, std::int64_t index, const KeptTensors& arguments,
                                                  const Byproducts& byproducts,
                                                  const std::function<Tensor(const KeptTensors&)>& layer);
+
+/// Loss and logits of `head`, which `arguments` go into, as a graph of its own (RegionCompiler::kHead); nothing where
+/// it is to be run as it is.
+[[nodiscard]] std::optional<ModelOutput> compiled_head(const KeptTensors& arguments,
+                                                       const std::function<ModelOutput(const KeptTensors&)>& head);
 
 /// A layer in a graph, the model's or its own: torch.compile(layer), which the hooks are around.
 template <typename Layer>

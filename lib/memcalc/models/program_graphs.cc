@@ -167,7 +167,7 @@ bool is_one_graph(const Body& body) {
 
 bool breaks_graph(const Model& model) {
   const auto* program = dynamic_cast<const ProgramModel*>(&model);
-  return program != nullptr && program->breaks_graph();
+  return model.breaks_at_layers || (program != nullptr && program->breaks_graph());
 }
 
 bool ProgramModel::is_in_graphs() const {

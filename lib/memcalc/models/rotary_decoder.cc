@@ -58,14 +58,14 @@ Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
 
 }  // namespace
 
-RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn)
+RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn, bool one)
     : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2, yarn))),
       original_inverse_frequencies(
-          b.tape.behaviors.two_inverse_frequencies ? b.buffer({rotary_dim / 2}, DType::kFloat32) : Tensor()),
+          b.tape.behaviors.two_inverse_frequencies && !one ? b.buffer({rotary_dim / 2}, DType::kFloat32) : Tensor()),
       yarn(yarn) {}
 
 Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {
-  if (!b.tape.behaviors.two_inverse_frequencies) return {};  // 4.57.6 makes them once
+  if (!original_inverse_frequencies.defined()) return {};  // 4.57.6 makes them once
   return rope_parameters(b.tape, inverse_frequencies.size(0), yarn);
 }
 
@@ -346,7 +346,8 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   });
   for (const bool sliding : {false, true}) {
     if (has_rotary(sliding))
-      rotary_emb_[sliding ? 1 : 0] = RotaryEmbedding(b, plan.rotary_dim, spec.yarn_positions && !sliding);
+      rotary_emb_[sliding ? 1 : 0] =
+          RotaryEmbedding(b, plan.rotary_dim, spec.yarn_positions && !sliding, plan.one_inverse_frequency);
   }
   Tensor current_frequencies;
   for (const bool sliding : {false, true}) {
@@ -509,7 +510,9 @@ Tensor RotaryDecoder::decode_embedded(const Batch& batch, KeyValueCache* cache, 
     // Packed sequences are looked for in position_ids, if the masks get any and there is no cache.
     PastTokens past(cache);
     past.cached |= plan_.masks.mapping && !plan_.masks.mapping_has_positions;
-    if (plan_.masks.full) {
+    if (plan_.masks.bidirectional) {
+      masks[0] = create_bidirectional_mask(run_, hidden_states, batch);
+    } else if (plan_.masks.full) {
       masks[0] = plan_.masks.always ? create_full_causal_mask(run_, hidden_states, batch, past)
                                     : create_causal_mask(run_, hidden_states, batch, past);
     }

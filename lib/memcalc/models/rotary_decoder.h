@@ -43,7 +43,8 @@ struct RotaryEmbedding {
   bool yarn = false;
 
   RotaryEmbedding() = default;
-  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn = false);
+  /// `one`: whatever the release.
+  RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn = false, bool one = false);
   /// _init_weights computes the frequencies again and copies them; its local keeps them for a while.
   [[nodiscard]] Tensor initialize(ModuleBuilder& b) const;
   [[nodiscard]] RotaryPositions forward(const Tensor& x, const Tensor& position_ids,
@@ -267,6 +268,7 @@ struct MaskPlan {
   std::vector<bool> linear_layers;    // empty: none; those take create_recurrent_attention_mask's
   bool both = false;                  // every layer takes that and the full one
   bool chunked = false;               // a sliding layer sees its chunk of the window's length (Llama 4)
+  bool bidirectional = false;         // every token sees every other: a mask only of padding
   bool always = false;                // the full one is made where SDPA could be told is_causal, too
 
   /// One mask for every layer: of the window where there is one.
@@ -336,6 +338,7 @@ struct DecoderPlan {
   std::int64_t rotary_dim = 0;  // of head_dim: the part that is rotated; 0: there are no positions
   LogitsChange logits = LogitsChange::kNone;
   bool trained_without_cache_once = false;  // before 5.0 its training had no key-value cache
+  bool one_inverse_frequency = false;   // of a class on the hub that was written before 5.0
   bool rotary_by_layer_type = false;    // local and global layers have positions of their own; global ones are yarn's
   bool rotated_per_layer_once = false;  // by every layer of a type anew, in some releases
   bool float32_positions = false;       // cosines and sines are not cast

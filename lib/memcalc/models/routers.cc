@@ -65,28 +65,34 @@ Routing GroupedSoftmaxRouter::forward(const Tensor& input) const {
   return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
 }
 
-Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
-  ActiveWrappers wrappers(weight.wrapped.get());
-  Tensor hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;
-  const Locals locals(hidden_states, scores, scores_for_choice, group_scores, group_idx, group_mask, score_mask,
-                      denominator);
-  hidden_states = view(input, {-1, input.size(-1)});
-  Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
-  scores = sigmoid(router_logits);
-  scores_for_choice = scores + e_score_correction_bias;
-  group_scores = topk(by_group(scores_for_choice, num_group), 2).values;
-  group_scores = sum_over(group_scores, -1, false);
-  limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
-  scores_for_choice = fill_other_groups(scores_for_choice, score_mask);
-  Tensor topk_indices = topk(scores_for_choice, top_k).indices;
+Routing choose_in_groups(const GroupedChoice& choice, Tensor router_logits, const Tensor& scores, const Tensor& judged,
+                         GroupedChoiceVariables& own) {
+  own.group_scores = topk(by_group(judged, choice.num_group), 2).values;
+  own.group_scores = sum_over(own.group_scores, -1, false);
+  limit_to_groups(own.group_scores, choice.topk_group, scores.size(1), own.group_idx, own.group_mask, own.score_mask);
+  own.scores_for_choice = fill_other_groups(judged, own.score_mask);
+  Tensor topk_indices = topk(own.scores_for_choice, choice.top_k).indices;
   Tensor topk_weights = gather(scores, topk_indices);
-  if (norm_topk_prob) {
-    denominator = sum_over(topk_weights, -1, true);
-    denominator = add_scalar(denominator);
-    topk_weights = divide_in_place(topk_weights, denominator);
+  if (choice.norm_topk_prob) {
+    own.denominator = sum_over(topk_weights, -1, true);
+    own.denominator = add_scalar(own.denominator);
+    topk_weights = divide_in_place(topk_weights, own.denominator);
   }
   topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
   return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
+}
+
+Routing GroupedSigmoidRouter::forward(const Tensor& input) const {
+  ActiveWrappers wrappers(weight.wrapped.get());
+  Tensor hidden_states, scores;
+  GroupedChoiceVariables own;
+  const Locals locals(hidden_states, scores, own.scores_for_choice, own.group_scores, own.group_idx, own.group_mask,
+                      own.score_mask, own.denominator);
+  hidden_states = view(input, {-1, input.size(-1)});
+  Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
+  scores = sigmoid(router_logits);
+  own.scores_for_choice = scores + e_score_correction_bias;
+  return choose_in_groups(choice, std::move(router_logits), scores, own.scores_for_choice, own);
 }
 
 Tensor float32_linear(const Tensor& hidden_states, const Tensor& weight, ActiveWrappers& wrappers) {

@@ -61,10 +61,29 @@ struct GroupedSoftmaxRouter {
   [[nodiscard]] Routing forward(const Tensor& input) const;
 };
 
-/// DeepseekV3TopkRouter, which GLM-4.5's repeats: the best experts of the best groups, by sigmoids and a correction.
-struct GroupedSigmoidRouter {
+/// How many experts of how many groups a token takes.
+struct GroupedChoice {
   std::int64_t top_k, num_group, topk_group;
   bool norm_topk_prob;
+
+  template <typename Spec>
+  explicit GroupedChoice(const Spec& spec)
+      : top_k(spec.experts.per_token),
+        num_group(spec.n_group),
+        topk_group(spec.topk_group),
+        norm_topk_prob(spec.norm_topk_prob) {}
+};
+/// Variables of a router's forward, which says in which order they die.
+struct GroupedChoiceVariables {
+  Tensor scores_for_choice, group_scores, group_idx, group_mask, score_mask, denominator;
+};
+/// The best experts of the best groups by `judged`, weighed by `scores`. [tokens, experts] both.
+[[nodiscard]] Routing choose_in_groups(const GroupedChoice& choice, Tensor router_logits, const Tensor& scores,
+                                       const Tensor& judged, GroupedChoiceVariables& own);
+
+/// DeepseekV3TopkRouter, which GLM-4.5's repeats: the best experts of the best groups, by sigmoids and a correction.
+struct GroupedSigmoidRouter {
+  GroupedChoice choice;
   RouterWeight weight;
   Tensor e_score_correction_bias;
 
@@ -72,12 +91,7 @@ struct GroupedSigmoidRouter {
   GroupedSigmoidRouter(ModuleBuilder& b, const Spec& spec) : GroupedSigmoidRouter(b, spec, b.dtype) {}
   template <typename Spec>
   GroupedSigmoidRouter(ModuleBuilder& b, const Spec& spec, DType correction)
-      : top_k(spec.experts.per_token),
-        num_group(spec.n_group),
-        topk_group(spec.topk_group),
-        norm_topk_prob(spec.norm_topk_prob),
-        weight(b, spec),
-        e_score_correction_bias(b.buffer({spec.experts.count}, correction)) {}
+      : choice(spec), weight(b, spec), e_score_correction_bias(b.buffer({spec.experts.count}, correction)) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const;
 };

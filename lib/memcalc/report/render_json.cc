@@ -286,6 +286,12 @@ Json time_json(const Throughput& time) {
                           {"step_with_seconds", step.generating_step_seconds},
                           {"step_without_seconds", step.other_step_seconds}};
   }
+  if (step.first_calls) {
+    json["first_calls"] = {{"attention_plans", step.first_calls->plans},
+                           {"products", step.first_calls->products},
+                           {"step_of_seen_sizes_seconds", step.first_calls->seen_step_seconds},
+                           {"step_of_new_sizes_seconds", step.first_calls->new_step_seconds}};
+  }
   if (!step.host.empty()) json["host"] = step.host;
   if (step.hosts.most_seconds > 0) {
     json["on_measured_hosts"] = {{"least_seconds", step.hosts.least_seconds},

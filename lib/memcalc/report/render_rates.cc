@@ -37,6 +37,11 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
     text += ",\n" + margin + "  \"cache\": {\"bytes\": " + general_text(cache.bytes, 6) +
             ", \"read_share\": " + general_text(cache.read_share, 4) + ", \"source\": " + in_quotes(cache.source) + "}";
   }
+  if (const FirstCallRates& calls = rates.first_calls; !calls.source.empty()) {
+    text += ",\n" + margin + "  \"first_calls\": {\"attention_us\": " + general_text(calls.attention_us, 4) +
+            ", \"attention_backward_us\": " + general_text(calls.attention_backward_us, 4) +
+            ", \"product_us\": " + general_text(calls.product_us, 4) + ", \"source\": " + in_quotes(calls.source) + "}";
+  }
   if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
     text += ",\n" + margin + "  \"depthwise\": {";
     visit_depthwise_rates(depthwise, [&](const char* name, double value) {

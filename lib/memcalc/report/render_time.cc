@@ -31,6 +31,7 @@ std::string bound_of(const StepTime& step, bool of_call) {
     case Bound::kLinks:
       return "the links: " + format_seconds(step.by_class[static_cast<std::size_t>(TimeClass::kCommunication)]) +
              " of collectives that nothing hides; more micro-batches for each sum of gradients need fewer";
+    case Bound::kFirstCalls: return "sizes that libraries have not seen; --pad-to-multiple makes fewer";
     case Bound::kData: return "the data: more --loader-workers or faster storage";
     case Bound::kCard: break;
   }
@@ -69,6 +70,15 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
     rates.emplace_back("generation", "one serves " + steps +
                                          " steps, whose mean this is: " + format_seconds(step.generating_step_seconds) +
                                          " with it, " + format_seconds(step.other_step_seconds) + " without");
+  }
+  if (const auto& first = step.first_calls) {
+    const auto counted = [](double count) { return format_fixed(count, count < 10 ? 1 : 0); };
+    const std::string products =
+        first->products > 0 ? " and cuBLAS chooses kernels of " + counted(first->products) + " products" : "";
+    rates.emplace_back("first calls",
+                       "in an average step of this data cuDNN plans " + counted(first->plans) + " attentions" +
+                           products + " of sizes that they have not seen: " + format_seconds(first->seen_step_seconds) +
+                           " where all were seen, " + format_seconds(first->new_step_seconds) + " where none was");
   }
   rates.emplace_back("bound by", bound_of(step, time.of_call));
   const HostRange& hosts = step.hosts;

@@ -42,7 +42,8 @@ void refuse_outside(double value, double least, double most, const char* option,
 /// That of the measured runs like this one.
 std::optional<StepError> error_of_step(const Report& report, const StepTime& step) {
   if (report.device.errors == nullptr) return std::nullopt;
-  const StepKind kind = step_kind_of(report.model, report.run, step.bound() == Bound::kHost);
+  const bool waits_for_host = step.bound() == Bound::kHost || step.bound() == Bound::kFirstCalls;
+  const StepKind kind = step_kind_of(report.model, report.run, waits_for_host);
   const auto at = static_cast<std::size_t>(kind);
   const StepErrors& errors = report.device.errors->steps.at(at);
   return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs};

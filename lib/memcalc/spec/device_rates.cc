@@ -48,6 +48,12 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.cache.read_share = cache->required_double("read_share", {0, 1});
     rates.cache.source = cache->required_string("source");
   }
+  if (const std::optional<JsonObject> calls = json.nullable_object("first_calls")) {
+    rates.first_calls.attention_us = calls->required_double("attention_us", {0, 1e9});
+    rates.first_calls.attention_backward_us = calls->required_double("attention_backward_us", {0, 1e9});
+    rates.first_calls.product_us = calls->required_double("product_us", {0, 1e9});
+    rates.first_calls.source = calls->required_string("source");
+  }
   if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
     visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
       if (!std::string_view(name).ends_with("_wide") ||
@@ -75,12 +81,13 @@ DeviceRates read_device_rates(const JsonObject& json) {
                           key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || of_calls;
+        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
   const JsonObject link = json.required_object("link");
   if (!link.has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
+  if (!link.has("gather_hop_us")) rates.link.gather_hop_us = rates.link.hop_us;
   if (!link.has("gather_bandwidth")) rates.link.gather_bandwidth = rates.link.bandwidth;
   if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
   if (!of_compiled) {
@@ -121,6 +128,33 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
   return host;
 }
 
+/// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: how many times as long as
+/// on the reference host in the mean of these moments, while the core was theirs alone, and while another thread kept
+/// its other half busy. The middle host's calls take the mean of the first over the rows; the range goes from the least
+/// of the second to the most of the third. Times of steps know nothing of this.
+void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
+  const std::vector<JsonObject> rows = root.optional_objects("calls");
+  if (rows.empty()) return;
+  const double level = rates.host.python_us / reference.python_us;  // of the middle's other times
+  double sum = 0;
+  std::optional<MeasuredHost> quickest, slowest;
+  const auto as_slow_as = [&](const JsonObject& row, const char* state, const std::string& words) {
+    MeasuredHost host{.name = row.required_string("name") + words, .rates = rates.host};
+    host.rates.call_ratio = row.required_double(state, {1e-3, 1e3}) / level;
+    return host;
+  };
+  for (const JsonObject& row : rows) {
+    sum += std::log(row.required_double("mean", {1e-3, 1e3}));
+    MeasuredHost alone = as_slow_as(row, "alone", ", a core to itself");
+    MeasuredHost shared = as_slow_as(row, "shared", ", a core whose other thread is busy");
+    if (!quickest || alone.rates.call_ratio < quickest->rates.call_ratio) quickest = std::move(alone);
+    if (!slowest || shared.rates.call_ratio > slowest->rates.call_ratio) slowest = std::move(shared);
+  }
+  rates.host.call_ratio = std::exp(sum / static_cast<double>(rows.size())) / level;
+  rates.hosts.push_back(*std::move(quickest));
+  rates.hosts.push_back(*std::move(slowest));
+}
+
 }  // namespace
 
 void add_measured_hosts(DeviceRates& rates, const std::string& path) {
@@ -135,6 +169,7 @@ void add_measured_hosts(DeviceRates& rates, const std::string& path) {
   std::vector<HostRates> middles;
   for (const auto& [machine, hosts] : kinds) middles.push_back(geometric_mean(hosts));
   rates.host = geometric_mean(middles);
+  add_states_of_calls(rates, document.root(), reference);
 }
 
 DeviceRates with_host(const DeviceRates& rates, const std::string& path) {

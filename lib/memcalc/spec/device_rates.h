@@ -87,14 +87,14 @@ struct DepthwiseRates {
   double rows_weight = 0.0113;
   double rows_forward_wide = 0.0269;  // windows of more than 3 x 3
   double rows_input_wide = 0.0149;
-  double last_forward = 0.0896;  // channels last: cuDNN's kernels for windows of 3, 5 and 7
+  double last_forward = 0.0775;  // cuDNN's kernels for windows of 3, 5 and 7, in float32 (cost/convolution.cc)
   double last_input = 0.0746;
-  double last_weight = 0.119;      // 16 bits
+  double last_weight = 0.2;        // 16 bits, channels last
   double direct_forward = 0.0078;  // other windows
   double direct_input = 0.0239;
   double direct_weight = 0.0221;
-  double direct_float32_weight = 0.0042;  // of any window
-  std::string source;                     // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
+  double direct_float32_weight = 0.00944;  // of any window and many channels
+  std::string source;                      // empty: an H200's, tests/measured/depthwise_kernels_h200.jsonl
 };
 
 struct EmbeddingRates {
@@ -168,6 +168,7 @@ struct TransferRates {
 struct LinkRates {
   double start_us = 1;            // of a collective, with its kernel
   double hop_us = 1;              // each step of a ring
+  double gather_hop_us = 1;       // the same of an all-gather or a reduce-scatter
   double bandwidth = 1;           // of the link's rate in one direction
   double gather_bandwidth = 1;    // of an all-gather or a reduce-scatter
   double exchange_bandwidth = 1;  // of an all-to-all
@@ -195,6 +196,15 @@ struct MemoryScaling {
 struct CacheRates {
   double bytes = 0;       // of the cache; 0: all is read from memory again
   double read_share = 1;  // a read's time there, over one from memory
+  std::string source;
+};
+
+/// What the host takes where a library is called with a size that it has not seen (symbolic/first_calls.h). Nothing
+/// where it was not measured.
+struct FirstCallRates {
+  double attention_us = 0;  // cuDNN's plan of an attention
+  double attention_backward_us = 0;
+  double product_us = 0;  // cuBLAS's choice of a kernel for a product in 16 bits
   std::string source;
 };
 
@@ -227,6 +237,7 @@ struct DeviceRates {
   LinkRates link;
   MemoryScaling scaling;
   CacheRates cache;
+  FirstCallRates first_calls;
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
@@ -412,6 +423,7 @@ void visit_rates(Rates& rates, Visit visit) {
   visit_host_rates(rates.host, [&](const char* name, auto& value) { visit("host", name, value); });
   visit("link", "start_us", rates.link.start_us);
   visit("link", "hop_us", rates.link.hop_us);
+  visit("link", "gather_hop_us", rates.link.gather_hop_us);
   visit("link", "bandwidth", rates.link.bandwidth);
   visit("link", "gather_bandwidth", rates.link.gather_bandwidth);
   visit("link", "exchange_bandwidth", rates.link.exchange_bandwidth);

@@ -98,6 +98,7 @@ struct Family {
   ReadFamily* read = nullptr;
   BuildFamily* build = nullptr;
   SizeKeysOfFamily size_keys = {};   // none: its sizes are no options
+  std::span<const Task> tasks{};     // that its classes have; none: those of its kind
   std::span<const Task> measured{};  // tasks of which runs were compared with recorded ones (tests/measured)
 
   // --- what it shares with transformers' class

@@ -18,19 +18,85 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// transformers' names that people meet; with one of these the file is right and memcalc is not there yet.
-constexpr std::string_view kOtherTypes[] = {
-    "convnext",  "convnextv2",  "csm",     "dbrx",  "deberta",    "dinov2",       "efficientnet",
-    "glm_ocr",   "gpt_bigcode", "gpt_neo", "llada", "longformer", "mobilenet_v2", "paddleocr_vl",
-    "qwen3_asr", "resnet",      "siglip",  "swin",  "wav2vec2",   "zamba2",
+/// A name that people meet, of transformers or of the hub's own code: the file is right and memcalc is not there.
+struct OtherType {
+  std::string_view model_type;
+  std::string_view why = {};  // empty: nobody has built it yet
+};
+
+constexpr std::string_view kSpeechTokens =
+    "it trains a second decoder on frames of sound, as many as its labels choose (llama and qwen3 have its backbones)";
+constexpr std::string_view kBlockDiffusion =
+    "its step holds noised blocks of tokens beside the clean ones (llada and Dream are modelled)";
+constexpr std::string_view kMixtureOfDiffusion =
+    "its experts are the hub's own code, which was not read (llada and Dream are modelled)";
+constexpr std::string_view kStep =
+    "its attention (factorised queries, or heads that differ by layer) is no family here";
+constexpr std::string_view kRecorded =
+    "programs answer at the sizes that they were recorded with ('memcalc models' lists them); python -m memcalc.record "
+    "--hf config.json records yours";
+
+constexpr OtherType kOtherTypes[] = {
+    {"audio-spectrogram-transformer", kRecorded},
+    {"beit", kRecorded},
+    {"convnext"},
+    {"convnextv2", kRecorded},
+    {"csm", kSpeechTokens},
+    {"dbrx"},
+    {"deberta"},
+    {"detr", kRecorded},
+    {"diffusion_gemma", kBlockDiffusion},
+    {"dinov2", kRecorded},
+    {"dinov3_vit", kRecorded},
+    {"efficientnet"},
+    {"esm", kRecorded},
+    {"glm_ocr", kRecorded},
+    {"gpt_bigcode"},
+    {"gpt_neo"},
+    {"hubert", kRecorded},
+    {"idefics3", kRecorded},
+    {"llada2_moe", kMixtureOfDiffusion},
+    {"llada_moe", kMixtureOfDiffusion},
+    {"lladamoe", kMixtureOfDiffusion},
+    {"longformer"},
+    {"mask2former", kRecorded},
+    {"mobilenet_v2"},
+    {"paddleocr_vl", kRecorded},
+    {"parakeet_ctc", kRecorded},
+    {"qwen3_asr", kRecorded},
+    {"qwen3_tts", kSpeechTokens},
+    {"resnet"},
+    {"rt_detr", kRecorded},
+    {"rt_detr_v2", kRecorded},
+    {"sam2", kRecorded},
+    {"sam3", kRecorded},
+    {"sdar", kBlockDiffusion},
+    {"sdar_moe", kBlockDiffusion},
+    {"segformer", kRecorded},
+    {"siglip", kRecorded},
+    {"smolvlm", kRecorded},
+    {"step3_text", kStep},
+    {"step3_vl", kStep},
+    {"step3p5", kStep},
+    {"step3p7", kStep},
+    {"swin"},
+    {"swinv2", kRecorded},
+    {"vision-encoder-decoder", kRecorded},
+    {"wav2vec2", kRecorded},
+    {"zamba2"},
 };
 
 const Family& family_named(const JsonObject& config, const std::string& model_type) {
   const Family* const family = find_family(model_type);
   if (family != nullptr && family->read != nullptr) return *family;
   const std::vector<std::string> modelled = modelled_types();
-  if (std::find(std::begin(kOtherTypes), std::end(kOtherTypes), model_type) != std::end(kOtherTypes)) {
-    throw config.error("model_type", model_type + " is not modelled yet; modelled: " + join(modelled),
+  const auto* const other = std::find_if(std::begin(kOtherTypes), std::end(kOtherTypes),
+                                         [&](const OtherType& each) { return each.model_type == model_type; });
+  if (other != std::end(kOtherTypes)) {
+    throw config.error("model_type",
+                       other->why.empty() ? model_type + " is not modelled yet; modelled: " + join(modelled)
+                                          : model_type + " is not modelled: " + std::string(other->why) +
+                                                "; in Python memcalc.Model.from_module() takes any torch module",
                        ErrorCode::kUnsupported);
   }
   throw config.error_found("model_type", "one of " + join(modelled) + did_you_mean(model_type, modelled));

@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 
-#include "memcalc/families/reward/spec.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/lit_config.h"
@@ -96,7 +95,6 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kTexts[] = {Task::kCausalLm};
-  static constexpr Task kScores[] = {Task::kSequenceClassification};
   static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
                                        Task::kFeatures};
@@ -112,13 +110,13 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
     return std::span(kAll).subspan(static_cast<std::size_t>(own), 1);
   }
   if (is_custom(model)) return kLayers;
+  if (const Family* family = family_of(model); family != nullptr && !family->tasks.empty()) return family->tasks;
   if (is_vision(model)) return kImages;
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
   if (is_encoder(model)) return kEncoders;
   if (is_image_text(model)) return kTexts;
-  if (model.architecture.is<Qwen2RewardSpec>() || model.architecture.is<InternLm2RewardSpec>()) return kScores;
   return kDecoders;
 }
 

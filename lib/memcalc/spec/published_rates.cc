@@ -39,15 +39,19 @@ Shares shares_of_card(const JsonObject& card, const DeviceSpec& device) {
           .float32 = share_of(card, "float32_tflops", device.fp32_flops_per_second)};
 }
 
-/// The median of the cards of the same compute capability whose tensor cores are as many times as fast as float32:
-/// those of GeForce cards sum in float32 at half the rate of a workstation's, and reach their datasheet.
+/// How many times as fast as float32 the tensor cores are: GeForce cards' sum in float32 at half the rate of a
+/// workstation's.
+std::int64_t tensor_over_float32(const DeviceSpec& device) {
+  return std::lround(half_datasheet(device) / device.fp32_flops_per_second);
+}
+
+/// The median of the cards of the same compute capability and of tensor cores alike.
 Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
   if (device.fp32_flops_per_second <= 0) return {};
   const std::string capability = capability_text(device);
-  const auto times = static_cast<std::int64_t>(std::lround(half_datasheet(device) / device.fp32_flops_per_second));
   for (const JsonObject& group : products.optional_objects("groups")) {
     if (group.required_string("compute_capability") != capability) continue;
-    if (group.required_int("tensor_over_float32", {1, 1000}) != times) continue;
+    if (group.required_int("tensor_over_float32", {1, 1000}) != tensor_over_float32(device)) continue;
     return {.half = group.optional_double("half_share", kShares),
             .tf32 = group.optional_double("tf32_share", kShares),
             .float32 = group.optional_double("float32_share", kShares)};
@@ -60,6 +64,8 @@ Shares shares_of_group(const JsonObject& products, const DeviceSpec& device) {
 std::optional<double> share_by_power(const JsonObject& products, const DeviceSpec& device, double most) {
   for (const JsonObject& each : products.optional_objects("power_limits")) {
     if (each.required_string("compute_capability") != capability_text(device)) continue;
+    const auto times = each.optional_int("tensor_over_float32", {1, 1000});
+    if (times && (device.fp32_flops_per_second <= 0 || *times != tensor_over_float32(device))) continue;
     const double watts = each.required_double("watts", {1, 1e5});
     if (device.power_watts <= 0 || device.power_watts >= watts) continue;
     const double tera = each.required_double("half_tflops", kTeraFlops) *
@@ -67,6 +73,16 @@ std::optional<double> share_by_power(const JsonObject& products, const DeviceSpe
     return std::min(most, tera * kTera / half_datasheet(device));
   }
   return std::nullopt;
+}
+
+/// A group's shares for one of it that has less power: whatever the type, by as much.
+void limit_by_power(const JsonObject& products, const DeviceSpec& device, double reference_half, Shares& group) {
+  const std::optional<double> limited = share_by_power(products, device, group.half.value_or(reference_half));
+  if (!limited) return;
+  const double less = group.half ? *limited / *group.half : 1;
+  group.half = limited;
+  if (group.tf32) *group.tf32 *= less;
+  if (group.float32) *group.float32 *= less;
 }
 
 /// The same of the card whose rates are carried over.
@@ -115,7 +131,7 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
   }
   Shares group = shares_of_group(products, device);
   const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
-  if (!group.half) group.half = share_by_power(products, device, reference.half);
+  limit_by_power(products, device, reference.half, group);
   const auto over = [](std::optional<double> own, std::optional<double> others, double measured) {
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
@@ -126,16 +142,22 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
   return result;
 }
 
-/// Flash attention as a part of the card's best product, so that one number serves cards of different power limits.
-void set_flash_attention(const JsonObject& json, const DeviceSpec& device, double reference_half,
-                         AttentionRates& flash) {
+/// Flash attention as a part of the card's best product, so that one number serves cards of different power limits. An
+/// assumption: memory-efficient attention in 16 bits, whose kernels have no instructions of Hopper's either, is as much
+/// nearer to it than an H100's.
+void set_flash_attention(const JsonObject& json, const DeviceSpec& device, double reference_half, DeviceRates& rates) {
   const std::vector<std::string> capabilities = json.optional_strings("compute_capabilities");
   const std::string own = std::to_string(device.compute_capability_major);
   if (std::find(capabilities.begin(), capabilities.end(), own) == capabilities.end()) return;
   constexpr double kWidth = 128;  // of the heads that were measured
-  const double ramp = kWidth / (kWidth + flash.head);
-  flash.forward = json.required_double("forward", {0.01, 1}) * reference_half / ramp;
-  flash.backward = json.required_double("backward", {0.01, 1}) * reference_half / ramp;
+  const double ramp = kWidth / (kWidth + rates.flash.head);
+  const auto set = [&](std::string_view key, double& flash, double& efficient) {
+    const double carried = flash;
+    flash = json.required_double(key, {0.01, 1}) * reference_half / ramp;
+    efficient *= flash / carried;
+  };
+  set("forward", rates.flash.forward, rates.efficient.forward);
+  set("backward", rates.flash.backward, rates.efficient.backward);
 }
 
 /// Memory-bound kernels of a card whose copies were published: each as much slower or faster than carried over as they.
@@ -167,7 +189,7 @@ void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRate
   device.product_shares = product_shares(products, device);
   scale_memory_bound(document.root().required_object("memory"), device, rates);
   set_flash_attention(document.root().required_object("flash_attention"), device,
-                      reference_of(products, false, false).half, rates.flash);
+                      reference_of(products, false, false).half, rates);
   for (const JsonObject& each : document.root().optional_objects("rates")) {
     const std::vector<std::string> cards = each.optional_strings("cards");
     if (std::find(cards.begin(), cards.end(), device.name) == cards.end()) continue;

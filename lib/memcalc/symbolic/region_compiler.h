@@ -21,8 +21,9 @@ class RegionCompiler {
  public:
   using Region = std::function<RegionResults(const KeptTensors&)>;
 
-  /// The loss as a region; layers have their numbers.
-  static constexpr std::int64_t kLoss = -1;
+  /// The loss as a region; the head with its loss, where the model's graph breaks before both. Layers have their
+  /// numbers.
+  static constexpr std::int64_t kLoss = -1, kHead = -2;
 
   virtual ~RegionCompiler() = default;
   /// Whether this region is compiled; else it is to be run as it is.

@@ -171,7 +171,7 @@ class BareLoop {
     } else {
       if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
       tape.modes.float8 = run.training().float8;
-      regions_.emplace(tape, run.training().compiled_parts);
+      regions_.emplace(tape, run.training().compiled_parts, model.breaks_at_layers);
     }
   }
 

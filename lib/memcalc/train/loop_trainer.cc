@@ -14,6 +14,7 @@
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/capture.h"
+#include "memcalc/symbolic/first_calls.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/host_values.h"
@@ -25,6 +26,7 @@
 #include "memcalc/train/compile/compiled_regions.h"
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/data/texts.h"
+#include "memcalc/train/data_loop.h"
 #include "memcalc/train/evaluated_generation.h"
 #include "memcalc/train/float32_outputs.h"
 #include "memcalc/train/gather.h"
@@ -36,7 +38,6 @@
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/saving.h"
 #include "memcalc/train/sentence_transformers.h"
-#include "memcalc/train/step_patterns.h"
 #include "memcalc/train/trl/batch.h"
 #include "memcalc/train/trl/float32_head.h"
 #include "memcalc/train/trl/grpo.h"
@@ -166,7 +167,7 @@ class TrainerLoop {
     if (!run.compiles()) return;
     if (breaks_graph(model)) {  // its graphs begin within autocast, which Dynamo does not trace then
       if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
-      graphs_.emplace(tape, run.training().compiled_parts);
+      graphs_.emplace(tape, run.training().compiled_parts, model.breaks_at_layers);
     } else {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
       compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
       if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
@@ -608,90 +609,6 @@ void TrainerLoop::evaluate() {
   }
 }
 
-/// Steps whose micro-batches are as long as the data makes them. The list of kernels is that of the median step.
-class DataLoop {
- public:
-  DataLoop(Tape& tape, TrainerLoop& loop, const DataSteps& steps) : tape_(tape), loop_(loop), steps_(steps) {}
-
-  StepSpan step(std::size_t number) {
-    const Trace& trace = tape_.memory.trace;
-    StepSpan span{.first_event = trace.events.size(), .first_block = trace.blocks.size()};
-    tape_.moment.step = static_cast<int>(number);
-    tape_.kernels.recording = records && number == steps_.median;
-    if (tape_.kernels.recording) tape_.kernels.forget_host_calls();
-    loop_.begin_step(steps_.simulated[number].number);
-    loop_.step(true, steps_.simulated[number].micro_batches);
-    tape_.kernels.recording = false;
-    // Before the last step, or behind the only one.
-    if (evaluates && number + 1 == std::max<std::size_t>(1, steps_.simulated.size() - 1)) loop_.evaluate();
-    span.last_event = trace.events.size();
-    span.last_block = trace.blocks.size();
-    return span;
-  }
-
-  bool records = true;
-  bool evaluates = false;
-
- private:
-  Tape& tape_;
-  TrainerLoop& loop_;
-  const DataSteps& steps_;
-};
-
-/// The first steps take what stays, the shortest and the longest test what is told, the median's kernels are listed,
-/// and what comes after the last one needs its variables.
-std::vector<bool> executed_steps(const DataSteps& steps) {
-  std::vector<bool> executed(steps.simulated.size());
-  std::fill_n(executed.begin(), std::min<std::size_t>(kSteps, executed.size()), true);
-  const auto shorter = [](const DataStep& a, const DataStep& b) {
-    return a.largest().rows * a.largest().columns < b.largest().rows * b.largest().columns;
-  };
-  const auto [shortest, longest] = std::minmax_element(steps.simulated.begin(), steps.simulated.end(), shorter);
-  executed[static_cast<std::size_t>(shortest - steps.simulated.begin())] = true;
-  executed[static_cast<std::size_t>(longest - steps.simulated.begin())] = true;
-  executed[steps.median] = executed.back() = true;
-  return executed;
-}
-
-/// So few steps are all executed.
-constexpr std::size_t kFewestTold = 48;
-
-/// The loop of a model with few layers, which tells most steps of the whole model's.
-class TellingLoop {
- public:
-  TellingLoop(const FewLayers& few, const RunSpec& run, const SpecialTokens& tokens, const DataSteps& steps)
-      : tape_(few.tape),
-        loop_((prepare_model(few.tape, few.model, run), few.tape), few.model, run, nullptr, few.reference, tokens),
-        data_loop_(few.tape, loop_, steps),
-        steps_(steps) {
-    data_loop_.records = tape_.kernels.recording = false;
-  }
-  ~TellingLoop() { tape_.memory.stop(); }
-  TellingLoop(const TellingLoop&) = delete;
-  TellingLoop& operator=(const TellingLoop&) = delete;
-
-  void run(const Trace& trace, DataLoop& whole) {
-    patterns_.emplace(trace, tape_.memory.trace, kSteps);
-    const std::vector<bool> executed = executed_steps(steps_);
-    for (std::size_t i = 0; i < executed.size(); ++i) {
-      const StepSpan told = data_loop_.step(i);
-      if (!executed[i] && patterns_->knows(told)) {
-        patterns_->tell(told);
-      } else {
-        patterns_->learn(whole.step(i), told);
-      }
-    }
-  }
-  [[nodiscard]] Trace composed() const { return patterns_->composed(); }
-
- private:
-  Tape& tape_;
-  TrainerLoop loop_;
-  DataLoop data_loop_;
-  const DataSteps& steps_;
-  std::optional<StepPatterns> patterns_;
-};
-
 /// GRPOTrainer and RLOOTrainer: a generation lasts for whole steps, more than one.
 bool generates_between(const RunSpec& run) {
   if (!run.generates() || run.training().loop == Loop::kTrlOnlineDpo) return false;
@@ -744,10 +661,14 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     const bool evaluates = run.training().evaluation.has_value();
     DataLoop whole(tape, loop, steps);
     whole.evaluates = evaluates;
-    std::optional<TellingLoop> few;
+    std::optional<TellingLoop<TrainerLoop>> few;
     if (few_layers != nullptr && !evaluates && steps.simulated.size() >= kFewestTold) {
+      prepare_model(few_layers->tape, few_layers->model, run);
       few.emplace(*few_layers, run, tokens, steps);
     }
+    FirstCallCounts first_calls{};
+    // A generation that is one of many alike is not made where kernels are not recorded.
+    if (!run.generates() && !run.compiles()) (few ? few->data_loop() : whole).first_calls = &first_calls;
     if (few) {
       few->run(tape.memory.trace, whole);
     } else {
@@ -757,6 +678,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     save_trained(tape, model, run, wrapper, [&] { loop.end(); });
     tape.memory.stop();
     if (few) tape.memory.trace = few->composed();
+    set_first_calls(steps, first_calls);
     return steps;
   }
   const bool evaluates = run.training().evaluation.has_value();

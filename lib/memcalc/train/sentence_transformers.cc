@@ -1,6 +1,7 @@
 // MIRRORS(sentence_transformers, "base/losses/gradcache.py", "6.2.0")
 // MIRRORS(sentence_transformers, "base/losses/merged_forward.py", "6.2.0")
 // MIRRORS(sentence_transformers, "cross_encoder/losses/binary_cross_entropy.py", "6.2.0")
+// MIRRORS(sentence_transformers, "sentence_transformer/modules/pooling.py", "6.2.0")
 // MIRRORS(sentence_transformers, "util/similarity.py", "6.2.0")
 #include "memcalc/train/sentence_transformers.h"
 
@@ -35,11 +36,12 @@ constexpr std::array<Tensor Batch::*, 3> kFeatures = {&Batch::input_ids, &Batch:
 /// torch.cat([x], dim)
 Tensor cat_one(const Tensor& x, int dim) { return concatenate(std::array{x}, dim); }
 
-/// modules/pooling.py, Pooling._forward_padded of the mode "mean", and the cat behind it.
+/// sentence_transformer/modules/pooling.py, Pooling._forward_padded of the mode "mean", and the cat behind it.
+/// Until 6.1 the mask was written out as large as the embeddings.
 Tensor pooled(const Tensor& token_embeddings, const Tensor& attention_mask) {
   Tensor mean_pooled;
   {
-    Tensor mask = to_dtype(expand(unsqueeze(attention_mask, 2), token_embeddings.shape()), token_embeddings.dtype());
+    Tensor mask = to_dtype(unsqueeze(attention_mask, 2), token_embeddings.dtype());
     Tensor mean_sum = sum(token_embeddings * mask, 0b10, false);
     Tensor mean_mask = clamp(sum(mask, 0b10, false));
     mean_pooled = divide(mean_sum, mean_mask);

@@ -10,6 +10,10 @@ is slower than others (docs/time.md): take a fresh one, as `python -m memcalc.me
 Calls of a model that does not train are timed first, without autograd, before any backward pass has run in the process: between
 backward passes, whose thread wakes and sleeps, forward takes longer (docs/time.md). What they are of the reference host's calls, over
 what forward in training is of its training, is the file's `call_ratio`.
+
+Beside each round of them runs a loop of Python. Where the other thread of a processor's core is busy, which a virtual machine does not see,
+such a loop takes 1.9 times as long, and a call 1.55 times (docs/time.md): the file says in how many rounds that was so (`core_shared`), and what
+calls took in the two states.
 """
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ REFERENCE_MODELS = {"bert": (6227.0, 7968.0), "llama": (11351.0, 14661.0), "gpt2
 # And of a call without autograd: what it took on an H200's host over its forward in training (three files of 2026-11-29, geometric means),
 # so that call_ratio was 1 there. memcalc, whose rates are those of later tokens of generate(), says up to a tenth less of a first pass.
 REFERENCE_CALLS = {"bert": 3405.0, "llama": 8460.0, "gpt2": 4276.0}
+SHARED = 1.5  # a loop of Python took 1.05 ms or 1.9 to 2.1 ms on an H200's host (tests/measured/host_core_h200.jsonl.gz)
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
 BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
 NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread", "call_ratio")  # of the driver, the card and ranks
@@ -122,10 +127,31 @@ def timed_calls(model: Any, ids: Any, calls: int) -> list[float]:
     return times
 
 
-def _call_rounds(models: dict[str, tuple[Any, Any, Any]]) -> list[dict[str, float]]:
-    """Of each model a call in each round in which all take their turn. Pre: no backward pass has run in this process."""
+def _loop_us() -> float:
+    """Microseconds of a loop of Python, of a millisecond or two."""
+    begin, total = time.perf_counter(), 0
+    for number in range(30_000): total += number & 7
+    return (time.perf_counter() - begin) * 1e6
+
+
+def _call_rounds(models: dict[str, tuple[Any, Any, Any]]) -> tuple[list[dict[str, float]], list[float]]:
+    """Of each model a call in each round in which all take their turn, and a loop of Python in each. Pre: no backward pass has run in this process."""
     for model, ids, _ in models.values(): timed_calls(model, ids, 6)
-    return [{name: statistics.median(timed_calls(model, ids, STEPS)) for name, (model, ids, _) in models.items()} for _ in range(ROUNDS)]
+    calls, loops = [], []
+    for _ in range(ROUNDS):
+        calls.append({name: statistics.median(timed_calls(model, ids, STEPS)) for name, (model, ids, _) in models.items()})
+        loops.append(_loop_us())
+    return calls, loops
+
+
+def core_states(loops: list[float], calls: list[float]) -> dict[str, float]:
+    """`core_shared`: the share of rounds whose loop of Python took more than SHARED times the least one; and the median of `calls` in these and in the
+    others. Where the core was shared in all rounds, or in none, this cannot tell which."""
+    least = min(loops)
+    shared = [loop > SHARED * least for loop in loops]
+    of = {name: [call for call, each in zip(calls, shared) if each == state] for name, state in (("call_alone", False), ("call_shared", True))}
+    return dict(core_shared=round(sum(shared) / len(shared), 3), python_loop_us=round(least),
+                **{name: round(statistics.median(values), 3) for name, values in of.items() if values})
 
 
 def _rounds(models: dict[str, tuple[Any, Any, Any]]) -> list[dict[str, tuple[float, float]]]:
@@ -180,7 +206,7 @@ def measure_host(reference: dict[str, float]) -> dict[str, Any]:
     if not torch.cuda.is_available(): raise RuntimeError("--host: found no CUDA device; accepted: a machine with one, to which operators are issued")
     torch.cuda.init()
     made = tiny_models()
-    calls = _call_rounds(made)
+    calls, loops = _call_rounds(made)
     call = call_factor_of({name: statistics.median(each[name] for each in calls) for name in REFERENCE_CALLS})
     rounds = _rounds(made)
     models = {name: middle([each[name] for each in rounds]) for name in REFERENCE_MODELS}
@@ -195,7 +221,7 @@ def measure_host(reference: dict[str, float]) -> dict[str, Any]:
                               adamw_us=[round(each, 2) for each in optimizer], forward=round(forward, 3), backward=round(backward, 3),
                               forward_quartiles=[round(each, 3) for each in quartiles], call=round(call, 3),
                               calls_us={name: round(statistics.median(each[name] for each in calls)) for name in REFERENCE_CALLS},
-                              call_quartiles=[round(each, 3) for each in call_quartiles]))
+                              call_quartiles=[round(each, 3) for each in call_quartiles], **core_states(loops, [call_factor_of(each) for each in calls])))
 
 
 def _cpu() -> str:
@@ -211,5 +237,7 @@ def write_host(path: str, specs: str) -> str:
     Path(path).write_text(json.dumps(host, indent=2) + "\n")
     measured = host["measured"]
     least, _, most = measured["forward_quartiles"]
+    shared = 100 * measured["core_shared"]
+    words = f"; in {shared:.0f} % of the rounds somebody else kept the core's other thread busy" if shared > 0 else ""
     return (f"{path}: {host['cpu']}, forward {measured['forward']:.2f} times as long as on the reference host ({least:.2f} to {most:.2f} in "
-            f"half of the rounds), backward {measured['backward']:.2f} times, a call without autograd {measured['call']:.2f} times")
+            f"half of the rounds), backward {measured['backward']:.2f} times, a call without autograd {measured['call']:.2f} times{words}")

@@ -1,9 +1,11 @@
-"""Steps drawn at random, predicted, then timed on a card, each in a process of its own, with a file of the host before each quarter of them.
+"""Steps drawn at random, predicted, then timed on a card, each in a process of its own; then the worst of them are profiled.
 
-usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED [SHARE]  draws 60 runs and predicts them on the middle host; this share has large batches
+usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; every second one is bound by the card
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
-       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any"
-       blind_steps.py with_host CASES.jsonl MEASURED.jsonl HOST.json OUT.jsonl MEMCALC   the measured rows, predicted with the host's file
+       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any";
+                                                               a case with "profile_only" in its harness is profiled alone
+
+Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches.
 """
 import json
 import os
@@ -19,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE), str(ROOT / "scripts")]
 EXPERTS = ("mixtral", "moe", "gpt-oss", "deepseek")
-ROWS = ("single_gpu.jsonl", "rows_h100.jsonl", "rows_h200.jsonl", "rows_families_h100.jsonl", "rows_experts_h200.jsonl", "rows_blind_h200.jsonl",
+ROWS = ("single_gpu.jsonl", "trainer.jsonl", "rows_h100.jsonl", "rows_h200.jsonl", "rows_families_h100.jsonl", "rows_experts_h200.jsonl", "rows_blind_h200.jsonl",
         "rows_finetuning_h200.jsonl")
 IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b3",
           "efficientnet_v2_s", "convnext_tiny", "convnext_base", "vgg16", "vgg19_bn", "swin_s", "swin_v2_t",
@@ -27,30 +29,33 @@ IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "m
 PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
             "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
 SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium")
-QUOTAS = dict(text=18, image=14, experts=7, lora=7, program=7, speech=4, compile=1)
+QUOTAS = dict(text=15, trainer=8, experts=6, lora=6, speech=3, compile=2, image=10, program=5)
 PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
 WEIGHED = ["bf16"] * 6 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 3 + ["tf32"] * 2
 OPTIMIZERS = ["adamw"] * 6 + ["adamw-fused"] * 2 + ["adafactor", "sgdm", "sgd", "adamw-for", "rmsprop"]
 LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
 BATCHES, LARGE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (16, 24, 32, 48, 64, 96)
-QUARTERS, HOST_ROUNDS = 4, 10
-LARGEST, LONGEST = 100e9, 450  # bytes reserved, milliseconds of a step
-PATIENCE = 60  # seconds of a case
+LARGEST, SHORTEST, LONGEST = 110e9, 30, 1500  # bytes reserved, milliseconds of a step
+CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
+PATIENCE, PROFILED, PROFILE_SECONDS = 60, 7, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
+TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
 
 def groups(models, read):
     """The rows that runs are drawn from, by group."""
     rows = [row for file in ROWS for row in read(file)]
-    rows = [row for row in rows if row["run"].get("gpus", 1) == 1 and row["run"].get("loop") == "bare" and not row.get("rank")
+    rows = [row for row in rows if row["run"].get("gpus", 1) == 1 and not row.get("rank")
             and not row.get("not_modelled") and "images" not in row["run"] and not row["run"].get("infer")
             and row["run"]["model"] in models and not row["run"]["model"].startswith("custom")
             and not any(row["run"].get(key) for key in NOT_BUILT) and "8bit" not in row["run"].get("optimizer", "")]
+    trainer = [row for row in rows if row["run"].get("loop") == "trainer" and row["run"].get("task") in ("causal", "seqcls", "mlm", "seq2seq")]
+    rows = [row for row in rows if row["run"].get("loop") == "bare"]
     of_experts = lambda row: any(each in row["run"]["model"] for each in EXPERTS)
     full = [row for row in rows if not row["run"].get("lora")]
     text = [row for row in full if not of_experts(row) and row["run"]["task"] in ("causal", "seqcls", "mlm", "seq2seq", "tokcls")
             and row["run"].get("checkpointing", "none") in ("none", "full")]
-    return {"text": text, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
+    return {"text": text, "trainer": trainer, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
             "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls") and row["run"].get("checkpointing", "none") == "none"
                         and row["run"].get("attention") == "sdpa" and row["run"]["model"].startswith(("bert", "gpt2", "llama-3.2", "qwen3"))]}
 
@@ -64,6 +69,11 @@ def speech(pick):
 
 def changed(group, run, pick, large):
     """The run with another batch, length, precision, optimizer. `large`: the share of large batches."""
+    if group == "trainer":  # a batch divides the 64 samples
+        run = dict(run, batch_size=pick.choice((16, 32) if pick.random() < large else (1, 2, 4, 8)), sequence_length=pick.choice(LENGTHS),
+                   precision=pick.choice(("bf16", "amp-bf16", "amp-fp16", "fp32")), optimizer=pick.choice(TRAINER_OPTIMIZERS),
+                   checkpointing=pick.choice(("none", "none", "full")), accumulation_steps=pick.choice((1, 1, 2)))
+        return dict(run, weights_dtype=PRECISIONS[run["precision"]])
     run = dict(run, batch_size=pick.choice(LARGE if pick.random() < large else BATCHES))
     run.pop("skipped_steps", None)
     if "sequence_length" in run: run["sequence_length"] = pick.choice(LENGTHS)
@@ -93,18 +103,19 @@ def answer_of(memcalc, case, *more):
     return round(1e3 * step["step_seconds"], 3), told, answer["memory"]["peak_reserved_bytes"]
 
 
-def draw(out, executable, gpu, seed, large="0"):
+def draw(out, executable, gpu, seed):
     import memcalc_rows
     import models
     from memcalc_pages import Memcalc, Refused
     memcalc, pick, cases, of = Memcalc(executable), random.Random(int(seed)), [], f"blind{seed}"
     drawn = groups(models.MODELS, memcalc_rows.read)
 
-    def taken(case):
+    def taken(case, by_card):
         case["gpu"] = gpu
         try: case["predicted_ms"], case["predicted"], reserved = answer_of(memcalc, case)
         except Refused as refused: return print(case["id"], refused)
-        if reserved > LARGEST or case["predicted_ms"] > LONGEST or case["id"] in {each["id"] for each in cases}: return None
+        if reserved > LARGEST or not SHORTEST <= case["predicted_ms"] <= LONGEST or case["id"] in {each["id"] for each in cases}: return None
+        if by_card and case["predicted"]["kernel_ms"] < CLEARLY * case["predicted"]["host_ms"]: return None
         cases.append(case)
         print(len(cases), case["id"], case["predicted_ms"], case["predicted"]["bound"], flush=True)
         return case
@@ -114,58 +125,39 @@ def draw(out, executable, gpu, seed, large="0"):
         kept = "-ckpt" if run.get("checkpointing", "none") != "none" else ""
         return f"{of}-{group}-{name}-b{run['batch_size']}{length}-{run['precision']}-{run.get('optimizer', 'adamw')}{kept}"
 
-    for group in ("text", "experts", "lora", "speech", "compile"):
+    for group in ("text", "trainer", "experts", "lora", "speech", "compile"):
         left = QUOTAS[group]
         while left:
+            by_card = left % 2 == 0
             rows = drawn.get(group)
             if group == "text":
                 kept = "full" if pick.random() < 0.25 else "none"
                 rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept]
             row = speech(pick) if group == "speech" else pick.choice(rows)
-            run = changed(group, row["run"], pick, float(large))
+            run = changed(group, row["run"], pick, 0.8 if by_card else 0.2)
             how = {"of": of, "no_profile": True, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
-            left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how)) is not None
+            left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how), by_card) is not None
     left, names = QUOTAS["image"], list(IMAGES)
     while left:
-        name = pick.choice(names)
-        run = dict(model=name, task="image", batch_size=pick.choice((4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
+        name, by_card = pick.choice(names), left % 2 == 0
+        run = dict(model=name, task="image", batch_size=pick.choice((64, 96, 128, 192) if by_card else (4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
         run["precision"], run["optimizer"] = pick.choice(WEIGHED), pick.choice(("adamw", "adamw", "sgdm", "sgd", "rmsprop"))
         run["weights_dtype"] = PRECISIONS[run["precision"]]
-        if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of, no_profile=True))) is None: continue
+        if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of, no_profile=True)), by_card) is None: continue
         names.remove(name)
         left -= 1
     left, names = QUOTAS["program"], list(PROGRAMS)
     while left:
-        name = pick.choice(names)
-        run = dict(model=name, loop="bare", batch_size=pick.choice((3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
+        name, by_card = pick.choice(names), left % 2 == 0
+        run = dict(model=name, loop="bare", batch_size=pick.choice((12, 16, 24, 32) if by_card else (3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
         run["weights_dtype"] = PRECISIONS[run["precision"]]
-        if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of, no_profile=True))) is None: continue
+        if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of, no_profile=True)), by_card) is None: continue
         names.remove(name)
         left -= 1
     last = [case for case in cases if case["run"].get("compile")]  # compiling takes longest
     cases = [case for case in cases if not case["run"].get("compile")]
     pick.shuffle(cases)
     Path(out).write_text("".join(json.dumps(case) + "\n" for case in cases + last))
-
-
-def with_host(cases, measured, host, out, executable):
-    """The rows that were measured, with what memcalc says on the host of that file; what was predicted first is the cases'."""
-    from memcalc_pages import Memcalc, in_parallel
-    memcalc, known = Memcalc(executable), {case["id"]: case for case in map(json.loads, Path(cases).read_text().splitlines())}
-
-    def told(line):
-        row = json.loads(line)
-        if "step_ms_median" not in row: return None
-        case = known[row["id"]]
-        step_ms, predicted, _ = answer_of(memcalc, case, "--host", host)
-        kept = {key: row[key] for key in KEPT if key in row}
-        return {**case, **kept, "with_host": dict(step_ms=step_ms, host_ms=predicted["host_ms"])}
-
-    rows = [row for row in in_parallel(told, Path(measured).read_text().splitlines()) if row is not None]
-    Path(out).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-KEPT = ("torch", "step_ms_median", "step_ms_min", "step_n", "host_ms", "beside", "peak_allocated", "params", "n_param_tensors", "busy_ms", "kernels")
 
 
 def loaded(path, name):
@@ -188,21 +180,12 @@ def predict(cases, out, executable):
     Path(out).write_text("".join(json.dumps(case) + "\n" for case in in_parallel(told, Path(cases).read_text().splitlines())))
 
 
-def host(folder, number, of_host):
-    """The host's file, by a process of its own."""
-    child = os.fork()
-    if child == 0:
-        reference = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text())["host"]
-        of_host.ROUNDS = HOST_ROUNDS
-        (folder / f"host_{number}.json").write_text(json.dumps(of_host.measure_host(reference)))
-        os._exit(0)
-    os.waitpid(child, 0)
-
-
 def import_ahead(cases):
     """What each child would import: seconds of device time."""
+    import accelerate  # noqa: F401
     import peft  # noqa: F401
     import torchvision  # noqa: F401
+    from transformers import Trainer, TrainingArguments, default_data_collator  # noqa: F401
     import transformers.models.auto.modeling_auto  # noqa: F401
     import models
     kinds = {"bert", "gpt2", "llama"}
@@ -235,9 +218,9 @@ def run(budget, folder, modules, cases):
             return result if torch.is_tensor(result) else result.loss
         return model, batch, loss_of
 
-    def beside():
+    def beside(case):
         """How many times as long as on the reference host the tiny models of a host's file take now: forward, backward."""
-        if profile_steps.DEVICE != "cuda": return None
+        if profile_steps.DEVICE != "cuda" or case["harness"].get("untimed"): return None
         if not tiny: tiny.update(of_host.tiny_models())
         for each in tiny.values(): of_host.timed(*each, 3)
         return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 5)) for name, each in tiny.items()})]
@@ -247,27 +230,48 @@ def run(budget, folder, modules, cases):
     def one(case):
         signal.signal(signal.SIGALRM, too_long)
         signal.alarm(PATIENCE)
-        try: return profiled(case)
+        try: return timed(case)
         finally: signal.alarm(0)
 
-    def profiled(case):
-        now = beside()
+    def timed(case):
+        now = beside(case)
+        if case["run"]["loop"] == "trainer": return dict(case, **trained(case), beside=now)
         if case["harness"].get("kind") != "any": return dict(measured(case), beside=now)
         profile_steps.vision = lambda _: program(case)
         row = measured(dict(case, harness=dict(case["harness"], kind="tv")))
         profile_steps.vision = vision
         return dict(row, harness=case["harness"], beside=now)
 
+    def trained(case):
+        import measure_trainer
+        row = measure_trainer.run_case(dict(id=case["id"], **case["run"], **case["harness"]))
+        return {key: value for key, value in row.items() if key not in ("id", "run", "harness")}
+
+    def pass_of(lines, name, seconds):
+        """Each of the cases in a process of its own."""
+        (folder / f"cases_{name}.jsonl").write_text("".join(line + "\n" for line in lines))
+        left = min(seconds, end - time.time())
+        sys.argv = ["profile_steps", str(folder / f"cases_{name}.jsonl"), str(folder / f"{name}.jsonl"), "--budget", str(left),
+                    *os.environ.get("PROFILE_STEPS", "").split()]
+        profile_steps.main()
+
+    def worst():
+        """The runs that the card decides and memcalc told worst, with a profile now that all are timed."""
+        rows = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]
+        rows = [row for row in rows if row.get("step_ms_median") and row["run"]["loop"] == "bare" and row["predicted"]["kernel_ms"] > 0.7 * row["predicted_ms"]]
+        rows.sort(key=lambda row: -abs(row["predicted_ms"] / row["step_ms_median"] - 1))
+        chosen = {row["id"] for row in rows[:PROFILED]}
+        for case in map(json.loads, lines):
+            if case["id"] in chosen or case["harness"].get("profile_only"): yield json.dumps(dict(case, harness=dict(case["harness"], no_profile=False, untimed=True)))
+
     profile_steps.one = one
     lines = Path(cases).read_text().splitlines()
-    for quarter in range(QUARTERS):
-        part = folder / f"cases_{quarter}.jsonl"
-        part.write_text("".join(line + "\n" for line in lines[len(lines) * quarter // QUARTERS:len(lines) * (quarter + 1) // QUARTERS]))
-        if "cpu" not in os.environ.get("PROFILE_STEPS", ""): host(folder, quarter, of_host)
-        sys.argv = ["profile_steps", str(part), str(folder / "measured.jsonl"), "--budget", str(end - time.time()), *os.environ.get("PROFILE_STEPS", "").split()]
-        profile_steps.main()
+    compiled = [line for line in lines if json.loads(line)["run"].get("compile")]  # take longest, so come last
+    pass_of([line for line in lines if line not in compiled and not json.loads(line)["harness"].get("profile_only")], "measured", end - time.time() - PROFILE_SECONDS)
+    pass_of(list(worst()), "profiled", PROFILE_SECONDS)
+    pass_of(compiled, "compiled", end - time.time())
 
 
 if __name__ == "__main__":
     os.environ.setdefault("MEMCALC_SPEC_PATH", str(ROOT / "specs"))
-    {"draw": draw, "predict": predict, "run": run, "with_host": with_host}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "predict": predict, "run": run}[sys.argv[1]](*sys.argv[2:])

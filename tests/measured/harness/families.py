@@ -2,8 +2,8 @@
 config.json and memcalc's record of a run.
 
 usage: families.py draw SEED N CASES OUT              N more cases of the configurations in CASES
-       families.py predict MEMCALC CASES OUT
-       families.py measure CASES OUT [--budget SECONDS]        on a card
+       families.py predict MEMCALC CASES OUT [--gpu NAME]
+       families.py measure CASES OUT [--budget SECONDS] [--jobs N]        on a card; several at a time are not timed
        families.py history CASES OUT [--budget SECONDS]        on a card
        families.py compare CASES PREDICTED MEASURED [--rows OUT]
 """
@@ -57,7 +57,7 @@ def predict(a):
         for case in lines_of(a.cases):
             path = Path(folder, "config.json")
             path.write_text(json.dumps(case["config"]))
-            words = ["--model", str(path), *memcalc_rows.words_of(case["run"]), "--gpu", "NVIDIA H100 80GB HBM3"]
+            words = ["--model", str(path), *memcalc_rows.words_of(case["run"]), "--gpu", a.gpu]
             answer = subprocess.run([a.memcalc, *words, "--format", "json"], capture_output=True, text=True)
             row = dict(id=case["id"])
             if answer.returncode > 1: row["refused"] = answer.stderr.strip()
@@ -69,12 +69,50 @@ def predict(a):
     write_lines(a.out, said)
 
 
+def of_the_hub(model_type):
+    """Classes of the hub's own code: LLaDA's and Dream's as github.com/ZHZisZZ/dllm at ca176752 has them, whose folder
+    dllm/pipelines is HUB_CODE."""
+    import importlib
+    import os
+
+    import torch
+    import transformers
+    from transformers import modeling_rope_utils
+    sys.path.insert(0, os.environ["HUB_CODE"])
+    if model_type == "llada":
+        code = importlib.import_module("llada.models.modeling_llada")
+
+        class WithLoss(code.LLaDAModelLM):
+            def forward(self, input_ids, labels, attention_mask=None):
+                outputs = super().forward(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+                loss = torch.nn.functional.cross_entropy(outputs.logits.view(-1, outputs.logits.shape[-1]), labels.view(-1))
+                return transformers.modeling_outputs.MaskedLMOutput(loss=loss, logits=outputs.logits)
+
+            def _set_gradient_checkpointing(self, enable=True, gradient_checkpointing_func=None, **_):
+                super()._set_gradient_checkpointing(enable, gradient_checkpointing_func)
+
+        config = code.LLaDAConfig
+    else:
+        def default_rope(config, device=None, **_):  # transformers 5 has it in each class
+            dim = config.hidden_size // config.num_attention_heads
+            return 1.0 / (config.rope_theta ** (torch.arange(0, dim, 2, dtype=torch.int64).to(device=device, dtype=torch.float) / dim)), 1.0
+
+        modeling_rope_utils.ROPE_INIT_FUNCTIONS.setdefault("default", default_rope)
+        modeling_rope_utils.rope_config_validation = lambda *_, **__: None
+        code = importlib.import_module("dream.models.modeling_dream")
+        code.DreamConfig.use_return_dict = True
+        config, WithLoss = code.DreamConfig, code.DreamModel
+    transformers.AutoConfig.register(model_type, config)
+    transformers.AutoModelForMaskedLM._model_mapping._extra_content[config] = WithLoss
+
+
 def register_texts(model_type):
     """Text models whose configuration no Auto class takes, with the head that their models of images and text have; Mllama
     and Mistral 4 have classes of their own. That experts may be grouped transformers finds by the word @use_experts_implementation in the
     file of the class, which is this one."""
     import torch
     import transformers
+    if model_type in ("llada", "Dream"): return of_the_hub(model_type)
     known = transformers.AutoModelForCausalLM._model_mapping._extra_content  # register() leaves transformers' own configurations out
     if model_type == "mllama_text_model":
         from transformers.models.mllama.configuration_mllama import MllamaTextConfig
@@ -137,7 +175,8 @@ def asked_of(case):
     register_texts(config["model_type"])
     models.MODELS[case["id"]] = (case["run"]["task"], config)
     asked = dict(case["run"], id=case["id"], model=case["id"], time_s=0.4, **more)
-    if config["model_type"] in EAGER: asked["attention"] = "eager"
+    # LLaDA's class calls SDPA by itself, and says of none that it has it.
+    if config["model_type"] in (*EAGER, "llada"): asked["attention"] = "eager"
     return asked
 
 
@@ -164,22 +203,24 @@ def history(a):
 def measure(a):
     import os
 
+    import measure as one
     import torch
     import_early()  # before the children are made
     del torch
-    end = time.time() + a.budget
-    for case in lines_of(a.cases):
-        if time.time() > end: break
-        child = os.fork()
-        if child == 0:
-            try: row = one_case(case)
-            except Exception as error:
-                import traceback
-                row = dict(id=case["id"], run=case["run"], error=repr(error)[:400] + traceback.format_exc()[-600:])
-            with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
-            print(case["id"], row.get("peak_allocated"), row.get("step_ms_median"), row.get("error", "")[:200], flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
+    from op_requests import pool
+    one.TIMING = a.jobs == 1
+
+    def run(case):
+        try: row = one_case(case)
+        except Exception as error:
+            import traceback
+            row = dict(id=case["id"], run=case["run"], error=repr(error)[:400] + traceback.format_exc()[-600:])
+        if a.jobs > 1: row = {key: value for key, value in row.items() if not key.startswith("nvml")}
+        with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
+        print(case["id"], row.get("peak_allocated"), row.get("step_ms_median"), row.get("error", "")[:200], flush=True)
+        os._exit(0)
+
+    pool([(case["id"], lambda case=case: run(case)) for case in lines_of(a.cases)], a.jobs, lambda _: None, time.time() + a.budget)
 
 
 def compare(a):
@@ -214,6 +255,8 @@ def main(usage, functions, budget):
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function.__name__ in ("measure", "history"): command.add_argument("--budget", type=float, default=budget)
+        if function.__name__ == "measure": command.add_argument("--jobs", type=int, default=1)
+        if function is predict: command.add_argument("--gpu", default="NVIDIA H200")
         if function is compare: command.add_argument("--rows")
         command.set_defaults(call=function)
     a = parser.parse_args()

@@ -169,12 +169,12 @@ class Tiny:
     def __call__(self):
         import torch
         times = []
-        for _ in range(14):
+        for _ in range(7):
             torch.cuda.synchronize(); t = time.perf_counter(); self.model(input_ids=self.ids); times.append(1e3 * (time.perf_counter() - t)); torch.cuda.synchronize()
-        return round(statistics.median(times[3:]), 3)
+        return round(statistics.median(times[2:]), 3)
 
 
-def one(case, tiny):
+def one(case, tiny, longest=6.0):
     import torch
     begin = time.time()
     model, batch = built(case)
@@ -186,50 +186,51 @@ def one(case, tiny):
         torch.cuda.synchronize(); return 1e3 * (time.perf_counter() - t)
     row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__, built_s=round(time.time() - begin, 1))
     with torch.no_grad():
+        t = time.time()
         call(new)  # cuDNN makes a plan for each number of keys
-        speeds = [tiny()]
-        whole = [call(new)]
-        again = 1 if whole[0] > 2000 else 3
-        first = [call(1) for _ in range(again)]
-        whole += [call(new) for _ in range(again - 1)]
-        speeds.append(tiny())
+        row["warm_s"] = round(time.time() - t, 2)
+        # Each call has the tiny model's just before and just after it: a machine changes its state within a second.
+        speeds, whole, first = [tiny()], [], []
+        while len(whole) < 3 and time.time() - t < longest:
+            first.append(call(1)); speeds.append(tiny())
+            whole.append(call(new)); speeds.append(tiny())
     row.update(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first], tiny_ms=speeds)
     row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (new - 1), 4)
     row["params"] = sum(p.numel() for p in model.parameters())
     return row
 
 
-def measure_from(cases, out):
-    """One process for all: no profiler and no backward pass touches it."""
+def measure_one(case, out):
+    """In a process of its own that no profiler and no backward pass touches."""
     import torch, warnings
     warnings.filterwarnings("ignore")
-    tiny = Tiny()
-    for case in cases:
-        begin = time.time()
-        try: row = one(case, tiny)
-        except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
-        gc.collect(); torch.cuda.empty_cache()
-        with open(out, "a") as file: file.write(json.dumps(row) + "\n")
-        print(case["id"], row.get("call_ms"), row.get("first_ms"), row.get("token_ms"), row.get("tiny_ms"), row.get("error", ""), f"{time.time() - begin:.1f} s", flush=True)
+    begin = time.time()
+    try:
+        tiny = Tiny()
+        tiny()
+        row = one(case, tiny)
+    except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
+    row["process_s"] = round(time.time() - begin, 1)
+    with open(out, "a") as file: file.write(json.dumps(row) + "\n")
+    print(case["id"], row.get("call_ms"), row.get("first_ms"), row.get("token_ms"), row.get("tiny_ms"), row.get("error", ""), f"{row['process_s']} s", flush=True)
 
 
 def measure(a):
-    """A case that takes longer than a minute, or ends its process, costs itself alone: the next one gets another process."""
+    """Each case in a forked process; one that takes longer than half a minute costs itself alone."""
     import torch, transformers  # once, without a card: children find them there
     assert not torch.cuda.is_initialized()
     end, cases = time.time() + a.budget, lines_of(a.cases)
     Path(a.out).touch()
     while len(lines_of(a.out)) < len(cases) and time.time() < end:
-        done = len(lines_of(a.out))
+        count = len(lines_of(a.out))
         child = os.fork()
         if child == 0:
-            try: measure_from(cases[done:], a.out)
+            try: measure_one(cases[count], a.out)
             finally: os._exit(0)
-        last, count = time.time(), done
+        begin = time.time()
         while os.waitpid(child, os.WNOHANG) == (0, 0):
-            time.sleep(0.2)
-            if len(lines_of(a.out)) > count: last, count = time.time(), len(lines_of(a.out))
-            if time.time() - last > 60 or time.time() > end: os.kill(child, 9)
+            time.sleep(0.1)
+            if time.time() - begin > 30 or time.time() > end: os.kill(child, 9)
         if count == len(lines_of(a.out)) < len(cases) and time.time() < end:
             with open(a.out, "a") as file: file.write(json.dumps(dict(cases[count], error="its process ended")) + "\n")
 

@@ -512,19 +512,25 @@ def for_times(job):
     return dict(job, arguments=arguments)
 
 
-def time_trainer(trainer, wait):
+def time_trainer(trainer, wait, of_lengths=False):
     """Seconds of steps: from the end of one to the end of the next, the device awaited at each, as ../trainer.jsonl has them
-    (`each`); then of as many more that nothing waits for until the last is done (`together`, of one step). `wait` returns
-    when the device is this job's alone."""
+    (`each`); then of as many more that nothing waits for until the last is done (`together`, of one step). Where batches
+    differ in width, of every step from the first on, in order (`steps_s`). `wait` returns when the device is this job's alone."""
     import gc
     import torch
     import transformers as tf
     stamps, together = [], []
 
     class Clock(tf.TrainerCallback):
+        def on_train_begin(self, *unused, **more):
+            if of_lengths: stamps.append(time.perf_counter())
+
         def on_step_end(self, args, state, control, **more):
             step = state.global_step
-            if WARM_STEPS <= step <= WARM_STEPS + SYNCHRONIZED or step == args.max_steps:
+            if of_lengths:
+                if not ON_CPU: torch.cuda.synchronize()
+                stamps.append(time.perf_counter())
+            elif WARM_STEPS <= step <= WARM_STEPS + SYNCHRONIZED or step == args.max_steps:
                 if not ON_CPU: torch.cuda.synchronize()
                 (together if step > WARM_STEPS + SYNCHRONIZED else stamps).append(time.perf_counter())
 
@@ -533,11 +539,13 @@ def time_trainer(trainer, wait):
     wait()
     if not ON_CPU: torch.cuda.reset_peak_memory_stats()
     trainer.train()
-    each = sorted(b - a for a, b in zip(stamps, stamps[1:]))
+    in_order = [b - a for a, b in zip(stamps, stamps[1:])]
+    each = sorted(in_order[1:] if of_lengths else in_order)
     logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
     steps = trainer.state.global_step
     many = (together[0] - stamps[-1]) / (steps - WARM_STEPS - SYNCHRONIZED) if together and stamps else None
-    return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=many, steps=steps,
+    more = dict(steps_s=in_order) if of_lengths else {}
+    return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=many, steps=steps, **more,
                 runtime_s=logged.get("train_runtime"), peak=0 if ON_CPU else torch.cuda.max_memory_allocated())
 
 
@@ -554,7 +562,7 @@ def run_for_times(job, wait):
     if parsed.gpus > 1:
         import jobs_card
         jobs_card.begin_fake_group(parsed.gpus)
-    result = time_trainer(make_trainer(parsed), wait)
+    result = time_trainer(make_trainer(parsed), wait, bool(parsed.samples))
     return dict(result, gpu=None if ON_CPU else torch.cuda.get_device_name(0), arguments=job["arguments"])
 
 

@@ -149,10 +149,9 @@ def one(case):
     full(); sync()
     row["first_s"] = round(time.time() - begin, 2)
     full(); sync()
-    full(); sync()
-    if DEVICE == "cuda":
+    if DEVICE == "cuda" and not how.get("untimed"):
         begin = time.time(); full(); sync(); once = time.time() - begin
-        n = max(5, min(20, int(0.35 / once)))
+        n = max(5 if once < 0.2 else 3, min(20, int(0.35 / once)))
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
         marks[0].record()
         for i in range(n): full(); marks[i + 1].record()
@@ -160,7 +159,7 @@ def one(case):
         times = sorted(marks[i].elapsed_time(marks[i + 1]) for i in range(n))
         row.update(step_ms_median=round(times[n // 2], 3), step_ms_min=round(times[0], 3), step_n=n)
         host = [[], [], []]
-        for _ in range(5 if once < 0.1 else 3):
+        for _ in range(5 if once < 0.1 else 2 if once < 0.4 else 1):
             optimizer.zero_grad(set_to_none=True); sync(); t = time.perf_counter()
             loss = forward(); host[0].append(time.perf_counter() - t); sync(); t = time.perf_counter()
             backward(loss); host[1].append(time.perf_counter() - t); del loss; sync(); t = time.perf_counter()

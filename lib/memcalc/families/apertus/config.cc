@@ -37,6 +37,7 @@ const Family kApertus = {
     .measured = kApertusMeasured,
     .tp_plan = kApertusPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 41,
 };
 
 }  // namespace memcalc::family

@@ -32,6 +32,7 @@ const Family kArcee = {
     .measured = kArceeMeasured,
     .tp_plan = kArceePlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 59,
 };
 
 }  // namespace memcalc::family

@@ -80,8 +80,18 @@ struct BartStack {
     if (plan.embedding_norm) layernorm_embedding = LayerNorm(b, "layernorm_embedding", spec.d_model);
     if (plan.last_norm) layer_norm = LayerNorm(b, "layer_norm", spec.d_model);
     // _init_weights makes what is no parameter once more, and copies it.
-    if (plan.positions == BartPositions::kSinusoid) no_grad::empty_like(embed_positions.weight).reset();
+    if (plan.positions == BartPositions::kSinusoid) create_weight(embed_positions.weight);
     if (plan.positions == BartPositions::kOfTokens) sinusoids(b, spec).reset();
+  }
+
+  /// PegasusSinusoidalPositionalEmbedding.create_weight, Marian's: what comes from the host into some columns goes by a
+  /// contiguous tensor of their size (native/cuda/Copy.cu).
+  static void create_weight(const Tensor& weight) {
+    const Tensor out = no_grad::empty_like(weight);
+    const std::int64_t cosines = weight.size(1) / 2;
+    for (const std::int64_t columns : {weight.size(1) - cosines, cosines}) {
+      no_grad::zeros(weight.tape(), {weight.size(0), columns}, weight.dtype()).reset();
+    }
   }
 
   /// M2M100SinusoidalPositionalEmbedding.get_embedding
@@ -244,11 +254,7 @@ class BartForConditionalGeneration : public Model {
         decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state,
                            caches ? cache_of(run_, batch, output) : nullptr);
     if (!batch.labels.defined()) decoder_input_ids.reset();  // BartModel.forward made them
-    output.logits = lm_head_(last_hidden_state);
-    if (plan_.logits_bias) output.logits = output.logits + final_logits_bias_;
-    if (batch.labels.defined()) {
-      output.loss = cross_entropy(view(output.logits, {-1, spec_.vocab_size}), view(batch.labels, {-1}));
-    }
+    predict(last_hidden_state, batch, output);
     drop(decoder_input_ids, last_hidden_state);
     return output;
   }
@@ -256,6 +262,22 @@ class BartForConditionalGeneration : public Model {
   [[nodiscard]] Tensor encode(const Batch& batch) override { return encoder_[0].encode(run_, shared_, batch); }
 
  private:
+  void predict(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
+    const auto head = [&](const KeptTensors& arguments) {
+      ModelOutput made;
+      made.logits = lm_head_(arguments[0]);
+      if (plan_.logits_bias) made.logits = made.logits + final_logits_bias_;
+      if (!arguments[1].defined()) return made;
+      made.loss = cross_entropy(view(made.logits, {-1, spec_.vocab_size}), view(arguments[1], {-1}));
+      return made;
+    };
+    const KeptTensors arguments{hidden_states, batch.labels};
+    std::optional<ModelOutput> made = batch.labels.defined() ? compiled_head(arguments, head) : std::nullopt;
+    if (!made) made = head(arguments);
+    output.logits = std::move(made->logits);
+    output.loss = std::move(made->loss);
+  }
+
   BartSpec spec_;
   RunSpec run_;
   BartPlan plan_;

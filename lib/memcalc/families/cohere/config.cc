@@ -58,6 +58,7 @@ const Family kCohere = {
     .measured = kCohereMeasured,
     .tp_plan = kCoherePlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 58,
     .fp8_layers = true,
 };
 
@@ -70,6 +71,7 @@ const Family kCohere2 = {
     .measured = kCohereMeasured,
     .tp_plan = kCoherePlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 68,
     .fp8_layers = true,
 };
 

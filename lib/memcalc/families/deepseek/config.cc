@@ -177,6 +177,7 @@ const Family kYoutu = {
     .measured = kDeepseekMeasuredCausal,
     .tp_plan = kYoutuPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 50,
     .has_latent_attention = true,
 };
 

@@ -39,6 +39,7 @@ const Family kErnie45 = {
     .measured = kErnie45Measured,
     .tp_plan = kErnie45Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 52,
     .fp8_layers = true,
 };
 

@@ -42,6 +42,7 @@ const Family kExaone4 = {
     .measured = kExaone4Measured,
     .tp_plan = kExaone4Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 53,
     .fp8_layers = true,
 };
 

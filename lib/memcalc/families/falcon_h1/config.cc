@@ -58,6 +58,7 @@ const Family kFalconH1 = {
     .size_keys = kDecoderKeys,
     .measured = kFalconH1Measured,
     .dropout_is_module = false,
+    .instructions_per_operator = 58,
     .cut_cross_entropy = false,
     .compiled_whole_alone = true,
 };

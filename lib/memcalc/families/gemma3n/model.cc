@@ -415,7 +415,9 @@ class Gemma3nForCausalLm final : public DecoderModel {
       return 0;
     });
     layer_inputs_->per_layer_projection_scale = b.buffer({}, b.dtype);
-    layer_inputs_->per_layer_input_scale = b.buffer({}, b.dtype);
+    layer_inputs_->per_layer_input_scale =
+        b.computed_buffer(no_grad::reciprocal(no_grad::full(b.tape, {}, b.dtype)));  // torch.rsqrt
+    b.tape.memory.set_category(layer_inputs_->per_layer_input_scale.block(), Category::kWeights);
     Tensor current_frequencies;
     for (const bool sliding : {false, true}) {
       if (has_layers(sliding)) current_frequencies = rotary_emb_[sliding ? 1 : 0].initialize(b);

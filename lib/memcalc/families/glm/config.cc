@@ -37,6 +37,7 @@ const Family kGlm = {
     .special_tokens = {.begins = false},
     .tp_plan = kGlmPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 56,
     .fp8_layers = true,
 };
 
@@ -50,6 +51,7 @@ const Family kGlm4 = {
     .special_tokens = {.begins = false},
     .tp_plan = kGlmPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 46,
     .fp8_layers = true,
 };
 

@@ -53,6 +53,7 @@ const Family kGptj = {
     .measured = kGptjMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
+    .instructions_per_operator = 58,
     .cut_cross_entropy = false,
 };
 

@@ -25,6 +25,7 @@ const Family kHunyuanV1Dense = {
     .size_keys = kDecoderKeys,
     .measured = kHunyuanV1DenseMeasured,
     .dropout_is_module = false,
+    .instructions_per_operator = 49,
     .fp8_layers = true,
 };
 

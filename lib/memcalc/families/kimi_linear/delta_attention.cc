@@ -240,7 +240,7 @@ Tensor KimiDeltaAttention::forward(const Tensor& x, const Tensor& attention_mask
   }
   mixed_qkv = transpose(mixed_qkv, 1, 2);
   mixed_qkv = conv1d_(mixed_qkv, activation_, states);
-  mixed_qkv = slice_whole(mixed_qkv, 2);  // [:, :, -seq_len:]
+  if (states == nullptr) mixed_qkv = slice_whole(mixed_qkv, 2);  // [:, :, -seq_len:]; else the convolution has cut it
   {
     const std::array<std::int64_t, 3> sizes = {width_, width_, width_};
     std::vector<Tensor> parts = split_with_sizes(transpose(mixed_qkv, 1, 2), 2, sizes);

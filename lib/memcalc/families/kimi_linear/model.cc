@@ -7,6 +7,7 @@
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/kimi_linear/delta_attention.h"
 #include "memcalc/families/kimi_linear/spec.h"
+#include "memcalc/symbolic/ops/integer.h"
 
 namespace memcalc {
 
@@ -85,6 +86,16 @@ struct KimiLinearLayer {
   }
 };
 
+/// KimiLinearPreTrainedModel._init_weights of a KimiLinearForgetGate: what it computes A_log and dt_bias from.
+void initialize_forget_gate(ModuleBuilder& b, const KimiLinearSpec& spec) {
+  no_grad::zeros(b.tape, {spec.linear_num_heads}, b.dtype).reset();  // the logarithm of a uniform A_log
+  Tensor exponential =
+      no_grad::zeros(b.tape, {checked_multiply(spec.linear_num_heads, spec.linear_head_dim)}, b.dtype);
+  Tensor dt = no_grad::clamp(std::move(exponential));
+  Tensor sum = no_grad::add(dt, no_grad::logarithm(no_grad::negate(no_grad::exponential(no_grad::negate(dt)))));
+  drop(sum, dt);
+}
+
 }  // namespace
 
 std::unique_ptr<Model> build_kimi_linear(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
@@ -93,6 +104,11 @@ std::unique_ptr<Model> build_kimi_linear(const Architecture& architecture, const
   plan.masks = MaskPlan::hybrid(spec.linear_layers);
   plan.rotary_dim = 0;
   plan.has_classifier = false;
+  plan.late_buffers = [&spec](ModuleBuilder& b) {
+    for (const bool linear : spec.linear_layers) {
+      if (linear) initialize_forget_gate(b, spec);
+    }
+  };
   return std::make_unique<RotaryDecoder>(spec, run, builder, plan);
 }
 

@@ -113,6 +113,7 @@ const Family kLfm2 = {
     .size_keys = kDecoderKeys,
     .measured = kLfm2Measured,
     .dropout_is_module = false,
+    .instructions_per_operator = 70,
     .compiled_whole_alone = true,
 };
 

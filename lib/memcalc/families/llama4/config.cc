@@ -125,6 +125,7 @@ const Family kLlama4Text = {
     .measured = kLlama4Measured,
     .tp_plan = kLlama4Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 57,
     .compiled_whole_alone = true,
 };
 

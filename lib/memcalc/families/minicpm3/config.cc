@@ -46,6 +46,7 @@ const Family kMiniCpm3 = {
     .measured = kMiniCpm3Measured,
     .tp_plan = kMiniCpm3Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 44,
     .cut_cross_entropy = false,
     .has_latent_attention = true,
 };

@@ -164,8 +164,9 @@ struct MiniMaxM3Attention : HeadProjections {
     apply_partial_rotary(query_states, key_states, positions);
     if (cache != nullptr && indexer) {
       if (cache->is_filled()) throw refusal(rules::kLinearStatesRead);
-      key_states = cat_with_empty(key_states, key_states.dtype());
+      Tensor kept_keys = cat_with_empty(key_states, key_states.dtype());
       value_states = cat_with_empty(value_states, key_states.dtype());
+      key_states = std::move(kept_keys);  // as update() returns: the layer had held the first ones until then
     } else if (cache != nullptr) {
       cache->update(key_states, value_states);
     }

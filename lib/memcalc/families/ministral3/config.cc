@@ -115,6 +115,7 @@ const Family kMinistral3 = {
     .measured = kMinistral3Measured,
     .tp_plan = kMinistral3Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 56,
     .fp8_layers = true,
 };
 

@@ -7,10 +7,7 @@
 
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/models/position_scale.h"
-#include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/norm.h"
-#include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -27,38 +24,21 @@ struct Mistral4Attention : LatentAttention {
 
 /// Mistral4TopkRouter: DeepSeek-V3's groups over a softmax in the weights' own type.
 struct Mistral4Router {
-  std::int64_t top_k, num_group, topk_group;
-  bool norm_topk_prob;
+  GroupedChoice choice;
   RouterWeight weight;
 
-  Mistral4Router(ModuleBuilder& b, const Mistral4Spec& spec)
-      : top_k(spec.experts.per_token),
-        num_group(spec.n_group),
-        topk_group(spec.topk_group),
-        norm_topk_prob(spec.norm_topk_prob),
-        weight(b, spec) {}
+  Mistral4Router(ModuleBuilder& b, const Mistral4Spec& spec) : choice(spec), weight(b, spec) {}
 
   [[nodiscard]] Routing forward(const Tensor& input) const {
     ActiveWrappers wrappers(weight.wrapped.get());
-    Tensor hidden_states, scores, group_scores, group_idx, group_mask, score_mask, scores_for_choice, denominator;
-    const Locals locals(hidden_states, scores, group_scores, group_idx, group_mask, score_mask, scores_for_choice,
-                        denominator);
+    Tensor hidden_states, scores;
+    GroupedChoiceVariables own;
+    const Locals locals(hidden_states, scores, own.group_scores, own.group_idx, own.group_mask, own.score_mask,
+                        own.scores_for_choice, own.denominator);
     hidden_states = view(input, {-1, input.size(-1)});
     Tensor router_logits = linear(hidden_states, wrappers.read(weight.parameter), {});
     scores = softmax(router_logits);
-    group_scores = topk(by_group(scores, num_group), 2).values;
-    group_scores = sum_over(group_scores, -1, false);
-    limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
-    scores_for_choice = fill_other_groups(scores, score_mask);
-    Tensor topk_indices = topk(scores_for_choice, top_k).indices;
-    Tensor topk_weights = gather(scores, topk_indices);
-    if (norm_topk_prob) {
-      denominator = sum_over(topk_weights, -1, true);
-      denominator = add_scalar(denominator);
-      topk_weights = divide_in_place(topk_weights, denominator);
-    }
-    topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
-    return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
+    return choose_in_groups(choice, std::move(router_logits), scores, scores, own);
   }
 };
 

@@ -158,9 +158,11 @@ class ModernBertModel : public Model {
     };
     // AutoModel is the encoder itself.
     run.task == Task::kFeatures ? build() : b.scope("model", build);
+    Tensor current_frequencies;
     for (const bool sliding : {false, true}) {
-      if (has_layers(sliding)) rotary(sliding).initialize(b).reset();
+      if (has_layers(sliding)) current_frequencies = rotary(sliding).initialize(b);
     }
+    current_frequencies.reset();
     if (run.task == Task::kFeatures) return;
     head_ = b.scope("head", [&] { return PredictionHead(b, spec); });
     if (run.task == Task::kMaskedLm) {

@@ -52,6 +52,7 @@ const Family kMpt = {
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
+    .instructions_per_operator = 105,
     .cut_cross_entropy = false,
 };
 

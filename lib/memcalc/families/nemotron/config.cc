@@ -34,6 +34,7 @@ const Family kNemotron = {
     .size_keys = kDecoderKeys,
     .measured = kNemotronMeasured,
     .dropout_is_module = false,
+    .instructions_per_operator = 83,
 };
 
 }  // namespace memcalc::family

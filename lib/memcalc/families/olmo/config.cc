@@ -33,6 +33,7 @@ const Family kOlmo = {
     .special_tokens = {.begins = false},
     .tp_plan = kOlmoPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 78,
     .fp8_layers = true,
 };
 

@@ -59,6 +59,7 @@ const Family kOlmo3 = {
     .special_tokens = {.begins = false},
     .tp_plan = kOlmo2Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 51,
     .fp8_layers = true,
 };
 

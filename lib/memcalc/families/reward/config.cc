@@ -31,6 +31,7 @@ const Family kInternLm2Reward = {
     .read = internlm2_reward,
     .build = build_internlm2_reward,
     .size_keys = kDecoderKeys,
+    .tasks = kRewardMeasured,
     .measured = kRewardMeasured,
     .dropout_is_module = false,
 };
@@ -41,6 +42,7 @@ const Family kQwen2Reward = {
     .read = qwen2_reward,
     .build = build_qwen2_reward,
     .size_keys = kDecoderKeys,
+    .tasks = kRewardMeasured,
     .measured = kRewardMeasured,
     .dropout_is_module = false,
 };

@@ -40,6 +40,7 @@ const Family kSeedOss = {
     .measured = kSeedOssMeasured,
     .tp_plan = kSeedOssPlan,
     .dropout_is_module = false,
+    .instructions_per_operator = 63,
     .fp8_layers = true,
 };
 

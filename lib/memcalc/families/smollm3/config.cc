@@ -62,6 +62,7 @@ const Family kSmolLm3 = {
     .measured = kSmollm3Measured,
     .tp_plan = kSmollm3Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 70,
     .fp8_layers = true,
 };
 

@@ -40,6 +40,7 @@ const Family kStarcoder2 = {
     .measured = kStarcoder2Measured,
     .tp_plan = kStarcoder2Plan,
     .dropout_is_module = false,
+    .instructions_per_operator = 103,
     .fp8_layers = true,
 };
 

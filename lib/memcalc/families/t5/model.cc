@@ -4,6 +4,7 @@
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/models/encoder_decoder.h"
 #include "memcalc/models/megatron_config.h"
+#include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
@@ -462,8 +463,15 @@ class T5ForConditionalGeneration : public Model {
     ModelOutput output;
     output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
     Tensor decoder_input_ids = decoder_input_ids_of(batch);
-    Tensor last_hidden_state = decoder_[0].forward(run_, shared_, decoder_input_ids, batch,
-                                                   output.encoder_last_hidden_state, decoder_cache(batch, output));
+    EncoderDecoderCache* const cache = decoder_cache(batch, output);
+    // DynamicCache copies the configuration of a decoder that has an encoder (cache_utils.py, get_text_config), which
+    // Dynamo does not trace: it compiles encoder, decoder and head each by itself
+    // (tests/measured/compile_breaks.jsonl).
+    GraphCapture* const broken = cache != nullptr ? shared_.weight.tape().modes.capture : nullptr;
+    if (broken != nullptr) broken->break_graph(output.encoder_last_hidden_state);
+    Tensor last_hidden_state =
+        decoder_[0].forward(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state, cache);
+    if (broken != nullptr) broken->break_graph(last_hidden_state);
     Tensor sequence_output = last_hidden_state;
     if (spec_.scale_decoder_outputs) sequence_output = multiply_scalar(sequence_output);
     output.logits = lm_head_(sequence_output);

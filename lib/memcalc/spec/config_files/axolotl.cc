@@ -426,6 +426,8 @@ void read_model_config(Section& section) {
   if (config == nullptr) return;
   for (const JsonNode& each : config->children) {
     if (each.key != "output_router_logits") return section.refuse("model_config", std::string(kOtherConfiguration));
+    const bool is_off = each.kind == JsonNode::Kind::kNull;
+    if (!is_off && each.kind != JsonNode::Kind::kBool) section.wrong("model_config", "output_router_logits: true or false");
     if (each.boolean) section.set("model_config", "--router-loss");
   }
 }

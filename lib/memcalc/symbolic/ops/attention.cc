@@ -337,7 +337,8 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;
   }
-  if (!options.grouped_heads && (query.dtype() != DType::kBFloat16 || device.compute_capability_major >= 8)) {
+  if (options.memory_efficient && !options.grouped_heads &&
+      (query.dtype() != DType::kBFloat16 || device.compute_capability_major >= 8)) {
     return SdpaBackend::kEfficient;
   }
   return SdpaBackend::kMath;

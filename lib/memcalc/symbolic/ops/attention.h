@@ -16,6 +16,7 @@ struct SdpaOptions {
   double dropout = 0;
   bool causal = false;
   bool grouped_heads = false;    // enable_gqa: key and value have fewer heads than query
+  bool memory_efficient = true;  // else the model has switched that kernel off for the process
   bool broadcast_heads = false;  // they have one, without enable_gqa: no fused kernel takes that
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/first_calls.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -61,8 +62,10 @@ std::array<Tensor, 4> cudnn_forward(const Tensor& query, const Tensor& key, cons
   if (computes_logsumexp)
     outputs[3] = tape.empty({shape[0], shape[1], shape[2], 1}, DType::kFloat32, aten::kCudnnAttentionForward);
   if (shape[2] > 1) tape.memory.scratch(256, aten::kCudnnAttentionForward, Category::kWorkspaces);
-  attention_contractions(tape, aten::kCudnnAttentionForward, KernelKind::kCudnnAttention, shape_of(query, key, value),
-                         query.dtype(), false, terms);
+  const Operator& op =
+      computes_logsumexp ? static_cast<const Operator&>(aten::kCudnnAttentionForward) : kCudnnAttentionWithoutSums;
+  attention_contractions(tape, op, KernelKind::kCudnnAttention, shape_of(query, key, value), query.dtype(), false,
+                         terms);
   return outputs;
 }
 

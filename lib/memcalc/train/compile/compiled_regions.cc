@@ -15,7 +15,8 @@ constexpr std::size_t kMostPrograms = 8;
 
 }  // namespace
 
-CompiledRegions::CompiledRegions(Tape& tape, CompiledParts parts) : tape_(tape), parts_(parts) {
+CompiledRegions::CompiledRegions(Tape& tape, CompiledParts parts, bool breaks_at_layers)
+    : tape_(tape), parts_(parts), breaks_at_layers_(breaks_at_layers) {
   tape.modes.compiler = this;
 }
 
@@ -29,10 +30,9 @@ const CompiledRegions::Compiled& CompiledRegions::compile(std::int64_t number, c
     return FunctionResults{std::move(results.read), std::move(results.kept), {}};
   }));
   Compiled compiled{nullptr, trained_parameters(*program)};
-  if (number == kLoss) {
+  if (number == kLoss || number == kHead) {
     cut(*program, tape_.device);
-    loss_ = std::move(program);
-    compiled.program = loss_.get();
+    compiled.program = (ends_[number] = std::move(program)).get();
   } else {
     std::vector<std::unique_ptr<Program>>& programs = programs_[code_of_region(number)];
     const auto same = std::find_if(programs.begin(), programs.end(),

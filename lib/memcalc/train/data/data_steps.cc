@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
 
 #include "memcalc/base/error.h"
 #include "memcalc/train/data/answers.h"
@@ -89,6 +90,36 @@ std::vector<std::size_t> simulated(const std::vector<std::int64_t>& largest, std
   return places;
 }
 
+/// Sizes of micro-batches, each counted once.
+class Sizes {
+ public:
+  void add(const BatchShape& shape) {
+    std::uint64_t hash = 0;
+    const auto mix = [&](std::int64_t size) {
+      hash = (hash ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15U;
+      hash ^= hash >> 29U;
+    };
+    for (const std::int64_t size :
+         {shape.rows, shape.columns, shape.answers.prompt_columns, shape.answers.other_columns})
+      mix(size);
+    for (const std::vector<std::int32_t>& column : shape.texts) mix(width_of(column, 0, shape.rows).longest);
+    sizes_.insert(hash);
+  }
+  [[nodiscard]] double count() const { return static_cast<double>(sizes_.size()); }
+
+ private:
+  std::unordered_set<std::uint64_t> sizes_;
+};
+
+double sizes_over_simulated(const std::vector<BatchShape>& shapes, const DataSteps& steps) {
+  Sizes all, of_simulated;
+  for (const BatchShape& shape : shapes) all.add(shape);
+  for (const DataStep& step : steps.simulated) {
+    for (const BatchShape& shape : step.micro_batches) of_simulated.add(shape);
+  }
+  return all.count() / of_simulated.count();
+}
+
 std::size_t median_of(const std::vector<DataStep>& steps) {
   std::vector<std::int64_t> tokens;
   for (const DataStep& step : steps) {
@@ -148,8 +179,15 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
     result.simulated.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {first, last}});
   }
   result.median = median_of(result.simulated);
+  if (result.simulated.size() < begins.size() - 1) result.sizes_of_all = sizes_over_simulated(shapes, result);
   if (repeats_prompts(run)) result.median = generating_step(run, result);
   return result;
+}
+
+void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated) {
+  for (std::size_t i = 0; i < of_simulated.size(); ++i) {
+    steps.first_calls[i] = of_simulated[i] * steps.sizes_of_all / static_cast<double>(steps.all);
+  }
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/first_calls.h"
 #include "memcalc/train/data/collator.h"
 
 namespace memcalc {
@@ -30,7 +31,12 @@ struct DataSteps {
   std::int64_t all = 0;             // of the training
   std::vector<DataStep> simulated;  // in order
   std::size_t median = 0;           // of these, by the tokens of a step: whose time is reported
+  double sizes_of_all = 1;          // of micro-batches, over those of the simulated steps
+  FirstCallCounts first_calls{};    // of an average step of the training
 };
+
+/// `of_simulated`: of all simulated steps; the others are taken to make as many for each size.
+void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated);
 
 /// One epoch, or as many steps as were asked for, of a process of a data-parallel run.
 /// Pre: `run` trains and has lengths.

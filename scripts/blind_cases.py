@@ -1,0 +1,78 @@
+"""The rows of tests/measured/published/*_blind.jsonl and their like as memcalc's options: what others published and was
+predicted before anyone here looked at the results. cases(memcalc): [(group, row, words)]."""
+import json
+from pathlib import Path
+
+from megatron_cases import b200_case, micro_batches_option
+from memcalc_pages import PUBLISHED, ROOT, json_lines, specs_with
+from throughput_cases import gpt, mpt_case, specs_of_triton
+
+
+
+def specs_of_network(memcalc, card, bytes_per_second):
+    """A directory like specs/ in which a host of this card has other adapters: so many bytes a second for each card."""
+    path = Path("networks.json")
+    networks = json.loads((ROOT / "specs" / path).read_text())
+    for system in networks["systems"]:
+        if card in system["cards"]: system["cards"].remove(card)
+    networks["systems"].append({"cards": [card], "bytes_per_second": bytes_per_second, "gpus_per_host": 8,
+                                "source": "what published the run"})
+    return specs_with(memcalc, {path: json.dumps(networks)})
+
+
+def bigscience_case(row, specs):
+    config = {"model_type": "gpt2", "n_layer": row["layers"], "n_embd": row["hidden"], "n_head": row["heads"],
+              "vocab_size": 250880, "n_positions": 2048, "activation_function": "gelu"}
+    gpus, micro_batches = row["tp"] * row["pp"] * row["dp"], row["global_batch"] // (row["dp"] * row["micro_batch"])
+    megatron = ["attention-backend=unfused"]
+    if row["precision"] == "bf16" and row["pp"] > 1:  # --pp-partition-method 'type:transformer|embedding'
+        ends = (row["layers"] + 2) // row["pp"] - 1
+        megatron += [f"decoder-first-pipeline-num-layers={ends}", f"decoder-last-pipeline-num-layers={ends}"]
+    argv = ["--parallel", "megatron-dist", "--precision", row["precision"], "--gpu", "a100-sxm4-80gb", "--gpus", gpus,
+            "--tp", row["tp"], "--pp", row["pp"], "--bs", row["micro_batch"], "--seq", 2048,
+            micro_batches_option(row["pp"]), micro_batches, "--checkpointing", "full", "--megatron", ",".join(megatron),
+            "--specs", specs]
+    return config, argv
+
+
+def lambda_case(row):
+    """float32 of NGC's PyTorch is TF32 from Ampere on (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE)."""
+    turing = row["gpu"] in ("v100-sxm2-16gb", "quadro-rtx-8000")
+    common = ["--gpu", row["gpu"], "--bs", row["batch"]]
+    if row["model"] == "resnet50":
+        precision = "amp-fp16" if row["precision"] == "fp16" else "fp32" if turing else "tf32"
+        return "resnet50", [*common, "--task", "image", "--loop", "bare", "--precision", precision, "--optimizer", "sgdm"]
+    model = {"bert_base_squad": "bert-base", "bert_large_squad": "bert-large"}[row["model"]]
+    asked = [*common, "--task", "tokcls", "--seq", 384, "--attn", "eager", "--clip-grad", 1]
+    if row["precision"] == "fp16":  # apex O2: 16-bit weights, float32 masters, as bare DeepSpeed's fp16
+        return model, [*asked, "--loop", "bare", "--framework", "deepspeed", "--parallel", "ds-zero1", "--precision", "fp16", "--optimizer", "adamw-fused"]
+    return model, [*asked, "--loop", "bare", "--precision", "fp32" if turing else "tf32", "--optimizer", "adamw-fused"]
+
+
+def rows_of(name): return json_lines(PUBLISHED / name)[1:]
+
+
+def cases(memcalc, with_mpt=False):
+    """[(group, row, words)] of every row but MPT's, which take longer than all others and differ little from those of
+    published-throughput.md. `memcalc` writes the files that the questions need."""
+    other = lambda: type(memcalc)(memcalc.executable)  # with a folder of its own for other specs
+    folders = {name: other() for name in ("triton", "jean-zay", "fms-a100", "fms-h100")}
+    triton = specs_of_triton(folders["triton"])
+    jean_zay = specs_of_network(folders["jean-zay"], "a100-sxm4-80gb", 6.25e9)  # 4 x 100 Gb/s for eight cards
+    fms = {"a100-sxm4-80gb": specs_of_network(folders["fms-a100"], "a100-sxm4-80gb", 6.25e9),  # 400 Gb/s a host
+           "h100-sxm": specs_of_network(folders["fms-h100"], "h100-sxm", 12.5e9)}  # 800 Gb/s
+    asked = []
+    sources = [("SimuMax, B200", "megatron_b200_blind.jsonl", b200_case),
+               ("Megatron-DeepSpeed, A100", "megatron_bigscience.jsonl", lambda row: bigscience_case(row, jean_zay)),
+               ("one card", "lambda_one_card.jsonl", lambda_case)]
+    if with_mpt: sources.append(("MPT", "mpt_throughput_blind.jsonl", lambda row: mpt_case(row, triton)))
+    for group, name, case_of in sources:
+        for row in rows_of(name):
+            model, argv = case_of(row)
+            asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))
+    for row in rows_of("steps_blind.jsonl"):
+        network = ["--specs", fms[row["gpu"]]] if row["id"].startswith("FMS") else []
+        model = ["--model", memcalc.file(row["config"])] if "config" in row else []
+        asked.append(("others", row, [*model, *row["argv"], *network]))
+    memcalc.kept = folders  # as long as the questions
+    return asked
