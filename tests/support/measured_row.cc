@@ -50,8 +50,7 @@ MeasuredRow measured_row(const JsonObject& row) {
   RunRequest request = request_of_row(row);
   result.model = request.model;
   const std::string gpu = request.gpu.empty() ? kUsualGpu : request.gpu;
-  const bool has_other_attention =
-      row.has("harness") && row.required_object("harness").has("without_cudnn_attention");
+  const bool has_other_attention = row.has("harness") && row.required_object("harness").has("without_cudnn_attention");
   result.device = has_other_attention ? &without_cudnn_attention(gpu) : &measured_device(gpu);
   if (const std::string file = file_of_layers(request.model); !file.empty()) request.model = file;
   Question question = question_of(request, registry(), configs());

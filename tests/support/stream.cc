@@ -262,6 +262,7 @@ RecordedHistory read_history_stream(const std::string& path, std::int16_t third_
     if (now.place == PhaseOfMark::Place::kOutside) continue;
     if (now.place == PhaseOfMark::Place::kConstruction && trainer) continue;
     if (now.step >= kSteps - 1 && now.step != third_step) continue;
+    history.last_step = std::max(history.last_step, event.step);
     history.events.push_back(std::move(event));
   }
   // A stack taken at a free while checkpointing's exception is in flight loses the exception: those logs have none.
@@ -278,6 +279,7 @@ Stream requests_of(const Trace& trace, const RecordedHistory& like) {
   for (const Event& event : trace.events) {
     if (event.kind == EventKind::kEmptyCache) continue;
     if (event.phase == Phase::kBuild && like.of.run.uses_trainer()) continue;
+    if (event.step > like.last_step) continue;
     const Phase phase = event.phase == Phase::kDecode ? Phase::kForward : event.phase;  // the logs mark whole calls
     events.push_back({.is_free = event.kind == EventKind::kFree,
                       .phase = phase == Phase::kDelete ? like.delete_is : phase,

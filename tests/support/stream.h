@@ -33,6 +33,7 @@ using Stream = std::vector<StreamEvent>;
 struct RecordedHistory {
   MeasuredRow of;
   Phase delete_is = Phase::kDelete;  // the phase in which the recorder counts the death of the loss
+  std::int16_t last_step = 0;        // that was recorded
   Stream events;
 };
 

@@ -57,6 +57,7 @@ std::string name_in_whole(std::string_view prefix, std::string_view name) {
 /// What LoraConfig targets, as peft has converted it for the model.
 struct Targets {
   bool every_linear = false;              // no modules were named
+  bool leaves_head = true;                // of which get_output_embeddings() is left alone, where the class has it
   std::optional<NamePattern> pattern{};   // of their whole names
   std::string_view in_whole{};            // where the pattern has them in a model of images and text
   std::vector<std::string> modules{};     // of nn.Linear
@@ -65,7 +66,7 @@ struct Targets {
 
   [[nodiscard]] bool has(const FineTunedLinear& layer) const {
     if (pattern) return pattern->matches(in_whole.empty() ? layer.name : name_in_whole(in_whole, layer.name));
-    return (every_linear && !is_output_embedding(layer.name)) || any_of(modules, layer.name);
+    return (every_linear && !(leaves_head && is_output_embedding(layer.name))) || any_of(modules, layer.name);
   }
   [[nodiscard]] bool has(const Parameter& parameter) const { return any_of(parameters, parameter.name); }
   [[nodiscard]] std::int64_t rank(const Lora& lora, const Parameter& parameter) const {
@@ -295,7 +296,8 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     for (const Parameter& each : model.parameters) tape.autograd.set_trainable(each.tensor, own->is_adapter(each.name));
     return;
   }
-  const Targets targets = targets_of(lora, model, tape.behaviors.converted_names);
+  Targets targets = targets_of(lora, model, tape.behaviors.converted_names);
+  targets.leaves_head = run.task != Task::kCustom;  // modules of other libraries (diffusers' proj_out) have none
   for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
   const bool trains_head =
       lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);

@@ -244,7 +244,8 @@ ModelOutput BareLoop::call_model() {
 
 Tensor BareLoop::averaged_loss(const Tensor& loss) {
   if (wrapper_ != nullptr) return wrapper_->averaged_loss(loss);
-  return run_.training().accumulation_steps > 1 ? divide_scalar(loss) : loss;
+  // accelerate's backward() of a script's step divides by one, too.
+  return run_.training().accumulation_steps > 1 || !variables_.empty() ? divide_scalar(loss) : loss;
 }
 
 Tensor BareLoop::forward() {

@@ -123,6 +123,7 @@ def packed_by_bitsandbytes(network, dtype, double):
     for module in network.modules():
         for name, buffer in module._buffers.items():
             if buffer is not None and buffer.device.type == "meta": module._buffers[name] = torch.zeros(buffer.shape, dtype=buffer.dtype, device="cuda")
+    network.is_loaded_in_4bit = True  # by which peft knows the layers (rows before 2026-11-29 16:00 were without)
     return prepare_model_for_kbit_training(network, use_gradient_checkpointing=False)
 
 

@@ -4,7 +4,7 @@ memcalc's requests. Histories are those that programs.py and diffusion.py leave 
 usage: streams.py pack HISTORIES OUT CASES …      the shortest of each kind, as OUT/program-KIND.history.tsv.gz
        streams.py kinds                           each kind, its programs, and its stream or none
 
-Of a packed history addresses are numbers of what is live at once, segments and what follows the third step are left out.
+Of a packed history addresses and segments are left out, and the third step where it asks for what the second does.
 """
 import argparse
 import gzip
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import programs
 
+PLACES = {"alloc": 0, "free_completed": "-"}  # in the place of an address
 HISTORIES = programs.ROOT / "tests/measured/histories"
 RUN_KEYS = {"--seq": "sequence_length", "--image": "image_size", "--target-seq": "target_sequence_length", "--optimizer": "optimizer",
             "--checkpointing": "checkpointing", "--lora": "lora"}
@@ -41,20 +42,19 @@ def run_of(case):
 
 
 def packed(path, case, kind):
+    """The file of a history; its third step where it differs from the second."""
     lines = path.read_text().splitlines()
     head = json.loads(lines[0].removeprefix("# "))
     marks = [json.loads(line.removeprefix("# ")) for line in lines if line.startswith("# [")]
     rows = [line.split("\t") for line in lines if not line.startswith("#")][1:]
-    last = max((mark[0] for mark in marks if mark[1].startswith("step 2 ")), default=0)
-    kept, place, free, live = [], [0], [], {}
-    for action, address, size, stream in (row[:4] for row in rows[:last]):
-        if action == "alloc":
-            live[address] = free.pop() if free else len(live)
-            kept.append((action, live[address], size, stream))
-        elif action == "free_completed" and address in live:
-            number = live.pop(address)
-            free.append(number)
-            kept.append((action, number, size, stream))
+    ends = [max(mark[0] for mark in marks if mark[1].startswith(f"step {step} ")) for step in range(3)]
+
+    def of_step(step): return [(row[0], row[2]) for row in rows[ends[step - 1]:ends[step]] if not row[0].startswith("segment")]
+
+    last = ends[1] if of_step(1) == of_step(2) else ends[2]
+    kept, place = [], [0]
+    for action, _, size, stream in (row[:4] for row in rows[:last]):
+        if action in PLACES: kept.append((action, PLACES[action], size, stream))
         place.append(len(kept))
     head = {"id": f"program-{kind}", "run": run_of(case), **{key: case[key] for key in ("harness",) if key in case},
             **{key: head[key] for key in ("gpu", "torch", "peak_allocated", "peak_reserved")}}

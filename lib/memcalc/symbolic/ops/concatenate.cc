@@ -40,8 +40,8 @@ Shape joined(std::span<const Tensor> parts, int dim) {
 
 /// A node has few edges, so many parts hang below it by groups: nodes that only cut their view of the gradient. The
 /// engine runs the node that was recorded last, so the last group is recorded first, and all parts get their
-/// gradients in order, as from one node.
-Node* record(std::span<const Tensor> parts, int dim) {
+/// gradients in order, as from one node. A group has the type of the result, `dtype`: each part converts for itself.
+Node* record(std::span<const Tensor> parts, int dim, DType dtype) {
   std::vector<Tensor> groups;
   std::array<std::size_t, kEdges + 1> bounds{};
   const std::size_t count = std::min(parts.size(), kEdges);
@@ -53,9 +53,10 @@ Node* record(std::span<const Tensor> parts, int dim) {
       groups[i] = group.front();
       continue;
     }
-    Node* node = record(group, dim);
+    Node* node = record(group, dim, dtype);
     const Shape shape = joined(group, dim);
     groups[i] = group.front().tape().alias(group.front(), shape, contiguous_strides(shape), true);
+    groups[i].impl()->dtype = dtype;
     group.front().tape().autograd.set_history(node, groups[i]);
   }
   std::array<const Tensor*, kEdges> inputs{};
@@ -76,7 +77,7 @@ Tensor concatenate(std::span<const Tensor> parts, int dim) { return concatenate(
 
 Tensor concatenate(std::span<const Tensor> parts, int dim, DType dtype) {
   Tape& tape = parts.front().tape();
-  Node* node = record(parts, dim);
+  Node* node = record(parts, dim, dtype);
   const bool channels_last = std::all_of(parts.begin(), parts.end(), is_channels_last);
   Tensor result = empty_in_layout(tape, joined(parts, dim), dtype, channels_last, aten::kCat);
   const bool whole = std::all_of(parts.begin(), parts.end(), [](const Tensor& part) { return part.is_contiguous(); });

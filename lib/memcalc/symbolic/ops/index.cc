@@ -49,8 +49,8 @@ Tensor places_of(const Tensor& mask, std::int64_t count) {
 
 bool is_on_host(const Tensor& x) { return x.block() == kNoBlock && x.elements() > 0; }
 
-/// native/TensorAdvancedIndexing.cpp, make_info: indices of the host are brought to the card for as long as the operator
-/// runs.
+/// native/TensorAdvancedIndexing.cpp, make_info: indices of the host are brought to the card for as long as the
+/// operator runs.
 std::vector<Tensor> brought(const Tensor& x, std::span<const Tensor* const> indices) {
   std::vector<Tensor> copies;
   if (is_on_host(x)) return copies;

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/matrix_vector.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
 #include "memcalc/symbolic/tape.h"
@@ -251,6 +252,10 @@ Tensor product_with_vector(const Tensor& a, const Tensor& b) {
   if (a.rank() == 1) {
     const Tensor product = matmul(unsqueeze(a, 0), b);
     return squeeze(product, product.rank() - (b.rank() == 1 ? 1 : 2));
+  }
+  if (b.rank() == 1) {  // native/LinearAlgebra.cpp, _matmul_impl: folded to a matrix where it is a stack of them
+    if (a.rank() == 2) return mv(a, b);
+    return unsafe_view(mv(reshape(a, {a.elements() / a.size(-1), a.size(-1)}), b), without_last(a.shape(), 1));
   }
   const Tensor product = matmul(a, unsqueeze(b, 1));
   return squeeze(product, product.rank() - 1);

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/baddbmm.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
+#include "memcalc/symbolic/ops/matrix_vector.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
@@ -121,18 +122,27 @@ void baddbmm_row(RecordedCall& call) {  // input batch1 batch2 beta alpha
 
 // --- vectors ---------------------------------------------------------------------------------------------------------
 
-void mv_backward(BackwardCall& call) {  // saved: self, vec; self: grad.ger(vec); vec: self.t().mv(grad)
-  const Tensor &self = call.saved(0), &gradient = call.gradient();
-  if (call.needs(0)) call.set(0, filled(call.tape, self.shape(), gradient.dtype(), aten::kMul));
-  if (call.needs(1)) {
-    call.set(1, product(aten::kMv, gradient, {self.size(1)}, {1, self.size(1), 1, self.size(0)}));
-  }
+void mv_backward(BackwardCall& call) {  // self: grad.ger(vec); vec: self.t().mv(grad)
+  const Shape& self = call.payload<InputShape>().shape;
+  const Tensor& gradient = call.gradient();
+  if (call.needs(0)) call.set(0, filled(call.tape, self, gradient.dtype(), aten::kMul));
+  if (call.needs(1)) call.set(1, product(aten::kMv, gradient, {self[1]}, {1, self[1], 1, self[0]}));
 }
+
+}  // namespace
+
+Tensor mv(const Tensor& x, const Tensor& vector) {
+  Node* node = record(aten::kMv, mv_backward, {&x, &vector},
+                      {vector.requires_grad() ? &x : nullptr, x.requires_grad() ? &vector : nullptr});
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
+  return finish(node, product(aten::kMv, x, {x.size(0)}, {1, x.size(0), 1, x.size(1)}));
+}
+
+namespace {
 
 void mv_row(RecordedCall& call) {  // input vec
   const Tensor vector = autocast(aten::kMv, call.tensor(1)), x = autocast(aten::kMv, call.tensor(0));
-  Node* node = record(aten::kMv, mv_backward, {&x, &vector}, {&x, &vector});
-  call.returns(finish(node, product(aten::kMv, x, {x.size(0)}, {1, x.size(0), 1, x.size(1)})));
+  call.returns(mv(x, vector));
 }
 
 void addmv_backward(BackwardCall& call) {  // saved: mat, vec
