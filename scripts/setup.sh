@@ -92,7 +92,8 @@ make_python_venv() {
   say "installing into $directory: $*"
   rm -rf "$directory"
   mkdir -p "$(dirname "$directory")"
+  # Python compiles what is imported; of all that is installed that would take as long as the installation.
   python3 -m venv "$directory" >"$log" 2>&1 &&
-    timeout 900 "$directory/bin/pip" install --quiet --disable-pip-version-check "$@" </dev/null >>"$log" 2>&1 &&
+    timeout 900 "$directory/bin/pip" install --quiet --disable-pip-version-check --no-compile "$@" </dev/null >>"$log" 2>&1 &&
     printf '%s\n' "$wanted" >"$directory/wanted" || { cat "$log" >&2; return 1; }
 }

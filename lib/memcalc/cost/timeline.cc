@@ -429,10 +429,11 @@ std::array<double, kProcesses> last_seconds(const Timeline& timeline, const std:
   return seconds;
 }
 
-// A thread is quick or slow as long as its process lives, Python's and autograd's nearly by themselves. Tiny models in
-// 163 processes of three sessions on H200s' virtual machines (tests/measured/steps_blind_h200.jsonl,
-// steps_clean_h200.jsonl, "beside", 2026-11-29): standard deviations of the logarithm 0.16 to 0.22 of forward, 0.17 to
-// 0.23 of backward; correlations of the two 0.4, -0.1 and 0.5, of a process with the one before it next to none.
+// A thread is quick or slow for seconds, as the other hardware thread of its core is idle or busy (docs/time.md),
+// Python's and autograd's nearly by themselves. Tiny models in 163 processes of three sessions on H200s' virtual
+// machines (tests/measured/steps_blind_h200.jsonl, steps_clean_h200.jsonl, "beside", 2026-11-29): standard deviations
+// of the logarithm 0.16 to 0.22 of forward, 0.17 to 0.23 of backward; correlations of the two 0.4, -0.1 and 0.5, of a
+// process with the one before it next to none.
 constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard deviation, correlation
 
 /// The step of a process whose threads are as quick as the middle, made longer by what the others wait: where Python is
