@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
 #include "support/measured_row.h"
@@ -39,7 +40,9 @@ struct OwnCount {
 };
 
 OwnCount count_of(const ModelSpec& model) {
-  const SymbolicRun run = run_of(model, {});
+  ModelSpec whole = model;  // some hold their text model alone where a run shows no images
+  if (image_text_of(model) != nullptr) whole.architecture.change<ImageTextSpec>().images = 0;
+  const SymbolicRun run = run_of(whole, {});
   const auto embeddings = std::max_element(  // in the base; XLM-RoBERTa's head comes before it
       run.parameters.begin(), run.parameters.end(),
       [](const ParameterInfo& a, const ParameterInfo& b) { return a.elements < b.elements; });

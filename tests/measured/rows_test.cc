@@ -41,32 +41,25 @@ constexpr Floors kFiles[] = {
     {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},         {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
     {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},           {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
     {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},        {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
-    {"rows_families_h200.jsonl", 185, 176, 171, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 227, 224, 0, 0, 0},
+    {"rows_families_h200.jsonl", 185, 177, 172, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 228, 224, 0, 0, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
 constexpr double kMaxReservedError = 0.01;
 // Where the driver put the segments decides which of two free blocks of one size is taken, and there one more of 90 MiB
 // is asked for; with 39 of 60 other placements the bytes are those measured (tests/measured/inexact.json).
-// Gemma 3n and Gemma 4, with embeddings of each layer, under checkpointing are 3 MiB off in allocated by how blocks
-// were cut, MiniMax with LoRA has 16 MiB more reserved: the bytes asked for at the peak are those measured (histories
-// of 2026-11-28), why blocks were cut otherwise is not known. A small ERNIE 4.5 MoE takes 2 MiB more, of 78: its
-// requests are those of its history, event for event.
-constexpr std::string_view kPlacedElsewhere[] = {"distilbert-base-b32-s128-amp-bf16",
-                                                 "drawn-2727-0-gemma3n",
-                                                 "drawn-2811-19-gemma4_text-ple",
-                                                 "drawn-2127-7-minimax",
-                                                 "stream-ernie4_5_moe",
+// So it is with Gemma 3n under checkpointing (3 MiB allocated, 592 reserved; two of 60) and with a narrow Kimi-Linear
+// in float32 (2.6 MiB allocated; six of 60). MiniMax with LoRA has 16 MiB more reserved: the bytes asked for at the
+// peak are those measured (histories of 2026-11-28), why blocks were cut otherwise is not known. A small ERNIE 4.5 MoE
+// takes 2 MiB more, of 78: its requests are those of its history, event for event.
+constexpr std::string_view kPlacedElsewhere[] = {"distilbert-base-b32-s128-amp-bf16", "drawn-2727-0-gemma3n",
+                                                 "drawn-2127-7-minimax", "stream-ernie4_5_moe",
                                                  "drawn-4031-2-kimi_linear-narrow"};
 constexpr double kMaxReservedErrorThere = 0.05;
 constexpr double kMaxAllocatedErrorThere = 0.0015;
 // Why this run reserved a twelfth more than its requests explain is not known (2026-11-28, without a history).
 constexpr std::string_view kUnexplained = "drawn-2911-3-deberta-v2-h26";
 constexpr double kMaxReservedErrorUnexplained = 0.09;
-// In float32 under checkpointing this one holds 12 MiB more between its steps, after the first differently from after
-// the second; its requests were not recorded.
-constexpr std::string_view kHoldsMore = "drawn-4031-b2-gemma4_text-moe";
-constexpr double kMaxAllocatedErrorHeld = 0.004;
 bool is_placed_elsewhere(std::string_view id) {
   return std::find(std::begin(kPlacedElsewhere), std::end(kPlacedElsewhere), id) != std::end(kPlacedElsewhere);
 }
@@ -172,10 +165,8 @@ TEST_P(Rows, PeaksParametersAndMemoryInUse) {
     const Bytes reserved = row.measured("peak_reserved");
     exact_allocated += report.memory.peak_allocated == allocated ? 1U : 0U;
     exact_reserved += report.memory.peak_reserved == reserved ? 1U : 0U;
-    EXPECT_LE(error_of(report.memory.peak_allocated, allocated), row.of.id == kHoldsMore ? kMaxAllocatedErrorHeld
-                                                                 : is_placed_elsewhere(row.of.id)
-                                                                     ? kMaxAllocatedErrorThere
-                                                                     : kMaxAllocatedError);
+    EXPECT_LE(error_of(report.memory.peak_allocated, allocated),
+              is_placed_elsewhere(row.of.id) ? kMaxAllocatedErrorThere : kMaxAllocatedError);
     EXPECT_LE(error_of(report.memory.peak_reserved, reserved), row.of.id == kUnexplained ? kMaxReservedErrorUnexplained
                                                                : is_placed_elsewhere(row.of.id) ? kMaxReservedErrorThere
                                                                                                 : kMaxReservedError);

@@ -16,6 +16,7 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
+#include "support/error_text.h"
 #include "support/paths.h"
 
 namespace memcalc {
@@ -221,6 +222,22 @@ TEST(ShippedPrograms, RunForwardAlone) {
     options.inference.emplace();
     EXPECT_NO_THROW((void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"))) << name;
   }
+}
+
+/// A batch that a program was not recorded with: the line names the recorded one and how to record another, where a
+/// command does.
+TEST(ShippedPrograms, SayHowAnotherBatchIsRecorded) {
+  const auto refusal_of = [](const std::string& name) {
+    const ModelSpec model = registry().model(name);
+    RunOptions options{.batch_size = 7};
+    if (is_denoiser(model)) options.precision = Precision::kAmpBf16;
+    return error_text(
+        [&] { (void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm")); });
+  };
+  EXPECT_EQ(refusal_of("detr-resnet-50"),
+            "detr-resnet-50: batch is 4 in this program, and no other: the loss goes through the images one by one; "
+            "accepted: 4, or a program recorded with 7 (python -m memcalc.record --batch 7)");
+  EXPECT_THAT(refusal_of("z-image-turbo"), testing::EndsWith("the class takes images one by one"));
 }
 
 }  // namespace

@@ -52,8 +52,14 @@ void ProgramModel::bind_sizes() {
     std::int64_t size = given(symbol);
     if (size <= 0) size = symbol.recorded;
     if (!symbol.fixed.empty() && size != symbol.recorded) {
-      throw Error(ErrorCode::kUnsupported, fmt::format("{}: {} is {} in this program, and no other: {}", program_->name,
-                                                       symbol.name, symbol.recorded, symbol.fixed));
+      // The scripts' steps of denoisers are recorded by no command.
+      const bool records_anew = symbol.name == "batch" && program_->task != kDenoisingTask;
+      const std::string anew =
+          fmt::format("; accepted: {}, or a program recorded with {} (python -m memcalc.record --batch {})",
+                      symbol.recorded, size, size);
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} is {} in this program, and no other: {}{}", program_->name, symbol.name,
+                              symbol.recorded, symbol.fixed, records_anew ? anew : ""));
     }
     if (size % symbol.multiple != 0) {
       throw Error(ErrorCode::kUnsupported,

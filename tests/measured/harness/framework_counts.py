@@ -30,7 +30,7 @@ EXPERTS = ("deepseek_v2", "deepseek_v3", "gpt_oss", "mixtral", "qwen3_moe", "qwe
            "qwen3_next", "qwen3_5_moe_text", "lfm2_moe", "granitemoe", "granitemoehybrid",
            "glm4_moe_lite", "qwen3_vl_moe", "gemma4_text", "dots1", "deepseek_v32", "deepseek_v4", "minimax_m3_vl_text", "kimi_linear", "glm_moe_dsa", "hy_v3", "deepseek_ocr2_text",
            "mimo_v2_flash", "minimax", "hunyuan_v1_moe", "jamba", "mistral4")  # grouped_mm takes no other type than bfloat16
-IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma", "internvl")  # counted without images, which tensors without data do not have
+IMAGES_AND_TEXT = ("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "paligemma", "internvl", "mistral3")  # counted without images, which tensors without data do not have
 TASKS = {"t5": "seq2seq", "mt5": "seq2seq", "bart": "seq2seq", "mbart": "seq2seq", "pegasus": "seq2seq", "m2m_100": "seq2seq", "marian": "seq2seq", "whisper": "speech", "vit": "image", "deit": "image",
          "clip": "contrastive"}
 BUILT_AS = {"kimi_k2": "deepseek_v3"}  # classes of the checkpoint's own, which are those

@@ -19,6 +19,7 @@
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/in_place.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -237,7 +238,8 @@ struct Gemma4Layer {
       hidden_states = layer_input->post_per_layer_input_norm(hidden_states);
       hidden_states = residual + hidden_states;
     }
-    hidden_states = multiply_in_place(hidden_states);
+    // What its derivative saves is a tensor, which under a checkpoint runs the layer again before the gradient is made.
+    hidden_states = multiply_in_place(hidden_states, layer_scalar);
     drop(residual, others, hidden_states_1, hidden_states_flat, routing.top_k_weights, routing.top_k_index,
          hidden_states_2);
     return hidden_states;
