@@ -54,9 +54,9 @@ struct ConvolutionShape {
 
 /// Whether a large workspace finds memory beside what is held. `earlier`: the largest one before it, if that was large.
 /// native/cudnn/Conv_v8.cpp, try_plans and run_single_conv (torch 2.11): a plan whose workspace finds none
-/// (c10::OutOfMemoryError) is passed over for the next one, which needs little. By then the allocator has given back the
-/// segments that are wholly free (c10/cuda/CUDACachingAllocator.cpp, malloc); that of an earlier workspace is none of
-/// them, for what was asked for since lies in it.
+/// (c10::OutOfMemoryError) is passed over for the next one, which needs little. By then the allocator has given back
+/// the segments that are wholly free (c10/cuda/CUDACachingAllocator.cpp, malloc); that of an earlier workspace is none
+/// of them, for what was asked for since lies in it.
 [[nodiscard]] bool workspace_finds_memory(Bytes bytes, Bytes held, Bytes earlier, const DeviceSpec& device);
 
 /// True where the table holds this convolution (at any batch size).
