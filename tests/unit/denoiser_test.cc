@@ -110,5 +110,25 @@ TEST(Denoiser, HoldsWhatStaysOnTheCardBesideIt) {
               static_cast<double>(beside), 1e6);
 }
 
+/// Parts as their scripts leave them on the card, in the network's 16 bits: an autoencoder alone, or with CLIP's text model.
+TEST(Denoiser, HoldsThePartsOfItsPipeline) {
+  const struct {
+    const char* name;
+    Bytes beside;
+  } cases[] = {{"sd-1.5", 2 * (83'653'863 + 123'060'480)},
+               {"z-image-turbo", 2 * 83'819'683},
+               {"qwen-image", 2 * 126'892'531},
+               {"flux.2-dev", 2 * 84'046'115}};
+  for (const auto& each : cases) {
+    const auto weights_of = [](const std::string& name) {
+      const RunRequest request = lora(name);
+      return static_cast<double>(weights(traced(model_of(request, registry()), request)));
+    };
+    EXPECT_NEAR(weights_of(std::string(each.name) + "-pipeline") - weights_of(each.name),
+                static_cast<double>(each.beside), 1e6)
+        << each.name;
+  }
+}
+
 }  // namespace
 }  // namespace memcalc

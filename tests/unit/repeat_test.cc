@@ -77,5 +77,29 @@ TEST_F(RepeatedStep, AVariableThatIsNeverAssignedLeavesNothing) {
   EXPECT_EQ(steps(unused, [&] { unused.reset(); }), "");
 }
 
+// More than half of the card: cuDNN's plan finds no memory once a state lies in the segment that it left.
+class LargeWorkspace : public RepeatedStep {
+ protected:
+  static constexpr Bytes kLarge = 50'000'000'000;
+  void convolve() { bench_.tape.memory.scratch(kLarge, kMake, Category::kWorkspaces); }
+};
+
+TEST_F(LargeWorkspace, IsPassedOverWhereStatesWereMade) {
+  Tensor unused, state;
+  EXPECT_EQ(steps(unused,
+                  [&] {
+                    convolve();
+                    const Tensor temporary = make(1);
+                    state = bench_.tape.empty({8}, DType::kUInt8, kMake, Category::kOptimizerStates);
+                  }),
+            "+50000000000 make; -50000000000; +1 make; +8 make; -1; +1 make; -1; +1 make; -1");
+}
+
+TEST_F(LargeWorkspace, FindsItsSegmentAgainWithoutStates) {
+  Tensor unused;
+  EXPECT_EQ(steps(unused, [&] { convolve(); }),
+            "+50000000000 make; -50000000000; +50000000000 make; -50000000000; +50000000000 make; -50000000000");
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -491,6 +491,8 @@ TEST(SpecRegistry, SaysWhichProgramAnswersAHubId) {
       {"timm/resnet50.a1_in1k", "timm-resnet50", "a1_in1k are weights of timm's resnet50"},
       {"timm/vit_base_patch16_224.augreg2_in21k_ft_in1k", "timm-vit-base-patch16-224", "taken with 1000 classes"},
       {"stable-diffusion-v1-5/stable-diffusion-v1-5", "sd-1.5-unet", "is a pipeline"},
+      {"Wan-AI/Wan2.2-T2V-A14B-Diffusers", "wan2.2-t2v-a14b", "is a pipeline"},
+      {"Wan-AI/Wan2.2-I2V-A14B-Diffusers", "wan2.2-i2v-a14b", "is a pipeline"},
       {"meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout-17b-16e-text", "takes images or sounds too"},
       {"google/gemma-3-4b-it", "gemma-3-4b", "with it: gemma-3-4b-vision"},
   };

@@ -140,7 +140,8 @@ std::vector<PipelinePart> parts_of_pipeline(const JsonObject& config, const std:
     const bool in_float32 = file.ends_with(kFloat32);
     if (in_float32) file.resize(file.size() - kFloat32.size());
     const std::string path = (folder / file).string();
-    auto program = std::make_shared<const Program>(read_program(read_program_text(path), path));
+    auto program = std::make_shared<Program>(read_program(read_program_text(path), path));
+    program->converted = false;  // from_pretrained reads it on the host, to(device, dtype) moves it
     parts.push_back({.in_float32 = in_float32, .is_resident = is_resident, .program = std::move(program)});
   };
   if (const auto vae = config.optional_string("vae")) add(*vae);

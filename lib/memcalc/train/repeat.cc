@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/base/kept_vector.h"
+#include "memcalc/symbolic/ops/conv_workspace.h"
 
 namespace memcalc {
 
@@ -12,6 +13,44 @@ namespace {
 
 /// kOnce: the first step alone asks for it, to keep it for good or because it is marked so.
 enum class Fate : std::uint8_t { kTransient, kCarried, kOnce };
+
+/// Takes out of the second step the large workspaces of convolutions that find no memory there. In the first one they
+/// did, but then the optimizer's states were put where they had been. Without states they find the segments that they left.
+void pass_over_large_workspaces(Tape& tape, KeptVector<Event>& second, std::size_t count) {
+  const Trace& trace = tape.memory.trace;
+  Bytes largest = 0;
+  bool has_states = false;
+  for (const Block& block : trace.blocks) {
+    if (block.category == Category::kWorkspaces) largest = std::max(largest, block.requested);
+    has_states = has_states || block.category == Category::kOptimizerStates;
+  }
+  if (!has_states || !is_large_workspace(largest, tape.device)) return;
+  const auto executed = [&](const Event& event) -> const Block& {
+    const auto block = static_cast<std::size_t>(event.block);
+    return trace.blocks[block < trace.blocks.size() ? block : block - count];
+  };
+  Bytes held = 0;
+  const auto apply = [&](const Event& event) {
+    if (!event.moves_block()) return;
+    held += event.kind == EventKind::kAllocate ? executed(event).requested : -executed(event).requested;
+  };
+  for (const Event& event : trace.events) apply(event);
+  BlockId passed_over = kNoBlock;  // a workspace is freed before there is another
+  const auto lacks_memory = [&](const Event& event) {
+    if (event.moves_block() && event.block == passed_over) return true;
+    if (event.kind == EventKind::kAllocate) {
+      const Block& block = executed(event);
+      if (block.category == Category::kWorkspaces && is_large_workspace(block.requested, tape.device) &&
+          !workspace_finds_memory(block.requested, held, largest, tape.device)) {
+        passed_over = event.block;
+        return true;
+      }
+    }
+    apply(event);
+    return false;
+  };
+  second.erase(std::remove_if(second.begin(), second.end(), lacks_memory), second.end());
+}
 
 }  // namespace
 
@@ -65,6 +104,7 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
 
   const auto placeholder_freed = [&](const Event& event) { return is_placeholder(event.block); };
   trace.events.erase(std::remove_if(begin, trace.events.end(), placeholder_freed), trace.events.end());
+  pass_over_large_workspaces(tape, second, count);
   trace.events.reserve(trace.events.size() + second.size() * static_cast<std::size_t>(copies));
   const KeptVector<Block> blocks(trace.blocks.begin() + static_cast<std::ptrdiff_t>(first_block), trace.blocks.end());
   trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));

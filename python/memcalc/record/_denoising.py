@@ -265,6 +265,9 @@ DENOISING = {
 # Of networks that edit an image.
 EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512, pipeline="FluxKontextPipeline")}
 
+# Autoencoders of videos, to which an image is one frame.
+ONE_FRAME = ("AutoencoderKLQwenImage",)
+
 
 def encode_pixels(vae: Any, batch: Batch) -> dict[str, Any]:
     return {"latents": vae.encode(batch["pixel_values"].to(dtype=vae.dtype)).latent_dist.sample()}

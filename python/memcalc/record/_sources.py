@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import torch
 
-from ._denoising import DENOISING, EDITING, VAE_SCALE, encode_pixels
+from ._denoising import DENOISING, EDITING, ONE_FRAME, VAE_SCALE, encode_pixels
 from ._ltx import PROMPT_TOKENS as LTX
 from ._ltx import inputs as ltx_inputs
 from ._ltx import squares as ltx_loss
@@ -369,7 +369,8 @@ def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, ima
     if library == "diffusers":
         import diffusers
 
-        return Source(lambda: getattr(diffusers, name)(**config), lambda batch, image: {"pixel_values": torch.empty(batch, 3, image, image)},
+        frames = [1] if name in ONE_FRAME else []
+        return Source(lambda: getattr(diffusers, name)(**config), lambda batch, image: {"pixel_values": torch.empty(batch, 3, *frames, image, image)},
                       {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": [512, 768, 1280]},
                       multiples={"image": 64}, step=encode_pixels, precisions=precisions)
     import transformers

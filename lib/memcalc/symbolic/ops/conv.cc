@@ -93,19 +93,13 @@ Held held_by(const Trace& trace) {
   return held;
 }
 
-/// native/cudnn/Conv_v8.cpp, try_plans (torch 2.11): a plan whose workspace finds no memory (c10::OutOfMemoryError) is
-/// passed over for the next one, which needs little. By then the allocator has given back the segments that are wholly
-/// free (c10/cuda/CUDACachingAllocator.cpp, malloc); that of an earlier workspace is none of them, for what was asked
-/// for since lies in it.
+/// None where it finds no memory.
 Bytes workspace_on(const Tape& tape, const ConvolutionShape& shape, ConvolutionPass pass, DType dtype) {
-  constexpr Bytes kSmall = 16;  // a share of the card that nobody looks for
   const Bytes bytes = convolution_workspace(shape, pass, dtype, tape.kernels.allow_tf32);
-  const Bytes card = tape.device.memory_bytes;
-  if (card == 0 || bytes <= card / kSmall) return bytes;
+  if (!is_large_workspace(bytes, tape.device)) return bytes;
   const Held held = held_by(tape.memory.trace);
-  const Bytes earlier = held.workspace > card / kSmall ? held.workspace : 0;
-  const Bytes taken = checked_add(tape.device.context_bytes.value_or(0), checked_add(held.now, earlier));
-  return checked_add(taken, bytes) > card ? 0 : bytes;
+  const Bytes earlier = is_large_workspace(held.workspace, tape.device) ? held.workspace : 0;
+  return workspace_finds_memory(bytes, held.now, earlier, tape.device) ? bytes : 0;
 }
 
 /// One GEMM a group: rows are pixels.

@@ -201,4 +201,14 @@ Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass,
   return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
 }
 
+bool is_large_workspace(Bytes bytes, const DeviceSpec& device) {
+  constexpr Bytes kShare = 16;
+  return device.memory_bytes > 0 && bytes > device.memory_bytes / kShare;
+}
+
+bool workspace_finds_memory(Bytes bytes, Bytes held, Bytes earlier, const DeviceSpec& device) {
+  const Bytes taken = checked_add(device.context_bytes.value_or(0), checked_add(held, earlier));
+  return checked_add(taken, bytes) <= device.memory_bytes;
+}
+
 }  // namespace memcalc

@@ -6,6 +6,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/device_spec.h"
 
 namespace memcalc {
 
@@ -47,6 +48,16 @@ struct ConvolutionShape {
 /// nothing.
 [[nodiscard]] Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                                    bool allow_tf32);
+
+/// A share of the card that is worth a look whether it is there.
+[[nodiscard]] bool is_large_workspace(Bytes bytes, const DeviceSpec& device);
+
+/// Whether a large workspace finds memory beside what is held. `earlier`: the largest one before it, if that was large.
+/// native/cudnn/Conv_v8.cpp, try_plans and run_single_conv (torch 2.11): a plan whose workspace finds none
+/// (c10::OutOfMemoryError) is passed over for the next one, which needs little. By then the allocator has given back
+/// the segments that are wholly free (c10/cuda/CUDACachingAllocator.cpp, malloc); that of an earlier workspace is none
+/// of them, for what was asked for since lies in it.
+[[nodiscard]] bool workspace_finds_memory(Bytes bytes, Bytes held, Bytes earlier, const DeviceSpec& device);
 
 /// True where the table holds this convolution (at any batch size).
 [[nodiscard]] bool is_measured_convolution(const ConvolutionShape& shape, DType dtype, bool allow_tf32);
