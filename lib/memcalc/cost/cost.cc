@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -79,31 +80,48 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
   }
 }
 
-/// The hosts that issue the kernels soonest and latest.
-struct Extremes {
-  const MeasuredHost *quickest, *slowest;
-};
+/// The measured hosts between which a step is told: those that issue its kernels soonest and latest.
+class Extremes {
+ public:
+  /// Pre: there are hosts; they and the kernels outlive this.
+  Extremes(const std::vector<MeasuredHost>& hosts, const KernelList& kernels, Costed what)
+      : hosts_(hosts), kernels_(kernels), what_(what), quickest_(&hosts.front()), slowest_(&hosts.front()) {}
 
-/// Pre: there are hosts.
-Extremes extremes_of(const std::vector<MeasuredHost>& hosts, const KernelList& kernels, Costed what) {
-  std::vector<double> issuing(hosts.size());
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
-    for (const Kernel& kernel : kernels) issuing[h] += host_seconds(kernel, hosts[h].rates, what == Costed::kCall);
+  [[nodiscard]] const std::string& quickest() const { return quickest_->name; }
+  [[nodiscard]] const std::string& slowest() const { return slowest_->name; }
+
+  /// Of a step or a call on the two.
+  std::array<double, 2> seconds(const Timeline& timeline, const StepTime& of_middle) {
+    // A card that never waits takes as long with any host.
+    const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
+    if (!waits) return {of_middle.step_seconds, of_middle.step_seconds};
+    find();
+    return what_ == Costed::kCall ? timeline.extreme_calls(quickest_->rates, slowest_->rates)
+                                  : timeline.extreme_steps(quickest_->rates, slowest_->rates);
   }
-  const auto [least, most] = std::minmax_element(issuing.begin(), issuing.end());
-  return {&hosts[static_cast<std::size_t>(least - issuing.begin())],
-          &hosts[static_cast<std::size_t>(most - issuing.begin())]};
-}
 
-/// Of a step or a call on the quickest and on the slowest host.
-std::array<double, 2> seconds_on(const Extremes& hosts, const Timeline& timeline, const StepTime& of_middle,
-                                 Costed what) {
-  // A card that never waits takes as long with any host.
-  const bool waits = of_middle.bound() == Bound::kHost || of_middle.host_seconds > 0.5 * of_middle.step_seconds;
-  if (!waits) return {of_middle.step_seconds, of_middle.step_seconds};
-  return what == Costed::kCall ? timeline.extreme_calls(hosts.quickest->rates, hosts.slowest->rates)
-                               : timeline.extreme_steps(hosts.quickest->rates, hosts.slowest->rates);
-}
+ private:
+  /// Once, and only for a card that waits: every host is asked for every kernel.
+  void find() {
+    if (std::exchange(found_, true)) return;
+    std::vector<double> issuing;
+    issuing.reserve(hosts_.size());
+    for (const MeasuredHost& host : hosts_) {
+      double seconds = 0;
+      for (const Kernel& kernel : kernels_) seconds += host_seconds(kernel, host.rates, what_ == Costed::kCall);
+      issuing.push_back(seconds);
+    }
+    const auto [least, most] = std::minmax_element(issuing.begin(), issuing.end());
+    quickest_ = &hosts_[static_cast<std::size_t>(least - issuing.begin())];
+    slowest_ = &hosts_[static_cast<std::size_t>(most - issuing.begin())];
+  }
+
+  const std::vector<MeasuredHost>& hosts_;
+  const KernelList& kernels_;
+  Costed what_;
+  bool found_ = false;
+  const MeasuredHost *quickest_, *slowest_;
+};
 
 /// Of the kernels of what several steps share, as an average step has of it; 1: every step has all of its kernels.
 double share_of(const KernelList& kernels) {
@@ -145,7 +163,7 @@ double microseconds_of(FirstCall what, const FirstCallRates& rates) {
 /// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
 /// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
 void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
-                     const DeviceSpec& device, const DeviceRates& rates, const std::optional<Extremes>& hosts,
+                     const DeviceSpec& device, const DeviceRates& rates, std::optional<Extremes>& hosts,
                      StepTime& result, std::array<double, 2>& range) {
   constexpr double kMicrosecond = 1e-6;
   constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
@@ -183,7 +201,7 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
   const Timeline timeline(kernels, seconds, device, rates, before);
   const StepTime fresh = timeline.steady(rates.host);
   if (hosts) {
-    const std::array<double, 2> of_fresh = seconds_on(*hosts, timeline, fresh, Costed::kStep);
+    const std::array<double, 2> of_fresh = hosts->seconds(timeline, fresh);
     for (std::size_t i = 0; i < range.size(); ++i) range[i] += share * (of_fresh[i] - range[i]);
   }
   const StepTime of_seen = std::exchange(result, mean_of(fresh, result, share));
@@ -206,15 +224,15 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   const Timeline timeline(kernels, seconds, device, rates);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   std::optional<Extremes> hosts;
-  if (!rates.hosts.empty()) hosts = extremes_of(rates.hosts, kernels, what);
+  if (!rates.hosts.empty()) hosts.emplace(rates.hosts, kernels, what);
   std::array<double, 2> range{};
-  if (hosts) range = seconds_on(*hosts, timeline, result, what);
+  if (hosts) range = hosts->seconds(timeline, result);
   if (const double share = share_of(kernels); share != 1) {
     const OtherStep other = without_shared(kernels, seconds);
     const Timeline of_other(other.kernels, other.seconds, device, rates);
     const StepTime time = of_other.steady(rates.host);
     if (hosts) {
-      const std::array<double, 2> of_others = seconds_on(*hosts, of_other, time, what);
+      const std::array<double, 2> of_others = hosts->seconds(of_other, time);
       for (std::size_t i = 0; i < range.size(); ++i) range[i] = share * range[i] + (1 - share) * of_others[i];
     }
     result = mean_of(result, time, share);
@@ -224,8 +242,8 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   if (hosts) {
     result.hosts = {.least_seconds = range[0],
                     .most_seconds = range[1],
-                    .least_host = hosts->quickest->name,
-                    .most_host = hosts->slowest->name};
+                    .least_host = hosts->quickest(),
+                    .most_host = hosts->slowest()};
   }
   result.costliest = costliest_of(kernels, seconds, device, kShown);
   count_flops(kernels, device, result);
