@@ -38,6 +38,24 @@ Report report_of(const StepTime& step) {
   return report;
 }
 
+TEST(Throughput, BatchesAsWideAsTheirTextsTellNoTokensASecond) {
+  Report report;
+  report.run.batch_size = 2;
+  report.run.sequence_length = 1024;
+  set_time(report, step(40, 0));
+  EXPECT_EQ(report.time->tokens_per_second, 2048);
+
+  report.run.training().lengths.emplace();
+  set_time(report, step(40, 0));
+  EXPECT_EQ(report.time->tokens_per_second, 0);
+  EXPECT_EQ(report.time->samples_per_second, 2);
+  EXPECT_THROW((void)training_run_of(report, 1e9), Error);
+
+  report.run.training().lengths->packing = PackingStrategy::kBfd;
+  set_time(report, step(40, 0));
+  EXPECT_EQ(report.time->tokens_per_second, 2048) << "rows of as many tokens each";
+}
+
 constexpr Operator kOp{"aten::_cudnn_attention_forward"};
 
 DeviceSpec card(double bf16_flops_per_second) {

@@ -410,7 +410,8 @@ class TextRenderer {
       if (name == "MFU") words.push_back(name + " " + value.substr(0, value.find(" of ")));
     }
     if (const Bound bound = time.step.bound(); bound != Bound::kCard) {
-      words.push_back("bound by the " + std::string(name_of(bound)));
+      words.push_back(bound == Bound::kFirstCalls ? "bound by first calls (--details)"
+                                                  : "bound by the " + std::string(name_of(bound)));
     }
     if (const HostRange& hosts = time.step.hosts; hosts.most_seconds > hosts.least_seconds) {
       words.push_back(format_seconds(hosts.least_seconds) + " to " + format_seconds(hosts.most_seconds) +

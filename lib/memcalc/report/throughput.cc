@@ -64,6 +64,8 @@ double samples_per_step(const RunSpec& run) {
 }
 
 double tokens_per_step(const RunSpec& run) {
+  // Batches are as wide as their texts: the run does not say how many tokens an average step has.
+  if (run.trains() && run.training().lengths && !run.training().lengths->packing) return 0;
   if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
     return real(run.batch_size) * real(run.inference()->new_tokens);
   }
@@ -105,8 +107,10 @@ void feed(Report& report, const InputPipeline& input) {
 
 TrainingRun training_run_of(const Report& report, double tokens) {
   if (!report.time || report.time->tokens_per_second <= 0) {
-    throw Error(ErrorCode::kUsage,
-                "--tokens: found a run without tokens a second; accepted: text models on a known GPU");
+    throw Error(
+        ErrorCode::kUsage,
+        "--tokens: found a run without tokens a second; accepted: text models on a known GPU, their batches of one "
+        "width");
   }
   refuse_outside(tokens, 1, 1e18, "--tokens", "tokens");
   const Throughput& time = *report.time;
