@@ -110,7 +110,8 @@ TEST(Denoiser, HoldsWhatStaysOnTheCardBesideIt) {
               static_cast<double>(beside), 1e6);
 }
 
-/// Parts as their scripts leave them on the card, in the network's 16 bits: an autoencoder alone, or with CLIP's text model.
+/// Parts as their scripts leave them on the card, in the network's 16 bits: an autoencoder alone, or with CLIP's text
+/// model.
 TEST(Denoiser, HoldsThePartsOfItsPipeline) {
   const struct {
     const char* name;

@@ -15,7 +15,8 @@ namespace {
 enum class Fate : std::uint8_t { kTransient, kCarried, kOnce };
 
 /// Takes out of the second step the large workspaces of convolutions that find no memory there. In the first one they
-/// did, but then the optimizer's states were put where they had been. Without states they find the segments that they left.
+/// did, but then the optimizer's states were put where they had been. Without states they find the segments that they
+/// left.
 void pass_over_large_workspaces(Tape& tape, KeptVector<Event>& second, std::size_t count) {
   const Trace& trace = tape.memory.trace;
   Bytes largest = 0;
