@@ -1,7 +1,10 @@
 #include "memcalc/models/encoder_decoder.h"
 
-#include "memcalc/symbolic/ops/integer.h"
+#include <optional>
+#include <utility>
 
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -143,5 +146,21 @@ Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& la
 }
 
 Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) { return builder.until_tied(tied.shape()); }
+
+void predict_tokens(const Tensor& hidden_states, const Batch& batch, std::int64_t vocab_size,
+                    const std::function<Tensor(const Tensor&)>& logits_of, ModelOutput& output) {
+  const auto head = [&](const KeptTensors& arguments) {
+    ModelOutput made;
+    made.logits = logits_of(arguments[0]);
+    if (!arguments[1].defined()) return made;
+    made.loss = cross_entropy(view(made.logits, {-1, vocab_size}), view(arguments[1], {-1}));
+    return made;
+  };
+  const KeptTensors arguments{hidden_states, batch.labels};
+  std::optional<ModelOutput> made = batch.labels.defined() ? compiled_head(arguments, head) : std::nullopt;
+  if (!made) made = head(arguments);
+  output.logits = std::move(made->logits);
+  output.loss = std::move(made->loss);
+}
 
 }  // namespace memcalc

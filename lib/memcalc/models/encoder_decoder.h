@@ -1,10 +1,13 @@
 // What transformers' encoder-decoder models share (T5, BART, Whisper).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "memcalc/families/bart/spec.h"
 #include "memcalc/models/attention.h"
+#include "memcalc/models/model.h"
 
 namespace memcalc {
 
@@ -74,5 +77,10 @@ struct Seq2SeqLayer {
 
 /// What tie_weights replaces by `tied`: made, and gone when the model is complete.
 [[nodiscard]] Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied);
+
+/// Loss and logits of BartForConditionalGeneration and WhisperForConditionalGeneration, from the decoder's states and
+/// what makes logits of them. Where LayerDrop breaks the model's graph they are a graph of their own (compiled_head).
+void predict_tokens(const Tensor& hidden_states, const Batch& batch, std::int64_t vocab_size,
+                    const std::function<Tensor(const Tensor&)>& logits_of, ModelOutput& output);
 
 }  // namespace memcalc

@@ -9,7 +9,6 @@
 #include "memcalc/models/hooked_module.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
-#include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -254,7 +253,12 @@ class BartForConditionalGeneration : public Model {
         decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state,
                            caches ? cache_of(run_, batch, output) : nullptr);
     if (!batch.labels.defined()) decoder_input_ids.reset();  // BartModel.forward made them
-    predict(last_hidden_state, batch, output);
+    const auto logits_of = [this](const Tensor& states) {
+      Tensor logits = lm_head_(states);
+      if (plan_.logits_bias) logits = logits + final_logits_bias_;
+      return logits;
+    };
+    predict_tokens(last_hidden_state, batch, spec_.vocab_size, logits_of, output);
     drop(decoder_input_ids, last_hidden_state);
     return output;
   }
@@ -262,22 +266,6 @@ class BartForConditionalGeneration : public Model {
   [[nodiscard]] Tensor encode(const Batch& batch) override { return encoder_[0].encode(run_, shared_, batch); }
 
  private:
-  void predict(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
-    const auto head = [&](const KeptTensors& arguments) {
-      ModelOutput made;
-      made.logits = lm_head_(arguments[0]);
-      if (plan_.logits_bias) made.logits = made.logits + final_logits_bias_;
-      if (!arguments[1].defined()) return made;
-      made.loss = cross_entropy(view(made.logits, {-1, spec_.vocab_size}), view(arguments[1], {-1}));
-      return made;
-    };
-    const KeptTensors arguments{hidden_states, batch.labels};
-    std::optional<ModelOutput> made = batch.labels.defined() ? compiled_head(arguments, head) : std::nullopt;
-    if (!made) made = head(arguments);
-    output.logits = std::move(made->logits);
-    output.loss = std::move(made->loss);
-  }
-
   BartSpec spec_;
   RunSpec run_;
   BartPlan plan_;

@@ -5,7 +5,6 @@
 #include "memcalc/symbolic/ops/conv1d.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
-#include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -143,7 +142,8 @@ class WhisperForConditionalGeneration : public Model {
     output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
     Tensor last_hidden_state =
         decoder_[0].forward(run_, decoder_input_ids, output.encoder_last_hidden_state, cache_of(run_, batch, output));
-    predict(last_hidden_state, batch, output);
+    predict_tokens(
+        last_hidden_state, batch, spec_.vocab_size, [this](const Tensor& states) { return proj_out_(states); }, output);
     drop(decoder_input_ids, last_hidden_state);
     return output;
   }
@@ -151,21 +151,6 @@ class WhisperForConditionalGeneration : public Model {
   [[nodiscard]] Tensor encode(const Batch& batch) override { return encoder_[0].forward(run_, batch.input_features); }
 
  private:
-  void predict(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
-    const auto head = [&](const KeptTensors& arguments) {
-      ModelOutput made;
-      made.logits = proj_out_(arguments[0]);
-      if (!arguments[1].defined()) return made;
-      made.loss = cross_entropy(view(made.logits, {-1, spec_.vocab_size}), view(arguments[1], {-1}));
-      return made;
-    };
-    const KeptTensors arguments{hidden_states, batch.labels};
-    std::optional<ModelOutput> made = batch.labels.defined() ? compiled_head(arguments, head) : std::nullopt;
-    if (!made) made = head(arguments);
-    output.logits = std::move(made->logits);
-    output.loss = std::move(made->loss);
-  }
-
   WhisperSpec spec_;
   RunSpec run_;
   std::vector<WhisperEncoder> encoder_;  // one
