@@ -502,51 +502,85 @@ WARM_STEPS, SYNCHRONIZED, TOGETHER = 3, 6, 6
 
 
 def for_times(job):
-    """The job without evaluations; of batches that are all alike with steps enough to time."""
+    """Of batches that are all alike with steps enough to time; nothing is saved."""
     arguments = list(job["arguments"])
-    for key in ("--eval-bs", "--eval-samples", "--eval-accum", "--save", "--stages", "--load"):
+    for key in ("--save", "--stages", "--load"):
         if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
-    if "--eval-logits" in arguments: arguments.remove("--eval-logits")
     generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))
     if "--steps" not in arguments and not generates: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + TOGETHER)]
     return dict(job, arguments=arguments)
 
 
+def python_us():
+    """A loop of Python: 1,064 us on a core of an H200's machine whose other thread is idle, 2,053 where it is busy (host_core.py)."""
+    begin, x = time.perf_counter(), 0
+    for i in range(30000): x += i & 7
+    return 1e6 * (time.perf_counter() - begin)
+
+
+def twice(trainer, job):
+    """The batches of the steps in the order of the data, and then all of them again: sizes that libraries have not seen, then seen ones."""
+    import torch
+    rows, data = list(range(job.bs * job.accum * job.steps)) * 2, trainer.train_dataset
+    trainer.train_dataset = data.select(rows) if hasattr(data, "select") else [data[i] for i in rows]
+    trainer.args.max_steps = 2 * job.steps
+    trainer._get_train_sampler = lambda *unused: torch.utils.data.SequentialSampler(trainer.train_dataset)
+
+
 def time_trainer(trainer, wait, of_lengths=False):
-    """Seconds of steps: from the end of one to the end of the next, the device awaited at each, as ../trainer.jsonl has them
-    (`each`); then of as many more that nothing waits for until the last is done (`together`, of one step). Where batches
-    differ in width, of every step from the first on, in order (`steps_s`). `wait` returns when the device is this job's alone."""
+    """Seconds of steps: from the end of one, or of the evaluation behind it, to the end of the next, the device awaited at each,
+    as ../trainer.jsonl has them (`each`); then of as many more that nothing waits for until the last is done (`together`, of one
+    step; not beside evaluations). Where batches differ in width, of every step from the first on, in order (`steps_s`), and what
+    each asked of the driver (`mallocs`). `wait` returns when the device is this job's alone."""
     import gc
     import torch
     import transformers as tf
-    stamps, together = [], []
+    seconds, together, begun, mallocs, marks = [], [], [], [], []
+    evaluates = trainer.args.eval_strategy != "no"
+
+    def wait_for_device():
+        if not ON_CPU: torch.cuda.synchronize()
+        return time.perf_counter()
 
     class Clock(tf.TrainerCallback):
-        def on_train_begin(self, *unused, **more):
-            if of_lengths: stamps.append(time.perf_counter())
+        def on_train_begin(self, *unused, **more): begun[:] = [time.perf_counter()]
+
+        def on_evaluate(self, *unused, **more):
+            if not ON_CPU:
+                marks.append(torch.cuda.max_memory_allocated())
+                torch.cuda.reset_peak_memory_stats()
+            begun[:] = [wait_for_device()]
 
         def on_step_end(self, args, state, control, **more):
             step = state.global_step
-            if of_lengths:
-                if not ON_CPU: torch.cuda.synchronize()
-                stamps.append(time.perf_counter())
-            elif WARM_STEPS <= step <= WARM_STEPS + SYNCHRONIZED or step == args.max_steps:
-                if not ON_CPU: torch.cuda.synchronize()
-                (together if step > WARM_STEPS + SYNCHRONIZED else stamps).append(time.perf_counter())
+            if not ON_CPU: mallocs.append(torch.cuda.memory_stats()["num_device_alloc"])
+            if step > WARM_STEPS + SYNCHRONIZED and not of_lengths and not evaluates:
+                if step == args.max_steps: together.append((wait_for_device() - begun[0]) / (step - WARM_STEPS - SYNCHRONIZED))
+                return
+            end = wait_for_device()
+            seconds.append(end - begun[0])
+            begun[:] = [end]
+            if evaluates and not ON_CPU:
+                marks.append(torch.cuda.max_memory_allocated())
+                torch.cuda.reset_peak_memory_stats()
 
     trainer.add_callback(Clock())
     gc.collect()
     wait()
-    if not ON_CPU: torch.cuda.reset_peak_memory_stats()
+    if not ON_CPU:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    clock = [sorted(python_us() for _ in range(15))]
     trainer.train()
-    in_order = [b - a for a, b in zip(stamps, stamps[1:])]
-    each = sorted(in_order[1:] if of_lengths else in_order)
+    clock.append(sorted(python_us() for _ in range(15)))
+    each = sorted(seconds[1:] if of_lengths else seconds[WARM_STEPS:])
     logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
-    steps = trainer.state.global_step
-    many = (together[0] - stamps[-1]) / (steps - WARM_STEPS - SYNCHRONIZED) if together and stamps else None
-    more = dict(steps_s=in_order) if of_lengths else {}
-    return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=many, steps=steps, **more,
-                runtime_s=logged.get("train_runtime"), peak=0 if ON_CPU else torch.cuda.max_memory_allocated())
+    more = dict(mallocs=mallocs) if of_lengths else {}
+    if not ON_CPU: more.update(reserved=torch.cuda.max_memory_reserved())
+    return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=together[0] if together else None,
+                steps=trainer.state.global_step, steps_s=seconds, **more, runtime_s=logged.get("train_runtime"),
+                python_us=[times[len(times) // 2] for times in clock],
+                peak=0 if ON_CPU else max([torch.cuda.max_memory_allocated(), *marks]))
 
 
 def run_for_times(job, wait):
@@ -556,14 +590,17 @@ def run_for_times(job, wait):
     torch.set_num_threads(2)
     torch.manual_seed(0)
     if not ON_CPU: torch.zeros(1, device="cuda")
+    base = 0 if ON_CPU else torch.cuda.memory_allocated()
     if parsed.loop == "bare":
         import jobs_bare
         return jobs_bare.run(parsed, False, False, wait)
     if parsed.gpus > 1:
         import jobs_card
         jobs_card.begin_fake_group(parsed.gpus)
-    result = time_trainer(make_trainer(parsed), wait, bool(parsed.samples))
-    return dict(result, gpu=None if ON_CPU else torch.cuda.get_device_name(0), arguments=job["arguments"])
+    trainer = make_trainer(parsed)
+    if job.get("twice"): twice(trainer, parsed)
+    result = time_trainer(trainer, wait, bool(parsed.samples))
+    return dict(result, allocated=result["peak"] - base, gpu=None if ON_CPU else torch.cuda.get_device_name(0), arguments=job["arguments"])
 
 
 def run(job, rank=None):
