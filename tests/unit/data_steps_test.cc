@@ -122,6 +122,25 @@ TEST(DataSteps, GroupedByLengthBatchesHaveLessPadding) {
   EXPECT_LT(padded_tokens({.group_by_length = true}), padded_tokens({}) * 3 / 4);
 }
 
+/// Of the median step of a training whose samples are all alike.
+std::int64_t tokens_of(Loop loop, const std::string& samples, const std::string& model, std::int64_t accumulation = 1) {
+  RunOptions options{.batch_size = 2, .loop = loop, .accumulation_steps = accumulation};
+  if (loop == Loop::kSentenceTransformer) options.hard_negatives = 1;
+  if (model == "t5-base") options.task = Task::kSeq2Seq;
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "memcalc_step_tokens.txt";
+  std::ofstream(path) << samples;
+  options.lengths = path.string();
+  return data_steps(resolve(test::model_of(model), options).run).tokens;
+}
+
+TEST(DataSteps, TheAverageStepHasTheTokensThatTheModelIsGiven) {
+  EXPECT_EQ(tokens_of(Loop::kTrainer, "30 8\n", "gpt2"), 2 * 30);
+  EXPECT_EQ(tokens_of(Loop::kTrainer, "30 8\n", "gpt2", 4), 4 * 2 * 30) << "four micro-batches";
+  EXPECT_EQ(tokens_of(Loop::kTrainer, "30/7\n30/7\n", "t5-base"), 2 * (30 + 7)) << "sources and labels";
+  EXPECT_EQ(tokens_of(Loop::kTrlDpo, "30/7/10\n30/7/10\n", "gpt2"), 2 * 2 * 40) << "both padded to the longer";
+  EXPECT_EQ(tokens_of(Loop::kSentenceTransformer, "12/9/10\n12/9/10\n", "bert-base"), 2 * (12 + 9 + 10));
+}
+
 TEST(DataSteps, ColumnsAreRoundedUpToAMultiple) {
   RunOptions options{.batch_size = 8, .loop = Loop::kTrainer};
   options.lengths = "lognormal:60,0.8,500,100";

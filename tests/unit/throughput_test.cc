@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 
 #include "memcalc/base/error.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/memcalc.h"
 #include "memcalc/spec/registry.h"
 #include "support/paths.h"
 
@@ -38,7 +41,7 @@ Report report_of(const StepTime& step) {
   return report;
 }
 
-TEST(Throughput, BatchesAsWideAsTheirTextsTellNoTokensASecond) {
+TEST(Throughput, OfBatchesAsWideAsTheirTextsTheAverageStepsTokensCount) {
   Report report;
   report.run.batch_size = 2;
   report.run.sequence_length = 1024;
@@ -46,14 +49,32 @@ TEST(Throughput, BatchesAsWideAsTheirTextsTellNoTokensASecond) {
   EXPECT_EQ(report.time->tokens_per_second, 2048);
 
   report.run.training().lengths.emplace();
+  report.epoch = EpochMemory{.steps = 10, .average_samples = 8, .average_tokens = 900};
+  report.run.parallel.gpus = 2;
   set_time(report, step(40, 0));
-  EXPECT_EQ(report.time->tokens_per_second, 0);
-  EXPECT_EQ(report.time->samples_per_second, 2);
-  EXPECT_THROW((void)training_run_of(report, 1e9), Error);
+  EXPECT_EQ(report.time->samples_per_second, 16) << "two ranks, the other taken to be like this one";
+  EXPECT_EQ(report.time->tokens_per_second, 1800);
+  EXPECT_EQ(training_run_of(report, 18000).steps, 10);
 
-  report.run.training().lengths->packing = PackingStrategy::kBfd;
+  report.epoch.reset();
   set_time(report, step(40, 0));
-  EXPECT_EQ(report.time->tokens_per_second, 2048) << "rows of as many tokens each";
+  EXPECT_EQ(report.time->tokens_per_second, 0) << "not those of --seq";
+  EXPECT_THROW((void)training_run_of(report, 1e9), Error);
+}
+
+TEST(Throughput, TheStepOfADataSetHasTheTokensOfItsBatches) {
+  const SpecRegistry registry(test::specs_dir());
+  const ModelSpec& model = registry.model("bert-base");
+  RunOptions options{.batch_size = 2, .loop = Loop::kTrainer};
+  options.task = Task::kSequenceClassification;
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "memcalc_throughput.txt";
+  std::ofstream(path) << "30\n30\n30\n30\n";
+  options.lengths = path.string();
+  const Report report = estimate(model, resolve(model, options).run, registry.device("h200-sxm"));
+  EXPECT_EQ(report.epoch->average_samples, 2);
+  EXPECT_EQ(report.epoch->average_tokens, 60);
+  EXPECT_NEAR(report.time->tokens_per_second, 60 / report.time->step.step_seconds, 1e-6);
+  EXPECT_NEAR(report.time->samples_per_second, 2 / report.time->step.step_seconds, 1e-6);
 }
 
 constexpr Operator kOp{"aten::_cudnn_attention_forward"};

@@ -66,7 +66,7 @@ std::optional<double> model_flops_of_step(const Report& report) {
 std::optional<double> achieved_by_throughput(const JobFigures& job, const Report& report) {
   const std::optional<double> flops = model_flops_of_step(report);
   if (!flops) return std::nullopt;
-  const double samples = samples_per_step(report.run), tokens = tokens_per_step(report.run);
+  const double samples = samples_per_step(report), tokens = tokens_per_step(report);
   double steps_per_second = 0;
   if (job.samples_per_second && samples > 0) {
     steps_per_second = *job.samples_per_second / samples;

@@ -372,10 +372,10 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   fill_peak(symbolic.trace, report);
   fill_flops(symbolic.kernels, report);
   fill_fit(symbolic, report);
+  report.epoch = epoch_of(symbolic, report.memory);
   if (time) set_time(report, *time);
   report.host_memory = host_memory_of(symbolic, run);
   report.stages = stages_of(symbolic, run, report.memory, report.model.checkpoint_dtype);
-  report.epoch = epoch_of(symbolic, report.memory);
   if (report.epoch && report.peak_phase == Phase::kEvaluation) {  // behind a step that is simulated
     const auto behind = static_cast<std::size_t>(report.peak_step);
     report.peak_step = static_cast<int>(symbolic.data_steps.simulated[behind].number);

@@ -7,6 +7,8 @@ std::optional<EpochMemory> epoch_of(const SymbolicRun& symbolic, const ReplayRes
   if (steps.simulated.empty() || memory.steps.size() != steps.simulated.size()) return std::nullopt;
   EpochMemory epoch{.steps = steps.all,
                     .simulated = static_cast<std::int64_t>(steps.simulated.size()),
+                    .average_samples = steps.samples,
+                    .average_tokens = steps.tokens,
                     .reserved_after_first_step = memory.steps.front().reserved,
                     .reserved_at_end = memory.steps.back().reserved};
   std::size_t peak = 0;

@@ -89,6 +89,8 @@ void write_memory(const Report& report, Csv& csv) {
   if (report.epoch) {
     csv.number("epoch", "steps", static_cast<double>(report.epoch->steps), "steps");
     csv.number("epoch", "peak_step", static_cast<double>(report.epoch->peak_step), "");
+    csv.number("epoch", "average_samples", static_cast<double>(report.epoch->average_samples), "samples");
+    csv.number("epoch", "average_tokens", static_cast<double>(report.epoch->average_tokens), "tokens");
     csv.bytes("epoch", "reserved_after_first_step", report.epoch->reserved_after_first_step);
     csv.bytes("epoch", "reserved_at_end", report.epoch->reserved_at_end);
     csv.number("epoch", "growing_steps", static_cast<double>(report.epoch->growing_steps), "steps");

@@ -233,6 +233,8 @@ Json epoch_json(const EpochMemory& epoch) {
                {"peak_step", epoch.peak_step},
                {"peak_rows", epoch.peak_rows},
                {"peak_columns", epoch.peak_columns},
+               {"average_samples", epoch.average_samples},
+               {"average_tokens", epoch.average_tokens},
                {"reserved_after_first_step_bytes", epoch.reserved_after_first_step},
                {"reserved_at_end_bytes", epoch.reserved_at_end},
                {"growing_steps", epoch.growing_steps}};

@@ -292,6 +292,8 @@ class TextRenderer {
     line("  " + format_counted(epoch.steps, "step") + simulated);
     line("  peak in " + step(epoch.peak_step) + ": a micro-batch of " + format_count(epoch.peak_rows) + " x " +
          format_count(epoch.peak_columns) + " tokens");
+    line("  an average step has " + format_counted(epoch.average_samples, "sample") + ", " +
+         format_count(epoch.average_tokens) + " tokens with their padding");
     line("  reserved " + format_bytes(epoch.reserved_after_first_step) + " after the first step, " +
          format_bytes(epoch.reserved_at_end) + " after the last");
     line(epoch.growing_steps == 0 ? "  it does not grow behind the first step"

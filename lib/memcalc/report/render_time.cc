@@ -8,11 +8,20 @@
 
 namespace memcalc {
 
+namespace {
+
+/// As people say it, where the key in JSON is more than a word.
+std::string_view words_of(TimeClass time_class) {
+  return time_class == TimeClass::kFirstCalls ? "first calls" : name_of(time_class);
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& step) {
   std::vector<std::pair<std::string_view, double>> classes;
   for (std::size_t i = 0; i < kTimeClassCount; ++i) {
     const double seconds = step.by_class.at(i);
-    if (seconds > 0) classes.emplace_back(name_of(static_cast<TimeClass>(i)), seconds);
+    if (seconds > 0) classes.emplace_back(words_of(static_cast<TimeClass>(i)), seconds);
   }
   return classes;
 }

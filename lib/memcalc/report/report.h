@@ -104,6 +104,8 @@ struct EpochMemory {
   std::int64_t peak_step = 0;  // from 0: that of the largest allocated
   std::int64_t peak_rows = 0;  // of its largest micro-batch
   std::int64_t peak_columns = 0;
+  std::int64_t average_samples = 0;  // of the step whose time is told, of one process
+  std::int64_t average_tokens = 0;   // likewise, padding included
   Bytes reserved_after_first_step = 0;
   Bytes reserved_at_end = 0;
   std::int64_t growing_steps = 0;              // behind the first one, of the simulated: more is reserved after them
@@ -147,7 +149,8 @@ struct Throughput {
   std::optional<StepError> error;  // where such runs were measured
   double generation_steps = 0;     // that a generation serves, where it is more than one: `step` is their mean
   double samples_per_second = 0;   // of all ranks
-  double tokens_per_second = 0;    // 0 where samples are images; of generate() those that it makes
+  double tokens_per_second = 0;  // 0 where samples are images; of generate() those that it makes; with --lengths those
+                                 // of the average step, padding included
   double mfu = 0;
   double hfu = 0;
   bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)

@@ -56,16 +56,19 @@ double data_parallel_ranks(const Parallel& parallel) {
 
 }  // namespace
 
-double samples_per_step(const RunSpec& run) {
+double samples_per_step(const Report& report) {
+  const RunSpec& run = report.run;
   const Parallel& parallel = run.parallel;
+  if (report.epoch) return real(report.epoch->average_samples) * data_parallel_ranks(parallel);
   const std::int64_t of_pipeline = parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline;
   const double micro_batches = real(run.accumulation_steps()) * real(std::max<std::int64_t>(1, of_pipeline));
-  return real(run.batch_size) * micro_batches * data_parallel_ranks(run.parallel);
+  return real(run.batch_size) * micro_batches * data_parallel_ranks(parallel);
 }
 
-double tokens_per_step(const RunSpec& run) {
-  // Batches are as wide as their texts: the run does not say how many tokens an average step has.
-  if (run.trains() && run.training().lengths && !run.training().lengths->packing) return 0;
+double tokens_per_step(const Report& report) {
+  const RunSpec& run = report.run;
+  if (report.epoch) return real(report.epoch->average_tokens) * data_parallel_ranks(run.parallel);
+  if (run.trains() && run.training().lengths) return 0;  // nothing was told of its steps
   if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
     return real(run.batch_size) * real(run.inference()->new_tokens);
   }
@@ -74,7 +77,7 @@ double tokens_per_step(const RunSpec& run) {
   if (run.trains() && run.training().loop == Loop::kSentenceTransformer) {
     sequences = real(run.training().sentences.columns());
   }
-  return samples_per_step(run) * sequences * real(run.sequence_length + run.target_sequence_length);
+  return samples_per_step(report) * sequences * real(run.sequence_length + run.target_sequence_length);
 }
 
 void feed(Report& report, const InputPipeline& input) {
@@ -84,7 +87,7 @@ void feed(Report& report, const InputPipeline& input) {
   Throughput& time = *report.time;
   StepTime& step = time.step;
   const Parallel& parallel = report.run.parallel;
-  const double samples = samples_per_step(report.run) / data_parallel_ranks(parallel);  // of one rank's loader
+  const double samples = samples_per_step(report) / data_parallel_ranks(parallel);  // of one rank's loader
   const double workers = real(report.run.dataloader_workers);
   const double reading =
       input.storage_bytes_per_second > 0 ? samples * input.sample_bytes / input.storage_bytes_per_second : 0;
@@ -107,10 +110,8 @@ void feed(Report& report, const InputPipeline& input) {
 
 TrainingRun training_run_of(const Report& report, double tokens) {
   if (!report.time || report.time->tokens_per_second <= 0) {
-    throw Error(
-        ErrorCode::kUsage,
-        "--tokens: found a run without tokens a second; accepted: text models on a known GPU, their batches of one "
-        "width");
+    throw Error(ErrorCode::kUsage,
+                "--tokens: found a run without tokens a second; accepted: text models on a known GPU");
   }
   refuse_outside(tokens, 1, 1e18, "--tokens", "tokens");
   const Throughput& time = *report.time;
@@ -126,7 +127,9 @@ TrainingRun training_run_of(const Report& report, double tokens) {
   return run;
 }
 
-Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step) {
+Throughput throughput_of(const Report& report, const StepTime& step) {
+  const RunSpec& run = report.run;
+  const DeviceSpec& device = report.device;
   Throughput time{.step = step, .of_call = !run.trains()};
   if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
     const double later = real(run.inference()->new_tokens - 1);
@@ -137,8 +140,8 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
     time.generation_steps = real(run.training().generate_every()) / real(run.accumulation_steps());
   }
   if (step.step_seconds <= 0) return time;
-  time.samples_per_second = samples_per_step(run) / step.step_seconds;
-  time.tokens_per_second = tokens_per_step(run) / step.step_seconds;
+  time.samples_per_second = samples_per_step(report) / step.step_seconds;
+  time.tokens_per_second = tokens_per_step(report) / step.step_seconds;
   const double peak = step.peak_flops_per_second * step.step_seconds;
   if (peak > 0) {
     time.masked_left_out = step.hardware_flops > peak;
@@ -151,7 +154,7 @@ Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const Ste
 }
 
 void set_time(Report& report, const StepTime& step) {
-  report.time = throughput_of(report.run, report.device, step);
+  report.time = throughput_of(report, step);
   report.time->error = error_of_step(report, step);
   const std::string note =
       "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "

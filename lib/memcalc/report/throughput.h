@@ -7,16 +7,18 @@ namespace memcalc {
 
 /// MFU and HFU count causal attention in full, as is usual. A long sequence's would exceed 1 so: then both count the
 /// half that is computed.
-[[nodiscard]] Throughput throughput_of(const RunSpec& run, const DeviceSpec& device, const StepTime& step);
+/// Pre: report.epoch is set where batches are as long as the data makes them.
+[[nodiscard]] Throughput throughput_of(const Report& report, const StepTime& step);
 
 /// Sets `report.time`, and says so among the assumptions where MFU leaves the masked half out.
 void set_time(Report& report, const StepTime& step);
 
-/// Sequences or images that one optimizer step of all ranks takes in.
-[[nodiscard]] double samples_per_step(const RunSpec& run);
+/// Sequences or images that one optimizer step of all ranks takes in; with --lengths the average one, other ranks taken
+/// to be like this one.
+[[nodiscard]] double samples_per_step(const Report& report);
 
-/// Tokens in them: of both sequences where there are two; 0 for images.
-[[nodiscard]] double tokens_per_step(const RunSpec& run);
+/// Tokens in them, padding included: of both sequences where there are two; 0 for images.
+[[nodiscard]] double tokens_per_step(const Report& report);
 
 /// The data loader feeds the step: without workers it runs between two steps, with workers beside them, and the slower
 /// of loader and card decides. Changes `report.time`. Throws Error(kUsage) for a number that cannot be. Pre:

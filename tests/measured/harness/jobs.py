@@ -11,7 +11,7 @@ usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
 EVENTS=DIR writes what each job asked of the allocator, too. JOBS_DEVICE=cpu runs each with a tiny model and no card.
 JOBS_RANKS=all: of several GPUs each is a process (NCCL, on a CPU gloo), not rank 0 alone in a fake process group; a
 job's "ranks" says so for itself, "events" that its requests are written (EVENTS), "stacks" that Python's frames are.
-JOBS_WAIT=FILE: after the imports, until there is such a file."""
+JOBS_WAIT=FILE: after the imports (time: once all are prepared), until there is such a file."""
 import argparse
 import json
 import os
@@ -418,6 +418,7 @@ def time_jobs(a):
         for name, process in processes.items():
             if not ready(name): os.kill(process, 9)
         print(f"prepared {len(processes)} in {time.time() - begun:.0f} s", flush=True)
+        while "JOBS_WAIT" in os.environ and not os.path.exists(os.environ["JOBS_WAIT"]): time.sleep(.05)
         for name, process in processes.items():
             open(os.path.join(folder, name + ".go"), "w").close()
             deadline = time.time() + a.limit

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "memcalc/base/error.h"
+#include "memcalc/base/mixed_hash.h"
 #include "memcalc/train/data/answers.h"
 #include "memcalc/train/data/generations.h"
 #include "memcalc/train/data/texts.h"
@@ -15,6 +16,20 @@ namespace memcalc {
 namespace {
 
 std::int64_t padded_tokens(const BatchShape& shape) { return shape.rows * shape.columns; }
+
+/// What the model that trains is given of a micro-batch, padding included.
+std::int64_t given_tokens(const RunSpec& run, const BatchShape& shape) {
+  if (!shape.texts.empty()) {
+    std::int64_t tokens = 0;
+    for (const std::vector<std::int32_t>& column : shape.texts) {
+      tokens += shape.rows * width_of(column, 0, shape.rows).longest;
+    }
+    return tokens;
+  }
+  if (run.trains_on_pairs()) return 2 * shape.rows * std::max(shape.columns, shape.answers.other_columns);
+  const std::int64_t labels = run.task == Task::kSeq2Seq ? shape.answers.other_columns : 0;
+  return shape.rows * (shape.columns + labels);
+}
 
 Labels labels_of(const RunSpec& run) {
   return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
@@ -94,16 +109,12 @@ std::vector<std::size_t> simulated(const std::vector<std::int64_t>& largest, std
 class Sizes {
  public:
   void add(const BatchShape& shape) {
-    std::uint64_t hash = 0;
-    const auto mix = [&](std::int64_t size) {
-      hash = (hash ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15U;
-      hash ^= hash >> 29U;
-    };
+    MixedHash hash;
     for (const std::int64_t size :
          {shape.rows, shape.columns, shape.answers.prompt_columns, shape.answers.other_columns})
-      mix(size);
-    for (const std::vector<std::int32_t>& column : shape.texts) mix(width_of(column, 0, shape.rows).longest);
-    sizes_.insert(hash);
+      hash.add(size);
+    for (const std::vector<std::int32_t>& column : shape.texts) hash.add(width_of(column, 0, shape.rows).longest);
+    sizes_.insert(hash.value());
   }
   [[nodiscard]] double count() const { return static_cast<double>(sizes_.size()); }
 
@@ -133,6 +144,14 @@ std::size_t median_of(const std::vector<DataStep>& steps) {
   std::nth_element(by_tokens.begin(), median, by_tokens.end(),
                    [&](std::size_t a, std::size_t b) { return tokens[a] < tokens[b]; });
   return *median;
+}
+
+void set_average_step(const RunSpec& run, DataSteps& steps) {
+  for (const BatchShape& shape : steps.simulated[steps.median].micro_batches) {
+    // Without padding all sequences of a batch are one row.
+    steps.samples += run.is_padding_free() ? run.batch_size : shape.rows;
+    steps.tokens += given_tokens(run, shape);
+  }
 }
 
 /// That with whose generation the median step is made, or the first of these that is simulated: it generates then.
@@ -181,6 +200,7 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
   result.median = median_of(result.simulated);
   if (result.simulated.size() < begins.size() - 1) result.sizes_of_all = sizes_over_simulated(shapes, result);
   if (repeats_prompts(run)) result.median = generating_step(run, result);
+  set_average_step(run, result);
   return result;
 }
 

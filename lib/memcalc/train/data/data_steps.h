@@ -31,6 +31,8 @@ struct DataSteps {
   std::int64_t all = 0;             // of the training
   std::vector<DataStep> simulated;  // in order
   std::size_t median = 0;           // of these, by the tokens of a step: whose time is reported
+  std::int64_t samples = 0;         // of that step, of this process
+  std::int64_t tokens = 0;          // likewise, padding included
   double sizes_of_all = 1;          // of micro-batches, over those of the simulated steps
   FirstCallCounts first_calls{};    // of an average step of the training
 };
