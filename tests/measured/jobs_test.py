@@ -210,6 +210,11 @@ OFF = {
     "j4041-00-glue-roberta": (0.017, 0),
     "j4041-04-save-fsdp1-mistral": (0.001, 0),
     "j4041-08-dpo-lengths-gpt2": (0.026, 0.014),
+    "j5041-01-sft-lengths-opt": (0, 0.122),
+    "j5041-03-dpo-lengths-mistral": (0, 0.028),
+    "j5041-04-seq2seq-lengths-bart": (0, 0.149),
+    "j5041-05-grpo-llama": (0, 4.983),
+    "j5041-08-sft-qwen3": (0, 0.128),
 }
 # The same of the peaks of evaluations, where they were kept.
 OFF_IN_EVALUATION = {

@@ -71,6 +71,15 @@ def test_times_are_those_of_the_record():
     assert memcalc.estimate("gpt2", seq=16).training is None
 
 
+def test_tokens_a_second_of_batches_as_wide_as_their_texts(tmp_path):
+    lengths = tmp_path / "lengths.txt"
+    lengths.write_text("30\n30\n30\n30\n")
+    report = memcalc.estimate("bert-base", task="seqcls", loop="trainer", batch_size=2, lengths=str(lengths), gpu="h100-sxm")
+    assert report.to_dict()["epoch"]["average_tokens"] == 60
+    assert report.tokens_per_second == pytest.approx(60 / report.step_seconds)
+    assert report.samples_per_second == pytest.approx(2 / report.step_seconds)
+
+
 def test_without_a_gpu_the_h100_is_assumed_and_said_so():
     report = memcalc.estimate("gpt2", batch_size=1, sequence_length=16)
     assert report.to_dict()["device"] == {**report.to_dict()["device"], "name": "h100-sxm", "assumed": True}

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/train/step.h"
 #include "support/paths.h"
 
@@ -45,6 +48,39 @@ Bytes asked_for(const Trace& trace, Category category) {
 bool has_phase(const Trace& trace, Phase phase) {
   return std::any_of(trace.events.begin(), trace.events.end(),
                      [&](const Event& event) { return event.phase == phase; });
+}
+
+std::int64_t times_of(const SymbolicRun& symbolic, HostWork what) {
+  std::int64_t times = 0;
+  for (const Kernel& kernel : symbolic.kernels) {
+    const auto* work = kernel.as<work::OfHost>();
+    if (work != nullptr && work->what == what) times += work->times;
+  }
+  return times;
+}
+
+TEST(Trl, CollatorsMakeTensorsOfLists) {
+  constexpr std::int64_t kTokens = std::int64_t{4} * 64;
+  const auto collated = [](RunOptions options) {
+    return times_of(simulated(std::move(options)).symbolic, HostWork::kCollatedToken);
+  };
+  EXPECT_EQ(collated({.loop = Loop::kTrlSft}), kTokens);
+  EXPECT_EQ(collated({.loop = Loop::kTrlSft, .accumulation_steps = 3}), 3 * kTokens);
+  EXPECT_EQ(collated({.loop = Loop::kTrlReward}), 2 * kTokens) << "pairs";
+  EXPECT_EQ(collated({.loop = Loop::kTrainer}), 0) << "tensors of one length";
+  EXPECT_EQ(collated({.loop = Loop::kTrlSft, .dataloader_workers = 2}), 0) << "beside the step";
+}
+
+TEST(Trl, PeftWalksOverTheModelWhereTheReferenceIsTheModelWithoutAdapters) {
+  const auto toggled = [](RunOptions options) {
+    options.completion_length = 32;
+    return times_of(simulated(std::move(options)).symbolic, HostWork::kToggledModule);
+  };
+  constexpr std::int64_t kModules = 24 * 7;  // layers, and adapted in each
+  EXPECT_EQ(toggled({.loop = Loop::kTrlDpo, .lora_rank = 8}), kModules);
+  EXPECT_EQ(toggled({.loop = Loop::kTrlKto, .lora_rank = 8}), kModules) << "once for both of its passes";
+  EXPECT_EQ(toggled({.loop = Loop::kTrlDpo, .reference = Reference::kPrecomputed, .lora_rank = 8}), 0);
+  EXPECT_EQ(toggled({.loop = Loop::kTrlDpo}), 0) << "a second model";
 }
 
 TEST(Trl, TheReferenceIsASecondModelThatIsCountedOnItsOwn) {

@@ -19,6 +19,9 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kTrainerStep: return rates.trainer_step_us;
     case HostWork::kTrainerBatch: return rates.trainer_batch_us;
     case HostWork::kTrainerTensor: return rates.trainer_tensor_us;
+    case HostWork::kCollatedToken: return rates.collated_token_us;
+    case HostWork::kTextToken: return rates.text_token_us;
+    case HostWork::kToggledModule: return rates.toggled_module_us;
     case HostWork::kFsdp2Forward: return rates.fsdp2_forward_us;
     case HostWork::kFsdp2Backward: return rates.fsdp2_backward_us;
     case HostWork::kFsdp1Forward: return rates.fsdp1_forward_us;

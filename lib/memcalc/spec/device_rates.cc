@@ -79,9 +79,10 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const std::string_view key(name);
     const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
                           key == "packed_linear_us" || key.starts_with("int8_");
+    const bool of_jobs = key == "collated_token_us" || key == "text_token_us" || key == "toggled_module_us";
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
+        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls || of_jobs;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });

@@ -145,6 +145,9 @@ struct HostRates {
   double trainer_step_us = 1;
   double trainer_batch_us = 1;
   double trainer_tensor_us = 1;
+  double collated_token_us = 1;  // a token of a batch that a collator makes of lists of numbers
+  double text_token_us = 1;      // a token of a text, through the tokenizer and into tensors
+  double toggled_module_us = 1;  // of peft's disable_adapter(), for each adapted module
   double fsdp2_forward_us = 1;
   double fsdp2_backward_us = 1;
   double fsdp1_forward_us = 1;
@@ -343,6 +346,9 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("trainer_step_us", rates.trainer_step_us);
   visit("trainer_batch_us", rates.trainer_batch_us);
   visit("trainer_tensor_us", rates.trainer_tensor_us);
+  visit("collated_token_us", rates.collated_token_us);
+  visit("text_token_us", rates.text_token_us);
+  visit("toggled_module_us", rates.toggled_module_us);
   visit("fsdp2_forward_us", rates.fsdp2_forward_us);
   visit("fsdp2_backward_us", rates.fsdp2_backward_us);
   visit("fsdp1_forward_us", rates.fsdp1_forward_us);

@@ -18,6 +18,9 @@ enum class HostWork : std::uint8_t {
   kTrainerStep,    // the Trainer between two steps: data loader, callbacks, scheduler
   kTrainerBatch,   // its training_step around a micro-batch
   kTrainerTensor,  // its walks over the model, for each parameter: model.train(), unwrap_model()
+  kCollatedToken,  // a token of a batch that a collator makes of lists: its numbers, mask and labels
+  kTextToken,      // a token of a text that sentence-transformers gives to its tokenizer
+  kToggledModule,  // of peft's disable_adapter(), each adapted module: its walks over the whole model, before and after
   kFsdp2Forward,   // FSDP2's hooks of a module in forward
   kFsdp2Backward,  // and in backward
   kFsdp1Forward,   // the same of FSDP1
@@ -40,13 +43,16 @@ enum class HostWork : std::uint8_t {
   kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
   kInt8Warning,      // its warning at each call that the input is not float16
 };
-inline constexpr std::size_t kHostWorkCount = 24;
+inline constexpr std::size_t kHostWorkCount = 27;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
     {{"Trainer: between two steps"},
      {"Trainer.training_step"},
      {"Trainer: of each parameter"},
+     {"collator: a token"},
+     {"tokenizer: a token"},
+     {"PeftModel.disable_adapter"},
      {"fully_shard: hooks of forward"},
      {"fully_shard: hooks of backward"},
      {"FullyShardedDataParallel: hooks of forward"},

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -221,6 +222,7 @@ class TrainerLoop {
   }
   /// A batch of other sizes than the run's.
   [[nodiscard]] Batch make_batch_of(const BatchShape& shape);
+  void record_loading();
   void micro_batch(std::int64_t index, bool sync);
   /// Where a step generates in its middle, none stands for another.
   [[nodiscard]] std::vector<ExecutedMicroBatch> executed_in_step(std::int64_t count) const;
@@ -303,6 +305,9 @@ ModelOutput TrainerLoop::call_without_labels(bool sync) {
 TrlModels TrainerLoop::trl_models(bool sync) {
   TrlModels models;
   models.around = wrapper_;
+  models.adapted_modules = std::count_if(model_.parameters.begin(), model_.parameters.end(), [](const auto& each) {
+    return std::string_view(each.name).find(".lora_A.") != std::string_view::npos;
+  });
   models.trainer_model = [this, sync](const Batch& batch) {
     return call_model(tape_, model_, run_, wrapper_of_model(), batch, sync);
   };
@@ -354,6 +359,7 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   items_ = std::move(next_items);
   shapes_.assign(shapes.begin(), shapes.end());
   if (shapes.empty()) shapes_.assign(batches_.size(), shape_of(run_));
+  if (run_.dataloader_workers == 0) record_loading();
   if (shapes.empty()) {
     for (const ExecutedMicroBatch& executed : executed_in_step(count)) {
       tape_.kernels.repeats = executed.stands_for;
@@ -386,6 +392,21 @@ std::vector<ExecutedMicroBatch> TrainerLoop::executed_in_step(std::int64_t count
   std::vector<ExecutedMicroBatch> executed;
   for (std::int64_t i = 0; i < count; ++i) executed.push_back({i, 1});
   return executed;
+}
+
+/// The loader makes batches in this process, between two steps. TRL's data sets, and samples of real lengths, hold
+/// lists of numbers; of batches of one length the Trainer's are taken to be tensors.
+void TrainerLoop::record_loading() {
+  const bool of_lists = run_.uses_trl() || run_.training().lengths;
+  for (const BatchShape& shape : shapes_) {
+    if (run_.training().loop == Loop::kSentenceTransformer) {
+      record_host_work(tape_, HostWork::kTextToken, shape.tokens);
+    } else if (of_lists && !run_.generates() && !run_.uses_sentence_transformers()) {
+      const bool has_others = run_.training().loop == Loop::kTrlKto && run_.training().kto_loss == KtoLoss::kKto;
+      const std::int64_t others = has_others ? shape.rows * shape.answers.other_columns : 0;
+      record_host_work(tape_, HostWork::kCollatedToken, given_tokens(run_, shape) + others);
+    }
+  }
 }
 
 /// DeepSpeedEngineWrapper.backward (accelerate/utils/deepspeed.py): the engine's backward and, at a boundary of

@@ -12,6 +12,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -221,6 +222,7 @@ Tensor chunked_ranking_loss(Tape& tape, const std::vector<std::vector<Tensor>>& 
 Tensor binary_cross_entropy_loss(Tape& tape, const Batch& inputs, const BatchShape& shape, bool has_token_types,
                                  const SentenceLoss::CallModel& call_model) {
   const Tensor& labels = inputs.others[0];
+  record_host_work(tape, HostWork::kTextToken, shape.tokens);
   Batch features;
   features.padded = shape.padded;
   for (Tensor Batch::*const feature : kFeatures) {

@@ -531,11 +531,11 @@ def time_trainer(trainer, wait, of_lengths=False):
     """Seconds of steps: from the end of one, or of the evaluation behind it, to the end of the next, the device awaited at each,
     as ../trainer.jsonl has them (`each`); then of as many more that nothing waits for until the last is done (`together`, of one
     step; not beside evaluations). Where batches differ in width, of every step from the first on, in order (`steps_s`), and what
-    each asked of the driver (`mallocs`). `wait` returns when the device is this job's alone."""
+    each asked of the driver (`mallocs`). `python_us`: a loop of Python behind each. `wait` returns when the device is this job's alone."""
     import gc
     import torch
     import transformers as tf
-    seconds, together, begun, mallocs, marks = [], [], [], [], []
+    seconds, together, begun, mallocs, marks, clock = [], [], [], [], [], []
     evaluates = trainer.args.eval_strategy != "no"
 
     def wait_for_device():
@@ -559,7 +559,8 @@ def time_trainer(trainer, wait, of_lengths=False):
                 return
             end = wait_for_device()
             seconds.append(end - begun[0])
-            begun[:] = [end]
+            clock.append(round(python_us()))
+            begun[:] = [time.perf_counter()]
             if evaluates and not ON_CPU:
                 marks.append(torch.cuda.max_memory_allocated())
                 torch.cuda.reset_peak_memory_stats()
@@ -570,16 +571,14 @@ def time_trainer(trainer, wait, of_lengths=False):
     if not ON_CPU:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    clock = [sorted(python_us() for _ in range(15))]
     trainer.train()
-    clock.append(sorted(python_us() for _ in range(15)))
     each = sorted(seconds[1:] if of_lengths else seconds[WARM_STEPS:])
     logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
     more = dict(mallocs=mallocs) if of_lengths else {}
     if not ON_CPU: more.update(reserved=torch.cuda.max_memory_reserved())
     return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=together[0] if together else None,
                 steps=trainer.state.global_step, steps_s=seconds, **more, runtime_s=logged.get("train_runtime"),
-                python_us=[times[len(times) // 2] for times in clock],
+                python_us=clock,
                 peak=0 if ON_CPU else max([torch.cuda.max_memory_allocated(), *marks]))
 
 

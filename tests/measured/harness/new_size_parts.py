@@ -94,6 +94,68 @@ def kernels(tell):
         tell(dict(part="kernels", case=name, keys=keys, forward=first, backward=back))
 
 
+TURNS = {"plain": {}, "dropout": dict(dropout=.1), "mask": dict(mask=True), "mask-dropout": dict(mask=True, dropout=.1), "causal": dict(causal=True),
+         "causal-dropout": dict(causal=True, dropout=.1), "wide": dict(causal=True, width=128)}
+
+
+def turns(tell):
+    """Plans of seven kinds of attention in turns, each with a width of its own; the first round uses kernels for the first time."""
+    device, r = "cpu" if DRY else "cuda", random.Random(3)
+    for round_, keys in enumerate([301] + [4 * n + 1 for n in r.sample(range(10, 120), 7)]):
+        for name, more in TURNS.items():
+            width = more.get("width", 64)
+            q, k, v = (torch.randn(8, keys, 12, width, device=device, dtype=torch.bfloat16).transpose(1, 2).requires_grad_() for _ in range(3))
+            mask = torch.zeros(8, 1, keys, keys, device=device, dtype=torch.bfloat16) if "mask" in more else None
+            got = []
+
+            def forward():
+                got.append(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=more.get("causal", False), dropout_p=more.get("dropout", 0.)))
+            with sdpa_kernel([SDPBackend.MATH if DRY else SDPBackend.CUDNN_ATTENTION]):
+                first = timed(forward)
+                grad = torch.randn_like(got[0])
+                back = timed(lambda: torch.autograd.grad(got[0], (q, k, v), grad))
+            tell(dict(part="turns", case=name, round=round_, keys=keys, forward=first, backward=back))
+
+
+def collators(tell):
+    """Of lists of numbers, as a tokenizer leaves them, a batch makes tensors: microseconds, least of twelve."""
+    import jobs_run
+    import datasets
+    import transformers as tf
+    datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
+    from trl.trainer.dpo_trainer import DataCollatorForPreference
+    from trl.trainer.kto_trainer import DataCollatorForUnpairedPreference
+    from trl.trainer.reward_trainer import DataCollatorForPreference as OfRewards
+    from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+    torch.set_num_threads(2)
+    tokenizer, r = jobs_run.tokenizer(), random.Random(1)
+    ids = lambda n: jobs_run.ids(r, n)  # noqa: E731
+
+    def least(call):
+        times = []
+        for _ in range(12):
+            begun = time.perf_counter()
+            call()
+            times.append(1e6 * (time.perf_counter() - begun))
+        return round(min(times), 1)
+
+    for bs, n in ((2, 128), (8, 200), (16, 200), (8, 512), (32, 512)):
+        rows = {"sft": [dict(input_ids=ids(n - i)) for i in range(bs)],
+                "pad": [dict(input_ids=ids(n - i), labels=1) for i in range(bs)],
+                "seq2seq": [dict(input_ids=ids(n - i), labels=ids(n - i)) for i in range(bs)],
+                "lists": [dict(input_ids=ids(n), attention_mask=[1] * n, labels=ids(n)) for i in range(bs)],
+                "dpo": [dict(prompt_ids=ids(n // 2), chosen_ids=ids(n // 2 - i), rejected_ids=ids(n // 2)) for i in range(bs)],
+                "reward": [dict(chosen_ids=ids(n - i), rejected_ids=ids(n)) for i in range(bs)],
+                "kto": [dict(prompt_ids=ids(n // 2), completion_ids=ids(n // 2 - i), KL_completion_ids=ids(n // 2), label=True) for i in range(bs)]}
+        calls = {"sft": DataCollatorForLanguageModeling(pad_token_id=0), "pad": tf.DataCollatorWithPadding(tokenizer), "seq2seq": tf.DataCollatorForSeq2Seq(tokenizer),
+                 "lists": tf.default_data_collator, "dpo": DataCollatorForPreference(pad_token_id=0), "reward": OfRewards(pad_token_id=0),
+                 "kto": DataCollatorForUnpairedPreference(pad_token_id=0)}
+        table = datasets.Dataset.from_list(rows["sft"] * 3)
+        texts = [jobs_run.words(r, n) for _ in range(bs)]
+        tell(dict(part="collators", batch=bs, tokens=n, **{name: least(lambda: call([dict(row) for row in rows[name]])) for name, call in calls.items()},
+                  arrow=least(lambda: table.__getitems__(list(range(bs)))), texts=least(lambda: tokenizer(texts, padding=True, return_tensors="pt"))))
+
+
 def lazy(tell):
     """A step's small kernels in a process that has not used them: what CUDA loads."""
     device = "cpu" if DRY else "cuda"

@@ -17,20 +17,6 @@ namespace {
 
 std::int64_t padded_tokens(const BatchShape& shape) { return shape.rows * shape.columns; }
 
-/// What the model that trains is given of a micro-batch, padding included.
-std::int64_t given_tokens(const RunSpec& run, const BatchShape& shape) {
-  if (!shape.texts.empty()) {
-    std::int64_t tokens = 0;
-    for (const std::vector<std::int32_t>& column : shape.texts) {
-      tokens += shape.rows * width_of(column, 0, shape.rows).longest;
-    }
-    return tokens;
-  }
-  if (run.trains_on_pairs()) return 2 * shape.rows * std::max(shape.columns, shape.answers.other_columns);
-  const std::int64_t labels = run.task == Task::kSeq2Seq ? shape.answers.other_columns : 0;
-  return shape.rows * (shape.columns + labels);
-}
-
 Labels labels_of(const RunSpec& run) {
   return run.task == Task::kSequenceClassification ? Labels::kEachSample : Labels::kEachToken;
 }
@@ -164,6 +150,19 @@ std::size_t generating_step(const RunSpec& run, const DataSteps& steps) {
 }
 
 }  // namespace
+
+std::int64_t given_tokens(const RunSpec& run, const BatchShape& shape) {
+  if (!shape.texts.empty()) {
+    std::int64_t tokens = 0;
+    for (const std::vector<std::int32_t>& column : shape.texts) {
+      tokens += shape.rows * width_of(column, 0, shape.rows).longest;
+    }
+    return tokens;
+  }
+  if (run.trains_on_pairs()) return 2 * shape.rows * std::max(shape.columns, shape.answers.other_columns);
+  const std::int64_t labels = run.task == Task::kSeq2Seq ? shape.answers.other_columns : 0;
+  return shape.rows * (shape.columns + labels);
+}
 
 const BatchShape& DataStep::largest() const {
   return *std::max_element(micro_batches.begin(), micro_batches.end(), [](const BatchShape& a, const BatchShape& b) {

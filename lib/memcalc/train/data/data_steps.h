@@ -19,6 +19,9 @@ inline constexpr std::size_t kMostDataSteps = 2000;
 /// Of trainers that generate, since no two of their generations are alike.
 inline constexpr std::size_t kMostGeneratingSteps = 200;
 
+/// What the model that trains is given of a micro-batch, padding included.
+[[nodiscard]] std::int64_t given_tokens(const RunSpec& run, const BatchShape& shape);
+
 struct DataStep {
   std::int64_t number = 0;  // from 0
   std::vector<BatchShape> micro_batches;

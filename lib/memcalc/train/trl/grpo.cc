@@ -120,7 +120,7 @@ Tensor reference_log_probs(Tape& tape, const RunSpec& run, const Sequences& sequ
                            const TrlModels& models) {
   if (run.training().reference == Reference::kNone) return {};
   const bool has_model = static_cast<bool>(models.reference);
-  const Scoped adapters(tape.modes.adapters_disabled, !has_model);
+  const WithoutAdapters adapters(tape, models);
   return per_token(run, sequences, batch_size, {.entropy = !has_model}, false,
                    has_model ? models.reference : models.trainer_model)
       .log_probs;

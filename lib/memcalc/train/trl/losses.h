@@ -5,10 +5,13 @@
 // MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "memcalc/models/model.h"
 #include "memcalc/spec/run_spec.h"
+#include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/modes.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/data/collator.h"
 
@@ -25,6 +28,16 @@ struct TrlModels {
   CallModel trainer_model;  // Trainer.model: the policy without DDP or DeepSpeed's engine around it
   CallModel reference;
   ParallelWrapper* around = nullptr;  // what is around Trainer.model_wrapped; null: nothing
+  std::int64_t adapted_modules = 0;
+};
+
+/// Where there is no model beside the one that trains: `with model.disable_adapter()`, in which peft walks over all
+/// modules (tuners/tuners_utils.py: disable_adapter_layers, enable_adapter_layers).
+class WithoutAdapters : public Scoped<bool> {
+ public:
+  WithoutAdapters(Tape& tape, const TrlModels& models) : Scoped(tape.modes.adapters_disabled, !models.reference) {
+    if (!models.reference) record_host_work(tape, HostWork::kToggledModule, models.adapted_modules);
+  }
 };
 
 /// SFTTrainer.compute_loss (trainer/sft_trainer.py): the loss, and the metrics of the step.

@@ -126,7 +126,7 @@ Tensor OnlineDpoStep::loss(Tape& tape, Model& model, const RunSpec& run, bool pa
   {
     const NoGrad no_grad(tape.modes);
     const bool has_model = static_cast<bool>(models.reference);
-    const Scoped adapters(tape.modes.adapters_disabled, !has_model);
+    const WithoutAdapters adapters(tape, models);
     // Gradient checkpointing switches use_cache off before the model is copied, the Trainer afterwards.
     const bool caches = has_model && run.checkpointing() == Checkpointing::kNone;
     ref_logprobs =

@@ -74,7 +74,7 @@ template <typename Score>
 auto of_reference(Tape& tape, const TrlModels& models, const Score& score) {
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
-  const Scoped adapters(tape.modes.adapters_disabled, !has_model);
+  const WithoutAdapters adapters(tape, models);
   return score(has_model ? models.reference : models.trainer_model);
 }
 
