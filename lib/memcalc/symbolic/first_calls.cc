@@ -27,10 +27,9 @@ std::uint64_t plan_of(const Kernel& kernel, const work::Attention& attention) {
                 number(attention.bias), number(attention.backward), number(has_sums)});
 }
 
-// cuBLAS's documentation, "Heuristics Cache": by the problem of a product, 8,192 of them. Only sums of a length that
-// was not seen, as in a weight's gradient, are chosen in a twentieth of the time (new_size_parts_h200.jsonl.gz).
+// cuBLAS's documentation, "Heuristics Cache": by the problem of a product, 8,192 of them.
 std::uint64_t problem_of(const Kernel& kernel, const work::Product& product) {
-  return mixed({2, static_cast<std::int64_t>(kernel.dtype), product.batch, product.m, product.n,
+  return mixed({2, static_cast<std::int64_t>(kernel.dtype), product.batch, product.m, product.n, product.k,
                 static_cast<std::int64_t>(product.transposed)});
 }
 
