@@ -3,7 +3,9 @@
 #include "memcalc/cost/kernel_time.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <string_view>
 #include <variant>
 
@@ -359,8 +361,17 @@ constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
 constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
 constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
-constexpr double kTopkUs = 11;          // gatherTopK and the sort of what it took
 constexpr double kSortedPlacesUs = 20;  // the sort before cuda/Indexing.cu's sums
+
+/// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
+/// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
+double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;
+  const auto count = static_cast<double>(slices.count);
+  const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
+  return kLaunchUs * kMicrosecond + count * kSliceNs * 1e-9 + sort +
+         kernel.bytes / (rates.vectorized.bandwidth * device.memory_bandwidth_bytes_per_second);
+}
 
 /// bitsandbytes 0.50, gemm_4bit_simt (a thread's sums for each row) and gemm_4bit_sm80 (tensor cores): an H100 takes so
 /// long for each 4-bit element, 2026-11-27: tests/measured/inference_parts_h100.jsonl
@@ -405,6 +416,39 @@ double list_seconds(const Kernel& kernel, const work::TensorList& list, const De
   }
   return std::max(memory_seconds(moved, device, rates.multi_tensor), computed) +
          static_cast<double>(list.tensors) * list_passes(kernel) * kTensorUs * kMicrosecond;
+}
+
+/// cuda/Reduce.cuh in an optimizer that loops over its parameters: one number of all elements, which one block of 512
+/// threads goes over below 256 values a thread, all multiprocessors above, or a mean of each row. Of 60 shapes in four
+/// profiled steps of an H200 with Adafactor, 2026-11-29 (tests/measured/step_operators_h200.jsonl.gz).
+double looped_sum_seconds(const Kernel& kernel, const DeviceSpec& device) {
+  constexpr double kSplitAbove = 512 * 256, kBlockUs = 1.7, kValueNs = 0.205, kSplitUs = 5.5, kRowsUs = 2.5;
+  constexpr double kShare = 0.8, kRowShare = 0.7;
+  const double bytes_per_second = device.memory_bandwidth_bytes_per_second;
+  if (kernel.elements < kSplitAbove) return kBlockUs * kMicrosecond + kernel.elements * kValueNs * 1e-9;
+  const bool to_one = kernel.op == &aten::kLinalgVectorNorm;
+  return (to_one ? kSplitUs : kRowsUs) * kMicrosecond + kernel.bytes / ((to_one ? kShare : kRowShare) * bytes_per_second);
+}
+
+/// A product for each expert, whose tokens are not as many: of random weights their number varied by 7 to 35 %
+/// (standard deviation) among 16 experts (steps of an H200, tests/measured/step_operators_h200.jsonl.gz), so that the
+/// last wave of tiles is now full, now nearly empty. The mean of five in equal parts of a normal distribution.
+double uneven_groups_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                             const ProductRates& rates) {
+  constexpr double kSpread = 0.25;
+  constexpr std::array<double, 5> kQuantiles = {-1.282, -0.524, 0, 0.524, 1.282};
+  const auto groups = static_cast<double>(product.batch);
+  double seconds = 0;
+  for (const double quantile : kQuantiles) {
+    Kernel one = kernel;
+    work::Product of_group = product;
+    of_group.batch = 1;
+    one.bytes /= groups;
+    std::int64_t& rows = product.transposed == Transposed::kFirst ? of_group.k : of_group.m;
+    rows = std::max<std::int64_t>(std::llround(static_cast<double>(rows) * (1 + kSpread * quantile)), 1);
+    seconds += product_seconds(one, of_group, device, rates);
+  }
+  return groups * seconds / static_cast<double>(kQuantiles.size());
 }
 
 /// Float8's products, whose kernels are told by what they compute in beside them: an H100 reaches 1,403 TFLOP/s in 8
@@ -470,12 +514,7 @@ struct SecondsOf {
       return published_ratio(kernel, product, device, rates) * product_seconds(kernel, product, device, of_type);
     }
     if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
-      Kernel one = kernel;
-      work::Product of_group = product;
-      const auto groups = static_cast<double>(product.batch);
-      of_group.batch = 1;
-      one.bytes /= groups;
-      return groups * product_seconds(one, of_group, device, of_type);
+      return uneven_groups_seconds(kernel, product, device, of_type);
     }
     if (by_engine) {
       return engine_groups_seconds(kernel, product, device, of_type);
@@ -505,6 +544,7 @@ struct SecondsOf {
     return is_list(kernel) ? list_seconds(kernel, list, device, rates) : by_memory();
   }
   double operator()(const work::Rows& of) const {
+    if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
   }
@@ -514,7 +554,6 @@ struct SecondsOf {
   }
   [[nodiscard]] double chain_of_sort() const {
     constexpr std::int32_t kWithOneBlock = 3;  // launches: a copy, arange, the sort
-    if (kernel.op == &aten::kTopk) return kTopkUs * kMicrosecond;
     return (kernel.launches > kWithOneBlock ? kernel.launches * kRadixPassUs : kSmallSortUs) * kMicrosecond;
   }
   [[nodiscard]] double by_memory() const {
@@ -525,7 +564,10 @@ struct SecondsOf {
       return pooling_seconds(kernel, device, rates);
     }
     if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
-    if (kernel.op == &aten::kSum && is_column_sum(kernel, device)) {
+    const bool of_optimizer = kernel.operator_class == OperatorClass::kOptimizer;
+    if (of_optimizer && kernel.kind == KernelKind::kRowSum) return looped_sum_seconds(kernel, device);
+    const bool sums = kernel.op == &aten::kSum || (of_optimizer && kernel.kind == KernelKind::kColumnSum);
+    if (sums && is_column_sum(kernel, device)) {
       return column_sum_seconds(kernel, device, rates.column_sum);
     }
     const bool indexes = kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kTurned;
@@ -535,7 +577,7 @@ struct SecondsOf {
       constexpr double kMultiprocessors = 132;
       memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));
     }
-    if (kernel.op == &aten::kSort || kernel.op == &aten::kTopk) return memory + chain_of_sort();
+    if (kernel.op == &aten::kSort) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
     return kernel.op == &aten::kRoll ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }
