@@ -6,6 +6,7 @@ Each part runs in a process of its own and appends lines:
   operators  one operator in a loop, microseconds of the host; of those that wait for the card, the whole call
   turns      tiny models of families with experts at two depths, and LLaMA, take turns: forward, backward (host, from an idle card) and until
              the card is done, a forward without autograd (grouped) and of one token by batched_mm: milliseconds of each round
+  inside     where Python's time goes in a forward (cProfile), and what autograd's thread calls in a backward (torch.profiler without a card's events)
   kernels    last: the profiler's kernels of one layer of experts of real sizes, forward and backward
 A loop of Python beside each round says whether the core is shared (docs/time.md).
 """
@@ -244,6 +245,37 @@ def kernels(emit, device, seconds):
         except Exception as error: emit(kind="kernels", family=family, dtype=dtype, error=traceback.format_exc()[-500:])
 
 
+def inside(emit, device, seconds, families=(("llama", "bf16"), ("mixtral", "bf16"), ("mixtral", "fp16"))):
+    """Where Python's time goes within a forward (cProfile: each built-in function), and what autograd's thread does in a backward."""
+    import cProfile, pstats
+    import torch
+    from torch.profiler import ProfilerActivity as PA, profile
+    sync = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    models = {(f, d): build(f, 6, d, device) for f, d in families}
+    for (family, dtype), (model, batch) in models.items():
+        for _ in range(3): model(**batch).loss.backward()
+        sync()
+        t = time.perf_counter()
+        for _ in range(6): sync(); model(**batch)
+        plain = (time.perf_counter() - t) / 6
+        profiler = cProfile.Profile(); profiler.enable()
+        for _ in range(10): sync(); model(**batch)
+        profiler.disable()
+        rows = [[f"{name[0][-40:]}:{name[1]}({name[2]})", calls / 10, round(1e5 * own, 1), round(1e5 * total, 1)] for name, (_, calls, own, total, _) in pstats.Stats(profiler).stats.items()]
+        emit(kind="inside", family=family, dtype=dtype, layers=6, forward_ms=round(1e3 * plain, 3), columns=["function", "calls", "own us", "us in all"], rows=sorted(rows, key=lambda r: -r[2])[:90])
+    for (family, dtype), (model, batch) in models.items():
+        loss = model(**batch).loss; sync()
+        with profile(activities=[PA.CPU]) as p: loss.backward(); sync()
+        ops = {}
+        for e in p.profiler.kineto_results.events():
+            row = ops.setdefault(e.name()[:60], [0, 0.0]); row[0] += 1; row[1] += e.duration_ns() / 1e3
+        own = {}
+        for e in p.events():
+            row = own.setdefault(e.name[:60], [0, 0.0]); row[0] += 1; row[1] += e.self_cpu_time_total
+        emit(kind="backward", family=family, dtype=dtype, layers=6, columns=["calls", "us", "own us"], ops={k: [v[0], round(v[1], 1), round(own.get(k, [0, 0])[1], 1)] for k, v in sorted(ops.items(), key=lambda kv: -kv[1][1])[:80]})
+    emit(kind="spin", part="inside", us=[spin() for _ in range(5)])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
@@ -263,8 +295,8 @@ def main():
             begin = time.time()
             try:
                 more = {}
-                if part == "turns" and a.families: more["families"] = [tuple(each.split(":")) for each in a.families.split(",")]
-                dict(adafactor=adafactor, operators=operators, turns=turns, kernels=kernels)[part](emit, a.device, a.seconds, **more)
+                if part in ("turns", "inside") and a.families: more["families"] = [tuple(each.split(":")) for each in a.families.split(",")]
+                dict(adafactor=adafactor, operators=operators, turns=turns, inside=inside, kernels=kernels)[part](emit, a.device, a.seconds, **more)
             except Exception: emit(kind=part, error=traceback.format_exc()[-600:])
             print(part, round(time.time() - begin, 1), "s", flush=True)
             os._exit(0)
