@@ -95,6 +95,11 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   if (const auto* work = kernel.as<work::OfHost>()) {
     microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
+  // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same lists
+  // as kPythonOfParameter in train/optimizers/looped_step.cc.
+  constexpr double kReductionMore = 0.42;
+  const bool sums = kernel.kind == KernelKind::kRowSum || kernel.kind == KernelKind::kColumnSum;
+  if (sums && kernel.operator_class == OperatorClass::kOptimizer) microseconds += kReductionMore * call;
   if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -91,6 +92,11 @@ constexpr Launch kOfTorch[] = {{&aten::kLinalgVectorNorm, kRowSum, Over::kAll, 1
 constexpr Launch kAboveEpsilon{&aten::kGt, kVectorized, Over::kNumber, 2, Of::kEach, true};
 constexpr Launch kOfLearningRate{&aten::kMul, kVectorized, Over::kNumber};
 
+// Python of the loop around these operators, in what _init_group takes for a parameter: 28 us, 3.1 (lists of 24 small
+// parameters that took turns with a tiny LLaMA on an H200's host, matrices and vectors, both Adafactors, float32 and
+// bfloat16, 2026-11-29: tests/measured/expert_parts_h200.jsonl.gz).
+constexpr std::int64_t kPythonOfParameter = 9;
+
 bool is_for(Of of, const Tensor& parameter) {
   switch (of) {
     case Of::kEach: return true;
@@ -162,6 +168,7 @@ bool is_looped(Optimizer optimizer) {
 }
 
 void record_looped_step(const OptimizerRule& rule, const Tensor& parameter) {
+  record_host_work(parameter.tape(), HostWork::kOptimizerTensor, kPythonOfParameter);
   const bool of_torch = rule.optimizer == Optimizer::kAdafactorTorch;
   const auto elements = static_cast<double>(parameter.elements());
   LoopedStep step(parameter, of_torch ? parameter.dtype() : DType::kFloat32, rule.flops * elements);
