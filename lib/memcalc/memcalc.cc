@@ -35,9 +35,10 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
     return cost(symbolic.kernels, device, rates_of_call(*device.rates, instructions), Costed::kCall);
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
-  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
-  DeviceRates rates = *device.rates;
-  rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
+  const bool experts = has_grouped_experts(symbolic.kernels);
+  if (run.parallel.nodes == 1 && !experts) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
+  DeviceRates rates = experts ? rates_among_experts(*device.rates) : *device.rates;
+  if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
   return cost(symbolic.kernels, device, rates, Costed::kStep, first);
 }
 

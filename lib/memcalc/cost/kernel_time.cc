@@ -361,7 +361,8 @@ constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
 constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
 constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
-constexpr double kSortedPlacesUs = 20;  // the sort before cuda/Indexing.cu's sums
+// The sort before cuda/Indexing.cu's sums: by one block, or in passes over digits (an H200's, step_operators_h200.jsonl.gz)
+constexpr double kFewPlacesUs = 10, kSortedPlacesUs = 20;
 
 /// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
 /// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
@@ -396,7 +397,9 @@ double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& g
       static_cast<double>(gradient.indices) / static_cast<double>(std::max<std::int64_t>(gradient.table_rows, 1));
   const double row_us = gradient.width <= kNarrow ? kNarrowRowUs : kRowUs;
   const double chain = gradient.width == 1 ? 0 : std::max(each - 1, 0.0) * row_us;  // one element: warps sum together
-  return (kSortedPlacesUs + chain) * kMicrosecond + rows_seconds(kernel, rows, device, rates);
+  constexpr std::int64_t kOneBlock = 2304;  // cub's SingleTilePolicy
+  const double sort = gradient.indices <= kOneBlock ? kFewPlacesUs : kSortedPlacesUs;
+  return (sort + chain) * kMicrosecond + rows_seconds(kernel, rows, device, rates);
 }
 
 /// cuda/MultiTensorApply.cuh: a launch takes as many tensors as its arguments hold, and blocks of 65,536 elements, so
