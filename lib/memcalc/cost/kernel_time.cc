@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
@@ -360,9 +361,8 @@ namespace {
 constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
 constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
-constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
-// The sort before cuda/Indexing.cu's sums: by one block, or in passes over digits (an H200's, step_operators_h200.jsonl.gz)
-constexpr double kFewPlacesUs = 10, kSortedPlacesUs = 20;
+// Of a pass of cub's sort, an H200's (step_operators_h200.jsonl.gz: 4,608 keys of eight bytes 45 us, 98,304 65).
+constexpr double kPassUs = 3.5, kPassElementNs = 0.016;
 
 /// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
 /// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
@@ -384,22 +384,29 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
          elements * picoseconds * 1e-12 * kBytesPerSecond / device.memory_bandwidth_bytes_per_second;
 }
 
-/// cuda/Indexing.cu, indexing_backward_kernel and _small_stride: places are sorted, and a warp adds all rows of a
-/// place, one after the other. Of an H100: 480 rows of 1,024 and of 2,048 to each of eight biases of experts took 644
-/// and 821 us (2026-11-28, tests/measured/step_operators_h100.jsonl.gz), 53 of twelve to each of 729 relative positions
-/// 42 (network_profiles_h100.jsonl.gz); routed tokens have as many rows as experts each.
-double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device,
-                          const DeviceRates& rates) {
-  constexpr double kRowUs = 1.5, kNarrowRowUs = 0.8;
-  constexpr std::int64_t kNarrow = 32;
-  const work::Rows rows{.count = gradient.indices, .width = gradient.width, .backward = true};
-  const double each =
-      static_cast<double>(gradient.indices) / static_cast<double>(std::max<std::int64_t>(gradient.table_rows, 1));
+/// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear by four small kernels and sorted, by one block
+/// or 8 bits at a pass; then a warp adds the rows of a place, one after the other (480 of 1,024 and of 2,048 to each of
+/// eight biases of experts took 644 and 821 us on an H100, 53 of twelve to each of 729 relative positions 42). Memory
+/// decides in float32, which reads and writes each place beside the rows, and what multiprocessors add where rows share
+/// a place or have 16 bits. Of 45 shapes of an H200 and an H100, half within 6 %
+/// (tests/measured/step_operators_h200.jsonl.gz, step_operators_h100.jsonl.gz).
+double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
+  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8, kNanosecond = 1e-9;
+  constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12, kMultiprocessors = 132;
+  constexpr std::int64_t kNarrow = 32, kOneBlock = 2304;  // cub's SingleTilePolicy
+  const std::int64_t places = std::max<std::int64_t>(gradient.table_rows, 1);
+  const auto rows = static_cast<double>(gradient.indices), width = static_cast<double>(gradient.width);
+  const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(places - 1, 1)));
+  const double sort = gradient.indices <= kOneBlock ? kOneBlockUs : kPassUs * std::ceil(bits / 8.0);
+  const double before = (kIndicesUs + sort + kSumUs) * kMicrosecond;
+  if (gradient.width == 1) return before + rows * kNumberNs * kNanosecond;  // warps sum together
+  const double touched = std::min(rows, static_cast<double>(places));
+  const double moved = (rows + 2 * touched) * width * static_cast<double>(size_of(kernel.dtype)) /
+                       (kShare * device.memory_bandwidth_bytes_per_second);
+  const double added = rows * width * kMultiprocessors / (kAddedPerSecond * device.multiprocessors);
   const double row_us = gradient.width <= kNarrow ? kNarrowRowUs : kRowUs;
-  const double chain = gradient.width == 1 ? 0 : std::max(each - 1, 0.0) * row_us;  // one element: warps sum together
-  constexpr std::int64_t kOneBlock = 2304;  // cub's SingleTilePolicy
-  const double sort = gradient.indices <= kOneBlock ? kFewPlacesUs : kSortedPlacesUs;
-  return (sort + chain) * kMicrosecond + rows_seconds(kernel, rows, device, rates);
+  const double chain = std::max(rows / static_cast<double>(places) - 1, 0.0) * row_us * kMicrosecond;
+  return before + std::max(moved, added) + chain;
 }
 
 /// cuda/MultiTensorApply.cuh: a launch takes as many tensors as its arguments hold, and blocks of 65,536 elements, so
@@ -540,7 +547,7 @@ struct SecondsOf {
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
-    if (kernel.op == &aten::kIndexPutImpl) return sorted_put_seconds(kernel, gradient, device, rates);
+    if (kernel.op == &aten::kIndexPutImpl) return sorted_put_seconds(kernel, gradient, device);
     return embedding_seconds(kernel, gradient, device, rates);
   }
   double operator()(const work::TensorList& list) const {
@@ -556,8 +563,10 @@ struct SecondsOf {
     return by_memory();
   }
   [[nodiscard]] double chain_of_sort() const {
-    constexpr std::int32_t kWithOneBlock = 3;  // launches: a copy, arange, the sort
-    return (kernel.launches > kWithOneBlock ? kernel.launches * kRadixPassUs : kSmallSortUs) * kMicrosecond;
+    // Launches: a copy, arange, the sort; of cub's a histogram, a scan and the passes.
+    constexpr std::int32_t kWithOneBlock = 3, kBesidePasses = 4;
+    if (kernel.launches <= kWithOneBlock) return kSmallSortUs * kMicrosecond;
+    return (kernel.launches - kBesidePasses) * (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * 1e-9);
   }
   [[nodiscard]] double by_memory() const {
     if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
