@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
@@ -96,8 +95,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   if (const auto* work = kernel.as<work::OfHost>()) {
     microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
-  // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same lists
-  // as kPythonOfParameter in train/optimizers/looped_step.cc.
+  // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same
+  // lists as kPythonOfParameter in train/optimizers/looped_step.cc.
   constexpr double kReductionMore = 0.42;
   const bool sums = kernel.kind == KernelKind::kRowSum || kernel.kind == KernelKind::kColumnSum;
   if (sums && kernel.operator_class == OperatorClass::kOptimizer) microseconds += kReductionMore * call;
@@ -135,7 +134,8 @@ constexpr double kUsualInstructions = 63;
 
 bool has_grouped_experts(const KernelList& kernels) {
   return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    return kernel.op == &aten::kGroupedMm || kernel.op == &aten::kGroupedMmFallback;
+    if (kernel.op == nullptr) return false;
+    return kernel.op == &aten::kGroupedMm || std::string_view(kernel.op->name) == "transformers::grouped_mm_fallback";
   });
 }
 

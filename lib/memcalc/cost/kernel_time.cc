@@ -360,13 +360,14 @@ namespace {
 // of an H100, whose groups are not equal, 0.51 to 0.88 of the rate was left (expert_operators_h100.jsonl.gz).
 constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
-constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
+constexpr double kSmallSortUs = 28;  // one block sorts: radixSortKVInPlace
 // Of a pass of cub's sort, an H200's (step_operators_h200.jsonl.gz: 4,608 keys of eight bytes 45 us, 98,304 65).
 constexpr double kPassUs = 3.5, kPassElementNs = 0.016;
 
 /// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
 /// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
-double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device, const DeviceRates& rates) {
+double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device,
+                    const DeviceRates& rates) {
   constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;
   const auto count = static_cast<double>(slices.count);
   const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
@@ -391,7 +392,8 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
 /// a place or have 16 bits. Of 45 shapes of an H200 and an H100, half within 6 %
 /// (tests/measured/step_operators_h200.jsonl.gz, step_operators_h100.jsonl.gz).
 double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
-  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8, kNanosecond = 1e-9;
+  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8,
+                   kNanosecond = 1e-9;
   constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12, kMultiprocessors = 132;
   constexpr std::int64_t kNarrow = 32, kOneBlock = 2304;  // cub's SingleTilePolicy
   const std::int64_t places = std::max<std::int64_t>(gradient.table_rows, 1);
@@ -437,7 +439,8 @@ double looped_sum_seconds(const Kernel& kernel, const DeviceSpec& device) {
   const double bytes_per_second = device.memory_bandwidth_bytes_per_second;
   if (kernel.elements < kSplitAbove) return kBlockUs * kMicrosecond + kernel.elements * kValueNs * 1e-9;
   const bool to_one = kernel.op == &aten::kLinalgVectorNorm;
-  return (to_one ? kSplitUs : kRowsUs) * kMicrosecond + kernel.bytes / ((to_one ? kShare : kRowShare) * bytes_per_second);
+  return (to_one ? kSplitUs : kRowsUs) * kMicrosecond +
+         kernel.bytes / ((to_one ? kShare : kRowShare) * bytes_per_second);
 }
 
 /// A product for each expert, whose tokens are not as many: of random weights their number varied by 7 to 35 %

@@ -181,9 +181,7 @@ SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_inde
   const ExpertForm form = hidden_states.tape().behaviors.experts;
   if (form != ExpertForm::kMaskedInPlace && form != ExpertForm::kMaskedByCopies) return;
   sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids_g}, 1, DType::kBool), -1);
-  KernelLog& kernels = hidden_states.tape().kernels;  // expert_ids_g.clamp_(max=self.num_experts - 1)
-  kernels.add(aten::kClamp, OperatorClass::kElementwise, expert_ids_g.dtype(), 0,
-              2.0 * static_cast<double>(expert_ids_g.bytes()));
+  clamp_ids_in_place(expert_ids_g);
 }
 
 Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,

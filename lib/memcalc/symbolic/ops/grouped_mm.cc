@@ -167,6 +167,10 @@ Tensor grouped_mm_fallback(const Tensor& x, const Tensor& matrices, const Tensor
   return finish(node, std::move(result));
 }
 
+void clamp_ids_in_place(const Tensor& x) {
+  x.tape().kernels.add(aten::kClamp, OperatorClass::kElementwise, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
+}
+
 Tensor count_values(const Tensor& x, std::int64_t bins) {
   Tensor result = x.tape().empty({bins}, DType::kInt32, aten::kHistc);
   x.tape().kernels.add(aten::kHistc, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()));

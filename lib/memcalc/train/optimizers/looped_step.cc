@@ -131,8 +131,8 @@ class LoopedStep {
       multiply(of);
     } else {
       const double item = static_cast<double>(size_of(dtype_));
-      const double bytes = of.kind == kConverting ? static_cast<double>(size_of(parameter_.dtype())) + item
-                                                  : of.passes * item;
+      const double bytes =
+          of.kind == kConverting ? static_cast<double>(size_of(parameter_.dtype())) + item : of.passes * item;
       const double results = of.kind == kColumnSum ? elements_of(Over::kColumns, parameter_) * item : 0;
       tape_.kernels.add(*of.op, OperatorClass::kOptimizer, dtype_, 0, bytes * elements + results, of.kind, elements);
     }
