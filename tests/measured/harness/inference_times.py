@@ -3,12 +3,16 @@
 usage: inference_times.py draw SEED N OUT
        inference_times.py draw-unmeasured SEED OUT                      of families of which no call had been measured
        inference_times.py draw-mixed SEED OUT                           twenty of both
+       inference_times.py draw-wide SEED OUT                            fifteen of both and five calls of model(**batch), two of them with images
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
 A measured case has call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
-token_ms (their difference, for each token after the first) and tiny_ms: a tiny LLaMA's forward without autograd just before and just
-after, which tells how fast the host was. No profiler and no backward pass touches the process: both slow later calls (docs/time.md).
+token_ms (their difference, for each token after the first), tokens_ms (each later token of each whole call, by a clock read after it) and
+tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was. Of a case without
+new_tokens it is model(**batch). No profiler and no backward pass touches the process before all calls are timed: both slow later ones
+(docs/time.md). A case with "profile" is profiled afterwards: kernels and their milliseconds of one call, of the longest each.
+Four cases build and warm up at the same time, each in a process of its own; then each measures alone, while the others wait for it.
 """
 import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
 from pathlib import Path
@@ -26,6 +30,9 @@ UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
             "falcon-rw-1b", "opt-350m", "mobilellm-r1-360m", "minicpm5-1b"),
     experts=("qwen1.5-moe-a2.7b", "lfm2-8b-a1b", "granite-3.1-3b-a800m"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
     speech=("whisper-tiny", "whisper-base"))
+FORWARD_ONLY = dict(images=("qwen2-vl-2b", "qwen2.5-vl-3b", "qwen3-vl-2b", "internvl3-1b-hf", "internvl3-2b-hf", "paligemma-3b-224", "paligemma2-3b-224", "mineru2.5-1.2b"),
+                    mlm=("bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert-base", "electra-large-discriminator", "modernbert-base"),
+                    image=("vit-base-patch16-224", "vit-large-patch16-224", "deit-small-patch16-224", "beit-base-patch16-224"))
 REFERENCE_TINY_MS = 8.46  # memcalc.measure's llama, a call without autograd
 
 
@@ -81,6 +88,32 @@ def draw_mixed(a):
     write_lines(a.out, cases)
 
 
+def draw_wide(a):
+    """Six decoders of measured families, two of them packed, four of others; two of experts; two encoder-decoders and speech; of model(**batch)
+    two of images and text, an encoder, images, a decoder."""
+    r = random.Random(a.seed)
+    measured = r.sample(DECODERS, 7)
+    drawn = [(name, "causal") for name in measured[:6] + r.sample(UNMEASURED["causal"], 4)]
+    drawn += [(r.choice(EXPERTS), "causal"), (r.choice(UNMEASURED["experts"]), "causal")]
+    drawn += [(r.choice(("t5-base", "t5-large", "bart-large")), "seq2seq"), (r.choice(UNMEASURED["seq2seq"]), "seq2seq"), (r.choice(("whisper-small", *UNMEASURED["speech"])), "speech")]
+    drawn += [(name, "images") for name in r.sample(FORWARD_ONLY["images"], 2)] + [(r.choice(FORWARD_ONLY["mlm"]), "mlm"), (r.choice(FORWARD_ONLY["image"]), "image"), (measured[6], "causal")]
+    cases = []
+    for place, (name, task) in enumerate(drawn):
+        generates = place < 15
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([64, 128, 256, 512, 1000, 1500] if generates or task != "images" else [1200, 2000]), task=task)
+        if name.startswith("bert") or task in ("seq2seq", "mlm"): run["sequence_length"] = min(run["sequence_length"], 512)
+        run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"])
+        if place < 2: run.update(quantize=("nf4", "int8")[place], precision=("bf16", "fp16")[place])
+        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
+        new = r.choice([16, 24, 32])
+        if generates: run["new_tokens"] = new
+        if task == "images": run["images"] = r.choice([1, 2]); del run["task"]
+        if task == "image": del run["sequence_length"]
+        length = f"s{run['sequence_length']}" if "sequence_length" in run else "images"
+        cases.append(dict(id=f"{name}-b{run['batch_size']}-{length}{f'+{new}' if generates else '-call'}-{run.get('quantize') or run['precision']}", run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -101,8 +134,9 @@ def predict(a):
             time_of = json.loads(answer.stdout).get("time") if answer.returncode <= 1 else None
             if time_of is None: row["refused"] = answer.stderr.strip() or "no time"
             else:
-                row.update(call_ms=round(1e3 * time_of["step_seconds"], 2), first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3),
-                           kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
+                row.update(call_ms=round(1e3 * time_of["step_seconds"], 2))
+                if case["run"].get("new_tokens"): row.update(first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3))
+                row.update(kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
             said.append(row)
             print(row, flush=True)
     write_lines(a.out, said)
@@ -253,7 +287,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
