@@ -11,6 +11,7 @@
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/vector_quantize.h"
 
 namespace memcalc {
 
@@ -197,6 +198,7 @@ double computed_per_second(const Kernel& kernel) {
   if (op == &aten::kGeluBackward) return 0.58e12;
   if (op == &aten::kSilu) return 0.97e12;
   if (op == &aten::kSiluBackward) return 0.7e12;
+  if (op == &kVectorQuantize) return 0.285e12;
   return op == &aten::kCos ? 0.86e12 : 0;
 }
 

@@ -78,7 +78,7 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const JsonObject object = json.required_object(group);
     const std::string_view key(name);
     const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
-                          key == "packed_linear_us" || key.starts_with("int8_");
+                          key == "cache_layer_us" || key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
         key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
