@@ -110,7 +110,7 @@ TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
 TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   const std::string path = testing::TempDir() + "hosts_of_calls.json";
   std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [
-    {"name": "a", "mean": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "mean": 1.25, "alone": 0.9, "shared": 1.3}]})";
+    {"name": "a", "median": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "median": 1.25, "alone": 0.9, "shared": 1.3}]})";
   DeviceRates measured = rates();
   measured.host.python_us = 100;
   measured.host.call_ratio = 1;

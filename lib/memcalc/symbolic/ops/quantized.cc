@@ -183,7 +183,11 @@ Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
     read_on_host(any);  // if outliers.any()
   }
   record_pass(tape, kVectorQuantize, x, 1);
-  if (rows > 1) tape.memory.scratch(1, aten::kToCopy);  // out_row[:, outlier_cols] = 0
+  if (rows > 1) {  // out_row[:, outlier_cols] = 0: a number is copied to the card, no column is set
+    tape.memory.scratch(1, aten::kToCopy);
+    tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, result.dtype(), 0, 1);
+    tape.kernels.add(aten::kIndexPutImpl, OperatorClass::kMovement, result.dtype(), 0, 0);
+  }
   return result;
 }
 
