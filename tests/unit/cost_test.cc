@@ -106,7 +106,7 @@ TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
   EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
 }
 
-// Hosts whose calls without autograd were timed: their mean is the middle's, their two states are the range's ends.
+// Hosts whose calls without autograd were timed: their median is the middle's, their two states are the range's ends.
 TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   const std::string path = testing::TempDir() + "hosts_of_calls.json";
   std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [

@@ -11,7 +11,7 @@
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/ops/vector_quantize.h"
+#include "memcalc/symbolic/vector_quantize.h"
 
 namespace memcalc {
 

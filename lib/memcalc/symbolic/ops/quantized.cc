@@ -14,9 +14,9 @@
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/marlin.h"
 #include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/ops/vector_quantize.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/vector_quantize.h"
 
 namespace memcalc {
 
