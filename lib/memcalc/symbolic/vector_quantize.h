@@ -1,4 +1,4 @@
-// bitsandbytes' kernel that brings rows of float16 to 8 bits, which cost/ knows from others that read and write as much.
+// bitsandbytes' kernel that brings rows of float16 to 8 bits: cost/ tells it from others that move as much.
 #pragma once
 
 #include "memcalc/symbolic/trace.h"
