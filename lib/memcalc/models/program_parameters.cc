@@ -140,7 +140,7 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       Tensor& tensor = tensors_[place++];
       {
         std::optional<OnMetaDevice> without_storage;
-        if (is_made) without_storage.emplace(b.tape.memory);
+        if (is_made || each.on_host) without_storage.emplace(b.tape.memory);
         tensor = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
       }
       if (is_made) b.tape.take_storage(tensor, storages.buffers[i]);
