@@ -304,6 +304,13 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   return output;
 }
 
+void ProgramModel::drop_replaced(const std::vector<Tensor>& values) const {
+  for (std::size_t i = 0; i < of_step_before_->size(); ++i) {
+    Tensor& before = (*of_step_before_)[i];
+    if (before.defined() && values[static_cast<std::size_t>(forward_->outputs[i])].defined()) before.reset();
+  }
+}
+
 std::unique_ptr<Model> build_program(const ProgramSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
   return std::make_unique<ProgramModel>(spec.program, run, builder);
 }
