@@ -83,6 +83,8 @@ class ProgramModel : public Model {
   [[nodiscard]] std::size_t step_variables() const {
     return program_->task == kDenoisingTask ? forward_->outputs.size() : 0;
   }
+  /// The parameter behind which module.to() moves a buffer; null: not known.
+  [[nodiscard]] const Tensor* moved_before(std::size_t buffer) const;
   /// Those of the step before, each of which dies when the pass has made the value that takes its name.
   void replace_in_forward(std::vector<Tensor>& of_step_before) { of_step_before_ = &of_step_before; }
 

@@ -148,6 +148,15 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   }
 }
 
+const Tensor* ProgramModel::moved_before(std::size_t buffer) const {
+  const Tensor* before = nullptr;
+  for (const ConstructedTensor& each : program_->conversion) {
+    if (!each.is_buffer) before = &tensors_[each.place];
+    if (each.is_buffer && each.place == buffer) return before;
+  }
+  return nullptr;
+}
+
 /// Heads whose weight is another module's, too: nn.Linear, which fine-tuning leaves as they are.
 void ProgramModel::make_tied_heads() {
   for (const TiedHead& each : program_->tied_heads) {

@@ -330,7 +330,7 @@ struct Program {
   std::vector<TiedHead> tied_heads;            // in the order of `modules`
   std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
-  std::vector<ConstructedTensor> conversion;   // what module.to() converts, in its order
+  std::vector<ConstructedTensor> conversion;   // what module.to() converts, or moves, in its order
   ProgramPlaces places;
 
   /// Of `modules`, then of `other_modules`.
