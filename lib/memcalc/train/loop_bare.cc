@@ -163,7 +163,7 @@ class BareLoop {
         optimizer_(tape, run, groups_of(model, run, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
     if (auto* program = dynamic_cast<ProgramModel*>(&model); program != nullptr && program->step_variables() > 0) {
-      variables_.resize(program->step_variables());
+      variables_.resize(program->step_variables() + 1);
       program->replace_in_forward(variables_);
     }
     if (run.training().optimizer_in_backward) step_in_backward();
@@ -209,7 +209,7 @@ class BareLoop {
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
   BlockId first_block_ = 0;        // of the step
-  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
+  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps; the loss is the last
 };
 
 /// torchtune/training/memory.py, register_optim_in_bwd_hooks: an optimizer for each parameter, whose gradient dies as
@@ -257,6 +257,7 @@ Tensor BareLoop::forward() {
   if (!variables_.empty()) {
     variables_.front() = std::move(output.logits);
     for (std::size_t i = 0; i < output.others.size(); ++i) variables_[i + 1] = std::move(output.others[i]);
+    variables_.back() = output.loss;
     // A view of the batch, or of what another variable holds, keeps nothing alive by itself.
     std::set<BlockId> held;
     for (auto each = variables_.rbegin(); each != variables_.rend(); ++each) {  // the last is given another value last

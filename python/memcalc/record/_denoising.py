@@ -138,7 +138,7 @@ def _sd3(transformer: Any, batch: Batch) -> Locals:
     weighting = torch.ones_like(sigmas)
     target = model_input
     loss = _weighted(predicted, target, weighting)
-    return {"loss": loss, "locals": [model_input, noise, timesteps, sigmas, noisy, predicted, weighting]}
+    return {"loss": loss, "locals": [model_input, noise, timesteps, sigmas, noisy, predicted, weighting, target]}
 
 
 def _sd3_inputs(config: dict[str, Any], batch: int, edge: int, tokens: int) -> Batch:
