@@ -38,7 +38,8 @@ def describe(recordings: Any, precisions: tuple[str, ...]) -> dict[str, Json]:
         if name in passing: entry["persistent"] = False
         if buffer.device.type != "cuda": entry["device"] = buffer.device.type
         described["buffers"].append(entry)
-    construction = _construction([recordings.built(precision).recorder for precision in precisions], some)
+    recorders = [recordings.built(precision).recorder for precision in precisions]
+    construction = _construction(recorders, some, is_moved=recordings.step is not None)
     if construction: described["construction"] = construction
     tied: dict[str, str] = {}
     first_name = {id(p): name for name, p in some.named_parameters()}
@@ -68,12 +69,12 @@ def _class_of(module: torch.nn.Module) -> str:
 _LARGE = 1 << 20  # bytes: what PyTorch's allocator takes from its small pool leaves next to nothing behind
 
 
-def _construction(recorders: list[Any], module: torch.nn.Module) -> list[Json]:
+def _construction(recorders: list[Any], module: torch.nn.Module, is_moved: bool) -> list[Json]:
     """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it. What a
     module makes large and drops (a backbone's classifier, a weight before it is normed) leaves segments in which others
-    come to lie."""
+    come to lie. `is_moved`: it is made on the host."""
     recorder = recorders[0]
-    if any(_dies_large(recorder, module)):
+    if not is_moved and any(_dies_large(recorder)):
         if storages := _storages(recorders, module): return storages
     paths: dict[int, str] = {}
     for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
@@ -88,7 +89,7 @@ def _construction(recorders: list[Any], module: torch.nn.Module) -> list[Json]:
 def _bytes(shape: list[int], dtype: str) -> int: return math.prod(shape) * getattr(torch, dtype).itemsize
 
 
-def _dies_large(recorder: Any, module: torch.nn.Module) -> Iterator[bool]:
+def _dies_large(recorder: Any) -> Iterator[bool]:
     died = {number for kind, number, _, _ in recorder.storages if kind == "freed"}
     for kind, number, shape, dtype in recorder.storages:
         if kind == "made" and number in died: yield _bytes(shape, dtype) > _LARGE
