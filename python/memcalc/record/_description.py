@@ -5,7 +5,7 @@ import datetime
 import math
 import re
 import sys
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 
@@ -74,7 +74,7 @@ def _construction(recorders: list[Any], module: torch.nn.Module, is_moved: bool)
     module makes large and drops (a backbone's classifier, a weight before it is normed) leaves segments in which others
     come to lie. `is_moved`: it is made on the host."""
     recorder = recorders[0]
-    if not is_moved and any(_dies_large(recorder)):
+    if not is_moved and _dies_large(recorder, module):
         if storages := _storages(recorders, module): return storages
     paths: dict[int, str] = {}
     for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
@@ -89,10 +89,16 @@ def _construction(recorders: list[Any], module: torch.nn.Module, is_moved: bool)
 def _bytes(shape: list[int], dtype: str) -> int: return math.prod(shape) * getattr(torch, dtype).itemsize
 
 
-def _dies_large(recorder: Any) -> Iterator[bool]:
+def _dies_large(recorder: Any, module: torch.nn.Module) -> bool:
+    """Another than those of tied parameters, which are known by name."""
     died = {number for kind, number, _, _ in recorder.storages if kind == "freed"}
-    for kind, number, shape, dtype in recorder.storages:
-        if kind == "made" and number in died: yield _bytes(shape, dtype) > _LARGE
+    large = [shape for kind, number, shape, dtype in recorder.storages
+             if kind == "made" and number in died and _bytes(shape, dtype) > _LARGE]
+    seen: set[int] = set()
+    for _, parameter in module.named_parameters(remove_duplicate=False):
+        if id(parameter) in seen and list(parameter.shape) in large: large.remove(list(parameter.shape))
+        seen.add(id(parameter))
+    return bool(large)
 
 
 def _storages(recorders: list[Any], module: torch.nn.Module) -> list[Json]:
