@@ -38,10 +38,10 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr Floors kFiles[] = {
-    {"single_gpu.jsonl", 76, 74, 74, 228, 222, 54},         {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
-    {"rows_h100.jsonl", 91, 89, 88, 153, 152, 0},           {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
-    {"rows_experts_h200.jsonl", 7, 6, 6, 15, 13, 0},        {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
-    {"rows_families_h200.jsonl", 185, 177, 172, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 228, 224, 0, 0, 0},
+    {"single_gpu.jsonl", 76, 76, 74, 228, 228, 54},         {"trainer.jsonl", 14, 13, 14, 0, 0, 0},
+    {"rows_h100.jsonl", 91, 88, 90, 153, 149, 0},           {"rows_h200.jsonl", 26, 26, 23, 63, 63, 0},
+    {"rows_experts_h200.jsonl", 7, 7, 7, 15, 15, 0},        {"rows_saving_h200.jsonl", 7, 7, 7, 21, 21, 0},
+    {"rows_families_h200.jsonl", 185, 999, 172, 93, 88, 0}, {"rows_families_h100.jsonl", 244, 999, 224, 0, 0, 0},
 };
 
 constexpr double kMaxAllocatedError = 0.001;
