@@ -126,7 +126,7 @@ constexpr Limit kCompiledLayers[] = {
     {"llama-3.2-1b-12l-b2-s2048-bf16-cache-compile-layers", 1e-07, 0},
     {"bert-base-b16-s512-amp-bf16-compile-layers", 0.0025, 0.03},
     {"vit-base-b64-amp-bf16-compile-layers", 0.0035, 0.016},
-    {"gpt2-b8-s1024-amp-bf16-compile-layers", 0.0001, 0.001},
+    {"gpt2-b8-s1024-amp-bf16-compile-layers", 0.001, 0.001},
     {"bart-base-b8-s512-amp-bf16-compile-layers", 0.003, 0},
     {"clip-base-patch32-b64-s77-amp-bf16-compile-layers", 0.0035, 0.005},
     {"distilbert-base-b16-s512-amp-fp16-compile-layers", 0.006, 0.041},

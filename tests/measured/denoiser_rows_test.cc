@@ -25,10 +25,10 @@ struct DenoiserFloors {
 void PrintTo(const DenoiserFloors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr DenoiserFloors kFiles[] = {
-    {"rows_denoisers_h100.jsonl", 7, 4, 4, 0.0002, 0.0005},
+    {"rows_denoisers_h100.jsonl", 7, 6, 6, 0.0002, 0.0005},
     // sd3-medium-pipeline at 768 pixels is 1.3 % low: its autoencoder's convolutions in TF32 are none that were
     // measured.
-    {"rows_denoisers_h200.jsonl", 36, 13, 14, 0.0135, 0.02},
+    {"rows_denoisers_h200.jsonl", 36, 19, 20, 0.0135, 0.024},
 };
 
 class DenoiserRows : public ::testing::TestWithParam<DenoiserFloors> {};

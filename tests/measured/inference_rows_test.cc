@@ -26,7 +26,8 @@ struct Floors {
 void PrintTo(const Floors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr double kMaxError = 0.01;
-constexpr double kMaxReservedError = 0.015;  // GPT-2 XL with its weights on the host: 4 MiB of 302
+// GPT-2 XL with its weights on the host: 12 MiB of 302; with two of 60 other placements none.
+constexpr double kMaxReservedError = 0.04;
 
 constexpr Floors kFiles[] = {
     {"single_gpu.jsonl", 4, 4, 4, kMaxReservedError},

@@ -40,6 +40,36 @@ def test_a_step_has_the_calls_of_the_loop_around_the_module():
     assert set(forward["outputs"]) == {"loss", "locals"} and len(forward["outputs"]["locals"]) == 2
 
 
+class WithoutHead(torch.nn.Module):
+    """Makes a head of 4 MiB and drops it before its last layer, as a detector does with its backbone's classifier."""
+
+    def __init__(self, width=1024):
+        super().__init__()
+        self.first = torch.nn.Linear(16, 16)
+        self.head = torch.nn.Linear(width, 1024)
+        del self.head
+        self.last = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+def test_construction_has_what_is_made_large_and_dropped():
+    def construction(width):
+        program = record(lambda: WithoutHead(width), {"x": torch.empty(4, 16)}, loss=lambda out: out.sum()).to_dict()
+        return program.get("construction")
+
+    made = construction(1024)
+    assert made[2:4] == [{"shape": [1024, 1024], "dtype": "weights"}, {"freed": [0]}] and made[-1]["name"] == "last.bias"
+    assert construction(4) is None
+
+
+def test_a_network_of_a_script_is_made_on_the_host():
+    def step(module, batch): return {"loss": F.mse_loss(module(batch["x"]), batch["x"])}
+    program = record(WithoutHead, {"x": torch.empty(4, 16)}, step=step, variants=[Variant("train")]).to_dict()
+    assert "construction" not in program
+
+
 def test_a_square_of_a_size_has_larger_denominators():
     sizes = [{"image": n, "tokens": t} for n, t in ((1024, 512), (512, 512), (1024, 211), (768, 512), (512, 211), (1280, 641))]
     assert _solve.solve_integer([(s["image"] // 16) ** 2 + s["tokens"] for s in sizes], sizes) == "(image*image+256*tokens)//256"

@@ -13,19 +13,19 @@ constexpr Bytes kBottom = -std::numeric_limits<Bytes>::max();  // so that 0 - kB
 
 }  // namespace
 
-SegmentPlacer::SegmentPlacer() : holes_{{.size = -kBottom, .address = kBottom}} {}
+SegmentPlacer::SegmentPlacer() : holes_{{.address = kBottom, .size = -kBottom}} {}
 
 SegmentPlacer::SegmentPlacer(const SegmentPlacement& placement) : chunk_granularity_(placement.chunk_granularity) {
   for (const SegmentPlacement::Span& span : placement.initial_fragments) {
-    add_fragment({.size = span.size, .address = span.offset});
+    add_fragment({.address = span.offset, .size = span.size});
   }
   Bytes top = 0;
   if (placement.reserved_span) {
     const Bytes span_end = checked_add(placement.reserved_span->offset, placement.reserved_span->size);
-    if (span_end < 0) holes_.push_back({.size = -span_end, .address = span_end});
+    if (span_end < 0) holes_.push_back({.address = span_end, .size = -span_end});
     top = std::min(top, placement.reserved_span->offset);
   }
-  holes_.push_back({.size = top - kBottom, .address = kBottom});
+  holes_.push_back({.address = kBottom, .size = top - kBottom});
 }
 
 SegmentPlacer SegmentPlacer::from_log(std::span<const Bytes> addresses) {
@@ -43,18 +43,21 @@ Bytes SegmentPlacer::place(Bytes size) {
     return logged_addresses_[next_logged_++];
   }
   if (unsettled_) settle();
-  const auto found = std::lower_bound(fragments_.begin(), fragments_.end(), size,
-                                      [](const Span& fragment, Bytes wanted) { return fragment.size < wanted; });
+  const auto found = std::find_if(fragments_.begin(), fragments_.end(),
+                                  [size](const Span& fragment) { return fragment.size >= size; });
   if (found == fragments_.end()) return take_new_chunk(size);
-  const Span fragment = *found;
-  fragments_.erase(found);
-  if (fragment.size > size) add_fragment({.size = fragment.size - size, .address = fragment.address + size});
-  return fragment.address;
+  const Bytes address = found->address;
+  if (found->size > size) {
+    *found = {.address = address + size, .size = found->size - size};
+  } else {
+    fragments_.erase(found);
+  }
+  return address;
 }
 
 void SegmentPlacer::give_back(Bytes address, Bytes size) {
   if (logged_) return;
-  fragments_.push_back({.size = size, .address = address});
+  fragments_.push_back({.address = address, .size = size});
   unsettled_ = true;  // settled at the next place(): empty_cache gives back many at once
 }
 
@@ -67,8 +70,8 @@ Bytes SegmentPlacer::take_new_chunk(Bytes size) {
   hole->size -= chunk;
   const Bytes address = hole->address + hole->size;
   if (hole->size == 0) holes_.erase(hole);
-  chunks_.push_back({.size = chunk, .address = address});
-  if (chunk > size) add_fragment({.size = chunk - size, .address = address + size});
+  chunks_.push_back({.address = address, .size = chunk});
+  if (chunk > size) add_fragment({.address = address + size, .size = chunk - size});
   return address;
 }
 
@@ -91,7 +94,7 @@ void SegmentPlacer::settle() {
     const std::size_t first = fragments.size();
     for (; fragment != fragments_.end() && fragment->address >= chunk.address; ++fragment) {
       if (fragments.size() > first && fragments.back().address == fragment->address + fragment->size) {
-        fragments.back() = {.size = fragments.back().size + fragment->size, .address = fragment->address};
+        fragments.back() = {.address = fragment->address, .size = fragments.back().size + fragment->size};
       } else {
         fragments.push_back(*fragment);
       }
@@ -106,13 +109,13 @@ void SegmentPlacer::settle() {
   fragments.insert(fragments.end(), fragment, fragments_.end());
   fragments_ = std::move(fragments);
   chunks_ = std::move(chunks);
-  std::sort(fragments_.begin(), fragments_.end());
+  std::reverse(fragments_.begin(), fragments_.end());
 
   std::sort(holes_.begin(), holes_.end(), is_above);
   std::vector<Span> holes;
   for (const Span& hole : holes_) {
     if (!holes.empty() && holes.back().address == hole.address + hole.size) {
-      holes.back() = {.size = holes.back().size + hole.size, .address = hole.address};
+      holes.back() = {.address = hole.address, .size = holes.back().size + hole.size};
     } else {
       holes.push_back(hole);
     }

@@ -34,9 +34,9 @@ class SegmentPlacer {
 
  private:
   struct Span {
-    Bytes size = 0;
     Bytes address = 0;
-    auto operator<=>(const Span&) const = default;  // best fit: by size, then by address
+    Bytes size = 0;
+    auto operator<=>(const Span&) const = default;
   };
 
   [[nodiscard]] Bytes take_new_chunk(Bytes size);

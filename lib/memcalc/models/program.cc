@@ -286,8 +286,10 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   }
   ModelOutput output;
   if (!forward_->loss.empty()) output.loss = std::move(values[static_cast<std::size_t>(forward_->loss.front())]);
-  for (const std::int32_t number : forward_->outputs) {
-    Tensor& tensor = values[static_cast<std::size_t>(number)];
+  for (auto at = forward_->outputs.begin(); at != forward_->outputs.end(); ++at) {
+    const bool is_shared = std::find(at + 1, forward_->outputs.end(), *at) != forward_->outputs.end();
+    Tensor& value = values[static_cast<std::size_t>(*at)];
+    Tensor tensor = is_shared ? value : std::move(value);
     if (run_.trains() && !output.loss.defined()) {
       output.loss = std::move(tensor);
     } else if (!output.logits.defined()) {
@@ -302,6 +304,20 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
                 program_->name + ": its forward pass returns no loss, a differentiated scalar (memcalc.record, loss)");
   }
   return output;
+}
+
+/// A number for the second time is that of a variable that shares the first one's tensor and is assigned behind the
+/// variables between them.
+void ProgramModel::drop_replaced(const std::vector<Tensor>& values) const {
+  const std::vector<std::int32_t>& numbers = forward_->outputs;
+  const auto is_made = [&](std::int32_t number) { return values[static_cast<std::size_t>(number)].defined(); };
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    Tensor& before = (*of_step_before_)[i];
+    if (!before.defined() || !is_made(numbers[i])) continue;
+    const auto end = numbers.begin() + static_cast<std::ptrdiff_t>(i);
+    const bool shares = std::find(numbers.begin(), end, numbers[i]) != end;
+    if (!shares || std::all_of(numbers.begin(), end, is_made)) before.reset();
+  }
 }
 
 std::unique_ptr<Model> build_program(const ProgramSpec& spec, const RunSpec& run, ModuleBuilder& builder) {

@@ -302,7 +302,8 @@ DType Binding::dtype(std::string_view name) const {
                            DType::kInt32, DType::kUInt8, DType::kBool, DType::kComplex64}) {
     if (name_of(each) == name) return each;
   }
-  if (name == "int16" || name == "int8") return DType::kUInt8;
+  if (name == "int8") return DType::kUInt8;  // types as wide: no program does more with them than convert and fill
+  if (name == "int16") return DType::kFloat16;
   throw Error(ErrorCode::kUnsupported, fmt::format("the program has tensors of {}, which is not modelled", name));
 }
 

@@ -83,6 +83,10 @@ class ProgramModel : public Model {
   [[nodiscard]] std::size_t step_variables() const {
     return program_->task == kDenoisingTask ? forward_->outputs.size() : 0;
   }
+  /// The parameter behind which module.to() moves a buffer; null: not known.
+  [[nodiscard]] const Tensor* moved_before(std::size_t buffer) const;
+  /// Those of the step before, each of which dies when the pass has made the value that takes its name.
+  void replace_in_forward(std::vector<Tensor>& of_step_before) { of_step_before_ = &of_step_before; }
 
  private:
   void bind_sizes();
@@ -107,6 +111,7 @@ class ProgramModel : public Model {
   void find_inputs();
   void make_residents(Tape& tape);
   void run_residents();
+  void drop_replaced(const std::vector<Tensor>& values) const;
   void look_at_calls();
   /// Throws Error(kUnsupported) where torch.compile is asked for and the program says that it would break the graph.
   void check_compiles() const;
@@ -190,6 +195,7 @@ class ProgramModel : public Model {
   std::vector<ProgramResident> residents_;
   std::vector<BoundInput> inputs_;  // of the function's keywords
   std::vector<Tensor> kept_;        // what the module keeps of its last pass
+  std::vector<Tensor>* of_step_before_ = nullptr;  // see replace_in_forward()
 };
 
 /// nn.LSTM and its like, whose weights lie in one storage (RNNBase.flatten_parameters).

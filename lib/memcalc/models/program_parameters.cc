@@ -54,7 +54,7 @@ bool ProgramModel::converts() const {
 ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
   Storages storages{std::vector<Tensor>(program_->parameters.size()), std::vector<Tensor>(program_->buffers.size())};
   std::vector<Tensor> replaced, others;
-  const auto dtype_of = [&](const ProgramTensor& each) {
+  const auto dtype_of = [&](const auto& each) {
     return converts() && each.dtype == "weights" ? DType::kFloat32 : binding_.dtype(each.dtype);
   };
   std::vector<ConstructedTensor> in_order;  // where the program says nothing of it
@@ -67,8 +67,8 @@ ProgramModel::Storages ProgramModel::make_storages(Tape& tape) const {
       const ProgramConstruction& other = program_->construction[static_cast<std::size_t>(made.other)];
       for (const std::int32_t freed : other.freed) others[static_cast<std::size_t>(freed)].reset();
       if (!other.freed.empty()) continue;
-      others.push_back(tape.empty(binding_.shape(other.shape, program_->name), binding_.dtype(other.dtype),
-                                  aten::kEmpty, Category::kWeights));
+      others.push_back(
+          tape.empty(binding_.shape(other.shape, program_->name), dtype_of(other), aten::kEmpty, Category::kWeights));
       continue;
     }
     const ProgramTensor& each = (made.is_buffer ? program_->buffers : program_->parameters)[made.place];
@@ -140,12 +140,21 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
       Tensor& tensor = tensors_[place++];
       {
         std::optional<OnMetaDevice> without_storage;
-        if (is_made) without_storage.emplace(b.tape.memory);
+        if (is_made || each.on_host) without_storage.emplace(b.tape.memory);
         tensor = b.buffer(binding_.shape(each.shape, each.name), binding_.dtype(each.dtype));
       }
       if (is_made) b.tape.take_storage(tensor, storages.buffers[i]);
     }
   }
+}
+
+const Tensor* ProgramModel::moved_before(std::size_t buffer) const {
+  const Tensor* before = nullptr;
+  for (const ConstructedTensor& each : program_->conversion) {
+    if (!each.is_buffer) before = &tensors_[each.place];
+    if (each.is_buffer && each.place == buffer) return before;
+  }
+  return nullptr;
 }
 
 /// Heads whose weight is another module's, too: nn.Linear, which fine-tuning leaves as they are.

@@ -352,6 +352,7 @@ void ProgramModel::run_part(const PlacedFunction& function, const std::vector<Bo
     for (const auto& run : wrapped_runs) run->before(i);
     if (const auto* call = std::get_if<BoundCall>(&each)) {
       run_call(function, *call, values, in_run);
+      if (of_step_before_ != nullptr && &function == &placed_->main && !tape_.moment.recomputing) drop_replaced(values);
     } else if (const auto* drop = std::get_if<const ProgramDrop*>(&each)) {
       for (const std::int32_t number : (*drop)->values) value(number).reset();
     } else if (const auto* module = std::get_if<BoundModule>(&each)) {

@@ -204,6 +204,7 @@ struct ProgramTensor {
   std::vector<ProgramArgument> shape;
   std::string dtype;  // as ProgramArgument::kDType
   bool frozen = false;
+  bool on_host = false;  // a buffer or a constant that is on no card
   // Of a parameter, as relate_parts() finds them.
   std::int32_t module = 0;  // its module: see Program::module_path()
   std::string module_type;  // its class
@@ -311,7 +312,7 @@ struct Program {
   std::vector<ProgramTensor> buffers;
   bool converted = false;  // its class takes no dtype: it is made in float32, and module.to() gives it another
   std::vector<ProgramConstruction> construction;          // both in the order in which they are made; empty: as above
-  std::vector<ProgramTensor> constants;                   // tensors that the module holds elsewhere, on the card
+  std::vector<ProgramTensor> constants;                   // tensors that the module holds elsewhere
   std::vector<std::pair<std::string, std::string>> tied;  // name, the parameter it is
   std::vector<std::pair<std::string, std::string>> modules;  // path, class: of those that hold parameters
   ProgramFunctions functions;
@@ -329,7 +330,7 @@ struct Program {
   std::vector<TiedHead> tied_heads;            // in the order of `modules`
   std::vector<ConstructedTensor> constructed;  // `construction`
   bool constructs_all = false;                 // every parameter is among them
-  std::vector<ConstructedTensor> conversion;   // what module.to() converts, in its order
+  std::vector<ConstructedTensor> conversion;   // what module.to() converts, or moves, in its order
   ProgramPlaces places;
 
   /// Of `modules`, then of `other_modules`.

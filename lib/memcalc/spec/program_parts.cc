@@ -199,7 +199,7 @@ void relate_parts(Program& program) {
     program.constructed.push_back(found->second);
     if (!found->second.is_buffer && !found->second.is_replaced) has_storage[found->second.place] = true;
   }
-  if (program.converted) find_conversion(program);
+  if (program.converted || program.task == kDenoisingTask) find_conversion(program);
   program.constructs_all =
       !has_storage.empty() && std::find(has_storage.begin(), has_storage.end(), false) == has_storage.end();
 }

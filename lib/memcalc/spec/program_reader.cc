@@ -417,6 +417,7 @@ class FunctionReader {
 ProgramTensor tensor_of(const Place& place) {
   ProgramTensor tensor{.shape = sizes_in(place.require("shape")), .dtype = std::string(place.require("dtype").text())};
   if (const auto frozen = place.find("frozen")) tensor.frozen = frozen->is_true();
+  if (const auto device = place.find("device")) tensor.on_host = device->text() == "cpu";
   return tensor;
 }
 

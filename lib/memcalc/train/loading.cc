@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "memcalc/models/checkpoint_names.h"
+#include "memcalc/models/program_model.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/train/fine_tuning.h"
 
@@ -134,8 +135,19 @@ BlockId load_on_card(Tape& tape, Model& model, std::string_view model_type) {
 }
 
 void move_to_card(Tape& tape, const Model& model) {
-  for (const Parameter& parameter : model.parameters) give_storage(tape, parameter.tensor, aten::kToCopy);
-  for (const Tensor& buffer : model.buffers) give_storage(tape, buffer, aten::kToCopy);
+  const auto* program = dynamic_cast<const ProgramModel*>(&model);
+  std::vector<const Tensor*> before(model.buffers.size());
+  for (std::size_t i = 0; program != nullptr && i < before.size(); ++i) before[i] = program->moved_before(i);
+  for (const Parameter& parameter : model.parameters) {
+    give_storage(tape, parameter.tensor, aten::kToCopy);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == nullptr || before[i]->impl() != parameter.tensor.impl()) continue;
+      give_storage(tape, model.buffers[i], aten::kToCopy);
+    }
+  }
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == nullptr) give_storage(tape, model.buffers[i], aten::kToCopy);
+  }
 }
 
 void prepare_model(Tape& tape, Model& model, const RunSpec& run) {

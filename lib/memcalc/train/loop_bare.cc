@@ -162,7 +162,10 @@ class BareLoop {
         batch_(batch),
         optimizer_(tape, run, groups_of(model, run, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps) {
-    if (const auto* program = dynamic_cast<const ProgramModel*>(&model)) variables_.resize(program->step_variables());
+    if (auto* program = dynamic_cast<ProgramModel*>(&model); program != nullptr && program->step_variables() > 0) {
+      variables_.resize(program->step_variables() + 1);
+      program->replace_in_forward(variables_);
+    }
     if (run.training().optimizer_in_backward) step_in_backward();
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
@@ -206,7 +209,7 @@ class BareLoop {
   std::optional<compile::CompiledModel> compiled_;
   std::optional<compile::CompiledRegions> regions_;
   BlockId first_block_ = 0;        // of the step
-  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps
+  std::vector<Tensor> variables_;  // of a program that is a step, which main() of a script keeps; the loss is the last
 };
 
 /// torchtune/training/memory.py, register_optim_in_bwd_hooks: an optimizer for each parameter, whose gradient dies as
@@ -254,10 +257,11 @@ Tensor BareLoop::forward() {
   if (!variables_.empty()) {
     variables_.front() = std::move(output.logits);
     for (std::size_t i = 0; i < output.others.size(); ++i) variables_[i + 1] = std::move(output.others[i]);
+    variables_.back() = output.loss;
     // A view of the batch, or of what another variable holds, keeps nothing alive by itself.
     std::set<BlockId> held;
-    for (Tensor& each : variables_) {
-      if (each.defined() && (each.block() < first_block_ || !held.insert(each.block()).second)) each.reset();
+    for (auto each = variables_.rbegin(); each != variables_.rend(); ++each) {  // the last is given another value last
+      if (each->defined() && (each->block() < first_block_ || !held.insert(each->block()).second)) each->reset();
     }
   }
   return std::move(output.loss);  // the rest of the output dies here

@@ -138,7 +138,7 @@ def _sd3(transformer: Any, batch: Batch) -> Locals:
     weighting = torch.ones_like(sigmas)
     target = model_input
     loss = _weighted(predicted, target, weighting)
-    return {"loss": loss, "locals": [model_input, noise, timesteps, sigmas, noisy, predicted, weighting]}
+    return {"loss": loss, "locals": [model_input, noise, timesteps, sigmas, noisy, predicted, weighting, target]}
 
 
 def _sd3_inputs(config: dict[str, Any], batch: int, edge: int, tokens: int) -> Batch:
@@ -154,7 +154,16 @@ def _unet(unet: Any, batch: Batch) -> Locals:
     timesteps = torch.zeros(model_input.shape[0], dtype=torch.long, device=model_input.device)
 
     def add_noise() -> torch.Tensor:
-        kept, added = _sigmas(model_input), _sigmas(model_input)
+        unet.alphas_cumprod = torch.rand(1000).to(model_input.device)  # the scheduler's, which it keeps on the card
+        alphas = unet.alphas_cumprod.to(dtype=model_input.dtype)
+
+        def as_wide(factor: torch.Tensor) -> torch.Tensor:
+            factor = factor.flatten()
+            while factor.dim() < model_input.dim(): factor = factor.unsqueeze(-1)
+            return factor
+
+        kept = as_wide(alphas[timesteps].sqrt())  # ** 0.5, outside of autocast
+        added = as_wide((1 - alphas[timesteps]).sqrt())
         return kept * model_input + added * noise
 
     noisy = add_noise()
@@ -263,7 +272,7 @@ DENOISING = {
                                           fixed={"batch": "the class takes images one by one"}),
 }
 # Of networks that edit an image.
-EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512, pipeline="FluxKontextPipeline")}
+EDITING = {"FluxTransformer2DModel": Denoising(_kontext, _kontext_inputs, tokens=512, precisions=(*PRECISIONS, AUTOCAST_ON_16_BITS), pipeline="FluxKontextPipeline")}
 
 # Autoencoders of videos, to which an image is one frame.
 ONE_FRAME = ("AutoencoderKLQwenImage",)

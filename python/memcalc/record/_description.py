@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import sys
 from typing import Any
@@ -37,7 +38,8 @@ def describe(recordings: Any, precisions: tuple[str, ...]) -> dict[str, Json]:
         if name in passing: entry["persistent"] = False
         if buffer.device.type != "cuda": entry["device"] = buffer.device.type
         described["buffers"].append(entry)
-    construction = _construction(recordings.built(precisions[0]).recorder, some)
+    recorders = [recordings.built(precision).recorder for precision in precisions]
+    construction = _construction(recorders, some, is_moved=recordings.step is not None)
     if construction: described["construction"] = construction
     tied: dict[str, str] = {}
     first_name = {id(p): name for name, p in some.named_parameters()}
@@ -64,26 +66,52 @@ def _class_of(module: torch.nn.Module) -> str:
     return kind.__name__
 
 
-def _construction(recorder: Any, module: torch.nn.Module) -> list[Json]:
-    """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it."""
+_LARGE = 1 << 20  # bytes: what PyTorch's allocator takes from its small pool leaves next to nothing behind
+
+
+def _construction(recorders: list[Any], module: torch.nn.Module, is_moved: bool) -> list[Json]:
+    """Names in the order in which they were registered, those too that were tied away; empty where nobody saw it. What a
+    module makes large and drops (a backbone's classifier, a weight before it is normed) leaves segments in which others
+    come to lie. `is_moved`: it is made on the host."""
+    recorder = recorders[0]
+    if not is_moved and _dies_large(recorder, module):
+        if storages := _storages(recorders, module): return storages
     paths: dict[int, str] = {}
     for path, part in module.named_modules(): paths[id(part)] = path + "." if path else ""
     created = [(made(), key) for made, key in recorder.created]
     seen = dict.fromkeys(paths[id(part)] + key for part, key in created
                          if id(part) in paths and (key in part._parameters or key in part._buffers))
     names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
-    if any(name not in seen for name in names): return _storages(recorder, module)
+    if any(name not in seen for name in names): return _storages(recorders, module)
     return [] if list(seen) == names else _folded([{"name": name} for name in seen])
 
 
-def _storages(recorder: Any, module: torch.nn.Module) -> list[Json]:
-    """The same where modules are copies, which register nothing (nn.TransformerEncoder's, of a layer that dies): as their
-    storages were made. What dies before anything that lives on is made leaves nothing behind and is left out."""
+def _bytes(shape: list[int], dtype: str) -> int: return math.prod(shape) * getattr(torch, dtype).itemsize
+
+
+def _dies_large(recorder: Any, module: torch.nn.Module) -> bool:
+    """Another than those of tied parameters, which are known by name."""
+    died = {number for kind, number, _, _ in recorder.storages if kind == "freed"}
+    large = [shape for kind, number, shape, dtype in recorder.storages
+             if kind == "made" and number in died and _bytes(shape, dtype) > _LARGE]
+    seen: set[int] = set()
+    for _, parameter in module.named_parameters(remove_duplicate=False):
+        if id(parameter) in seen and list(parameter.shape) in large: large.remove(list(parameter.shape))
+        seen.add(id(parameter))
+    return bool(large)
+
+
+def _storages(recorders: list[Any], module: torch.nn.Module) -> list[Json]:
+    """The same as storages were made: where modules are copies, which register nothing (nn.TransformerEncoder's, of a layer
+    that dies), and where large ones die. What is small and dies before anything that lives on is made is left out."""
+    recorder = recorders[0]
     owned: dict[int, str] = {}
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    for name, tensor in tensors: owned.setdefault(recorder.living.get(tensor.untyped_storage()._cdata, -1), name)
-    if -1 in owned or len(owned) < len(tensors): return []
+    for name, tensor in tensors:
+        if tensor.device.type == "cuda": owned.setdefault(recorder.living.get(tensor.untyped_storage()._cdata, -1), name)
+    if -1 in owned or len(owned) < sum(tensor.device.type == "cuda" for _, tensor in tensors): return []
     events = recorder.storages
+    others_of = [each.storages for each in recorders if each is not recorder and len(each.storages) == len(events)]
     died = {number: i for i, (kind, number, _, _) in enumerate(events) if kind == "freed"}
     lasting = [i for i, (kind, number, _, _) in enumerate(events) if kind == "made" and number in owned]
     items: list[Json] = []
@@ -93,9 +121,10 @@ def _storages(recorder: Any, module: torch.nn.Module) -> list[Json]:
             if items and "freed" in items[-1]: items[-1]["freed"].append(others[number])
             else: items.append({"name": "", "freed": [others[number]]})
         elif kind == "made" and number in owned: items.append({"name": owned[number]})
-        elif kind == "made" and any(i < made < died.get(number, 0) for made in lasting):
+        elif kind == "made" and number in died and (_bytes(shape, dtype) > _LARGE or any(i < made < died[number] for made in lasting)):
             others[number] = len(others)
-            items.append({"name": "", "shape": shape, "dtype": "weights" if dtype == "float32" else dtype})
+            follows = any(each[i][3] != dtype for each in others_of) if others_of else dtype == "float32"
+            items.append({"name": "", "shape": shape, "dtype": "weights" if follows else dtype})
     if [item["name"] for item in items] == [name for name, _ in tensors]: return []
     return [{key: value for key, value in item.items() if key != "name" or value} for item in _folded(items)]
 

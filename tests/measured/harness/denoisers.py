@@ -258,8 +258,9 @@ def residents_of(entry, dtype):
 
 
 # ---- a run ----------------------------------------------------------------------------------------------------------
-def one(case):
-    """main() of a script: its variables are this function's, which live from one step to the next."""
+def one(case, alone=None):
+    """main() of a script: its variables are this function's, which live from one step to the next. `alone`: waits for the card
+    to be this process's, for the time of further steps; else times are those of the first."""
     import warnings
 
     import diffusers
@@ -335,9 +336,18 @@ def one(case):
         return sigma
 
     mark("step 0 zero_grad")  # nothing is dropped before the first step
-    times, skipped = [], 0
-    for step in range(case.get("steps", 4)):
+    times, skipped, peaks = [], 0, None
+    steps = case.get("steps", 4)
+    for step in range(steps + (5 if alone is not None else 0)):
         torch.cuda.synchronize()
+        if step == steps:
+            peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+            if recorder is not None:
+                recorder.write(case["history"], dict(case))
+                torch.cuda.memory._record_memory_history(enabled=None)
+                recorder = None
+            alone()
+            times = []
         began = time.time()
         with accelerator.accumulate([transformer]):
             if vae is not None:
@@ -427,8 +437,8 @@ def one(case):
         torch.cuda.synchronize()
         times.append(time.time() - began)
     if recorder is not None: recorder.write(case["history"], dict(case))
+    if peaks is None: peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     return dict(gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in transformer.parameters()),
-                trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=torch.cuda.max_memory_allocated(),
-                peak_reserved=torch.cuda.max_memory_reserved(), step_ms_median=1e3 * sorted(times[1:])[len(times[1:]) // 2],
+                trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=peaks[0], peak_reserved=peaks[1], step_ms_median=1e3 * sorted(times[1:])[len(times[1:]) // 2],
                 loss=float(loss.detach()), skipped=skipped, torch=torch.__version__, diffusers=diffusers.__version__,
                 adapter_dtype=str(params_to_optimize[0].dtype), wall_s=round(time.time() - made, 1))

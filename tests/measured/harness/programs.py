@@ -335,6 +335,11 @@ def run_child(case, a, turns):
             measure.BEFORE_TIMING = turns.alone
             turns.share()
             row.update(families.one_case(case))
+        elif "run" in case:  # of diffusion.py
+            import denoisers
+            turns.share()
+            if a.keep == "all" or case.get("keep"): case["history"] = os.path.join(a.histories, case["id"] + ".history.tsv")
+            row.update(run=case["run"], **denoisers.one(case, None if a.untimed else turns.alone))
         else: row["measured"] = one(case, a.device, a.histories, turns, a.keep, not a.untimed)
     except BaseException as error:
         import traceback

@@ -197,7 +197,20 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 
 // --- flash
 
+/// _flash_attention_backward: grad_out.contiguous() of [B, S, H, D]. A slice of what was concatenated is not (FLUX).
+Tensor copied_gradient(const Tensor& gradient) {
+  const Shape& s = gradient.shape();
+  const Shape rows{s[0], s[2], s[1], s[3]};
+  const Shape& strides = gradient.strides();
+  if (is_contiguous(rows, {strides[0], strides[2], strides[1], strides[3]})) return {};
+  Tape& tape = gradient.tape();
+  Tensor copy = tape.empty_strided(s, bshd_strides(s), gradient.dtype(), aten::kClone);
+  tape.kernels.add(aten::kClone, OperatorClass::kMovement, copy.dtype(), 0, 2.0 * static_cast<double>(copy.bytes()));
+  return copy;
+}
+
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
+  const Tensor copy = copied_gradient(call.gradient());
   AttentionGradients gradients =
       flash_gradients(call.saved(1), call.saved(0), call.saved(2), call.payload<AttentionTerms>());
   call.set(0, std::move(gradients.query));

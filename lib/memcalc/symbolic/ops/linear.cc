@@ -203,10 +203,8 @@ Tensor linear(Arg x, const Tensor& weight, const Tensor& bias) {
     const Tensor flat = reshape(input, {rows, input.size(-1)});
     return view(raw_addmm(vector, flat, t(matrix)), with_last(input.shape(), features));
   }
-  const Tensor transposed = t(matrix);
-  const Tensor flat = reshape(input, {rows, input.size(-1)});
-  Tensor product = unsafe_view(mm(flat, transposed), with_last(input.shape(), features));
-  return bias.defined() ? add_in_place(product, vector) : product;  // Linear.cpp: a copied input has no fused bias
+  Tensor product = matmul(input, t(matrix));
+  return bias.defined() ? add_in_place(product, vector) : product;  // Linear.cpp: without a fused bias
 }
 
 Tensor batched_product(Arg a, Arg b) {

@@ -14,6 +14,7 @@ namespace {
 DType promote(DType a, DType b) {
   if (a == b) return a;
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
+  if (a == DType::kFloat64 || b == DType::kFloat64) return DType::kFloat64;
   if (is_floating(a)) return DType::kFloat32;  // float32 with a 16-bit type, or the two 16-bit types
   return size_of(a) >= size_of(b) ? a : b;
 }
