@@ -122,6 +122,21 @@ TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
   EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
 }
 
+// What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
+TEST(Collectives, OwnPartsAndSmallMessages) {
+  LinkRates link = rates().link;
+  link.gather_own_bandwidth = 2;
+  const auto gather = [&](double bytes) {
+    return collective_seconds({.kind = Collective::kAllGather, .bytes = bytes, .ranks = 2}, device(), link);
+  };
+  EXPECT_NEAR(gather(1e9), 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-9);
+  link.start_us = 20;
+  link.quick_start_us = 5;
+  link.quick_bandwidth = 0.25;
+  EXPECT_NEAR(gather(1e6), 5e-6 + 0.5e6 / 25e9, 1e-12);
+  EXPECT_NEAR(gather(1e9), 20e-6 + 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-12);
+}
+
 // Each of the ring's n - 1 steps, which an all-reduce goes round twice.
 TEST(Collectives, StepsOfARingTakeTimeByKind) {
   LinkRates link = rates().link;

@@ -81,7 +81,8 @@ DeviceRates read_device_rates(const JsonObject& json) {
                           key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
+        key == "gather_bandwidth" || key == "gather_hop_us" || key == "own_bandwidth" ||
+        key == "gather_own_bandwidth" || key.starts_with("quick_") || key == "collective_contention" || of_calls;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });
