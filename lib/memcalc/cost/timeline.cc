@@ -91,6 +91,42 @@ std::int64_t ranks_of(const KernelList& kernels) {
   return ranks;
 }
 
+/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
+/// what its FLOPs say.
+double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
+  if (!uses_tensor_cores(kernel, device)) return 0;
+  const auto* attention = kernel.as<work::Attention>();
+  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
+  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
+}
+
+// A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
+// limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
+// the full clock takes x t, and o and i are the seconds of other kernels and of none:
+// products t / x + others o + idle i = x t + o + i.
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                 std::vector<double>& seconds) {
+  const PowerRates& power = rates.power;
+  if (power.products <= 1) return;
+  double products = 0, busy = 0, host = 0;
+  std::vector<double> of_products(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    const auto times = static_cast<double>(kernel.repeats);
+    host += times * host_seconds(kernel, rates.host);
+    if (kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
+    of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
+    products += times * of_products[i];
+    busy += times * seconds[i];
+  }
+  if (products <= 0) return;
+  const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * std::max(host - busy, 0.0);
+  const double longer =
+      (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+  if (longer <= 1) return;
+  for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
+}
+
 Timeline::Issue::Way way_of(const Kernel& kernel) {
   using Way = Timeline::Issue::Way;
   if (kernel.communicates()) {
@@ -181,6 +217,7 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * kernel.launches : 0));
     }
   }
+  lower_clock(kernels, device, rates, result);
   return result;
 }
 

@@ -213,6 +213,15 @@ struct FirstCallRates {
   std::string source;
 };
 
+/// What a card draws, as shares of the limit at which it lowers its clock.
+struct PowerRates {
+  double products = 0;  // where tensor cores reach their best rate at the full clock; 0: the rates are of the limit
+  double best = 1;      // that rate, of the datasheet's
+  double others = 1;    // in other kernels
+  double idle = 0;
+  std::string source;
+};
+
 /// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
 struct MeasuredHost {
   std::string name;
@@ -243,6 +252,7 @@ struct DeviceRates {
   MemoryScaling scaling;
   CacheRates cache;
   FirstCallRates first_calls;
+  PowerRates power;
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
