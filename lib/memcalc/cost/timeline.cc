@@ -355,6 +355,7 @@ class Clocks {
     if (of.phase != phase_) {
       if (of.phase == Phase::kForward) add_to(issuing, forward_);
       if (of.phase == Phase::kBackward) add_to(issuing, backward_);
+      if (phase_ == Phase::kOptimizer) updated_ = compute_;
       phase_ = of.phase;
     }
     for (double& each : issuing) each *= timeline_.slowest_;
@@ -426,9 +427,10 @@ class Clocks {
     slot = compute_;
   }
 
-  // A collective beside the compute stream starts when those before it are through: one that gathers need not wait for
-  // what is computed (the host issues it ahead), one that reduces needs what was computed before it. Its blocks find
-  // room when the kernel ends that runs meanwhile: seen on two H200s, beside products and short kernels alike.
+  // A collective beside the compute stream starts when those before it are through: one that gathers waits for the
+  // optimizer, but not for what is computed since (the host issues it ahead), one that reduces needs what was computed
+  // before it. Its blocks find room when the kernel ends that runs meanwhile: seen on two H200s, beside products and
+  // short kernels alike.
   template <bool kTells>
   void communicate(const Issue& of, StepTime& part) {
     if constexpr (kTells) part.communication_seconds += of.seconds;
@@ -442,7 +444,8 @@ class Clocks {
     const bool holds_up = gathers && !of.is_awaited;
     const double longer = 1 + timeline_.contention_;
     for (std::size_t h = 0; h < kHosts; ++h) {
-      const double begin = end_of_running(h, std::max({communication_[h], host_[h], gathers ? 0 : compute_[h]}));
+      const double made = gathers ? updated_[h] : compute_[h];
+      const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
       const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
       communication_[h] = begin + of.seconds + beside * timeline_.contention_;
     }
@@ -493,6 +496,7 @@ class Clocks {
   Seconds forward_, backward_, latency_;
   Seconds host_{}, compute_{};  // when each is free
   Seconds communication_{};     // when the stream of collectives is
+  Seconds updated_{};           // when the optimizer had, that which ran last
 };
 
 namespace {
