@@ -114,7 +114,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
     const Kernel& kernel = kernels[i];
     const auto times = static_cast<double>(kernel.repeats);
     host += times * host_seconds(kernel, rates.host);
-    if (kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
+    if (runs_beside(kernel) || kernel.stream != CudaStream::kDefault) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
     products += times * of_products[i];
     busy += times * seconds[i];
