@@ -2,6 +2,8 @@
 // hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
@@ -109,6 +111,26 @@ TEST(Collectives, ProductsTakeTheTimeOfTheSlowestCard) {
   together.push_back(gather);
   const double one = seconds_of(alone, device(), rates()).front();
   EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
+}
+
+// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
+TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
+  Kernel product = kernel(6.0 * 4096 * 4096);
+  product.kind = KernelKind::kMatrixProduct;
+  product.operator_class = OperatorClass::kContraction;
+  product.dtype = DType::kBFloat16;
+  product.flops = 2.0 * 4096 * 4096 * 4096;
+  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
+  KernelList list;
+  list.push_back(product);
+  DeviceRates limited = rates();
+  const double full = seconds_of(list, device(), limited).front();
+  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0), 1e-6);
+  list.push_back(kernel(1e12 * full));  // as long as the product
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, (std::sqrt(0.25 + 8) - 0.5) / 2, 1e-6);
+  list.push_back(kernel(4e12 * full));
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1, 1e-6) << "2 + 0.5 * 5 is less than 1 + 5";
 }
 
 TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
