@@ -107,11 +107,11 @@ TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
   EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
 }
 
-// Hosts whose calls without autograd were timed: their mean is the middle's, their two states are the range's ends.
+// Hosts whose calls without autograd were timed: their median is the middle's, their two states are the range's ends.
 TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   const std::string path = testing::TempDir() + "hosts_of_calls.json";
   std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [
-    {"name": "a", "mean": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "mean": 1.25, "alone": 0.9, "shared": 1.3}]})";
+    {"name": "a", "median": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "median": 1.25, "alone": 0.9, "shared": 1.3}]})";
   DeviceRates measured = rates();
   measured.host.python_us = 100;
   measured.host.call_ratio = 1;

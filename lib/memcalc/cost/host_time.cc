@@ -37,6 +37,7 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kGenerateCall: return rates.generate_us;
     case HostWork::kGeneratedToken: return rates.generated_token_us;
     case HostWork::kGenerateEncoder: return rates.generate_encoder_us;
+    case HostWork::kCacheLayer: return rates.cache_layer_us;
     case HostWork::kPackedLinear: return rates.packed_linear_us;
     case HostWork::kInt8Linear: return rates.int8_linear_us;
     case HostWork::kInt8Warning: return rates.int8_warning_us;
