@@ -1,4 +1,5 @@
-// cost/timeline.h: collectives and copies on streams beside the compute stream, on kernels whose times are plain numbers.
+// cost/timeline.h: collectives and copies on streams beside the compute stream, on kernels whose times are plain
+// numbers.
 #include <gtest/gtest.h>
 
 #include "memcalc/cost/cost.h"
@@ -20,8 +21,7 @@ double seconds_of(const StepTime& time, TimeClass time_class) {
 Kernel collective(Collective kind, double seconds, std::int64_t awaited_after = 0) {
   Kernel result = kernel(0, Phase::kBackward);
   result.stream = kind == Collective::kAllGather ? CudaStream::kAllGather : CudaStream::kReduceScatter;
-  result.work =
-      work::Communication{.kind = kind, .bytes = 2e11 * seconds, .ranks = 2, .awaited_after = awaited_after};
+  result.work = work::Communication{.kind = kind, .bytes = 2e11 * seconds, .ranks = 2, .awaited_after = awaited_after};
   return result;
 }
 

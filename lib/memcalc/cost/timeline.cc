@@ -121,8 +121,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   }
   if (products <= 0) return;
   const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * std::max(host - busy, 0.0);
-  const double longer =
-      (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+  const double longer = (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
 }

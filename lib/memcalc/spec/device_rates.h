@@ -177,8 +177,8 @@ struct LinkRates {
   double own_bandwidth = 1e9, gather_own_bandwidth = 1e9;
   // Of NCCL's low-latency protocol, which sends a flag with each word: what it starts with, and its rate.
   double quick_start_us = 1e6, quick_bandwidth = 1;
-  double network_us = 1;          // each step that leaves the host
-  double network_bandwidth = 1;   // of the network adapters' rate in one direction
+  double network_us = 1;         // each step that leaves the host
+  double network_bandwidth = 1;  // of the network adapters' rate in one direction
   // What a kernel takes longer while a collective runs beside it, as a share of its time: collectives hold some
   // multiprocessors and move data through the same memory. And what the collective takes longer.
   double product_contention = 1e-12;
