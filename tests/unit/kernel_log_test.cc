@@ -128,6 +128,20 @@ TEST_F(KernelLogTest, ReplayedKernelsStandForAsManyCallsAsWhatRunsNow) {
   EXPECT_EQ(log_.list()[0].repeats, 5);
 }
 
+TEST_F(KernelLogTest, ACollectiveKnowsInFrontOfWhichKernelItIsAwaited) {
+  const std::size_t place = log_.collective(kAdd, Collective::kAllGather, DType::kFloat32, 8, 2);
+  add();
+  add();
+  log_.await(place);
+  log_.await(0);
+  log_.await(99);
+  add();
+  EXPECT_EQ(place, 1U);
+  EXPECT_EQ(log_.list()[0].as<work::Communication>()->awaited_after, 3);
+  log_.recording = false;
+  EXPECT_EQ(log_.collective(kAdd, Collective::kAllGather, DType::kFloat32, 8, 2), 0U);
+}
+
 TEST_F(KernelLogTest, SeparateKernelsAreRecordedAndLeaveTheLogAsItWas) {
   add();
   log_.recording = false;

@@ -2,6 +2,8 @@
 // hand.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
@@ -122,6 +124,26 @@ TEST(Collectives, ProductsTakeTheTimeOfTheSlowestCard) {
   EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
 }
 
+// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
+TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
+  Kernel product = kernel(6.0 * 4096 * 4096);
+  product.kind = KernelKind::kMatrixProduct;
+  product.operator_class = OperatorClass::kContraction;
+  product.dtype = DType::kBFloat16;
+  product.flops = 2.0 * 4096 * 4096 * 4096;
+  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
+  KernelList list;
+  list.push_back(product);
+  DeviceRates limited = rates();
+  const double full = seconds_of(list, device(), limited).front();
+  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0), 1e-6);
+  list.push_back(kernel(1e12 * full));  // as long as the product
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, (std::sqrt(0.25 + 8) - 0.5) / 2, 1e-6);
+  list.push_back(kernel(4e12 * full));
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1, 1e-6) << "2 + 0.5 * 5 is less than 1 + 5";
+}
+
 TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
   LinkRates link = rates().link;
   link.gather_bandwidth = 0.5;
@@ -131,6 +153,21 @@ TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
   EXPECT_NEAR(seconds(Collective::kAllReduce), 2 * 0.75e9 / 100e9, 1e-9);
   EXPECT_NEAR(seconds(Collective::kAllGather), 0.75e9 / 50e9, 1e-9);
   EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
+}
+
+// What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
+TEST(Collectives, OwnPartsAndSmallMessages) {
+  LinkRates link = rates().link;
+  link.gather_own_bandwidth = 2;
+  const auto gather = [&](double bytes) {
+    return collective_seconds({.kind = Collective::kAllGather, .bytes = bytes, .ranks = 2}, device(), link);
+  };
+  EXPECT_NEAR(gather(1e9), 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-9);
+  link.start_us = 20;
+  link.quick_start_us = 5;
+  link.quick_bandwidth = 0.25;
+  EXPECT_NEAR(gather(1e6), 5e-6 + 0.5e6 / 25e9, 1e-12);
+  EXPECT_NEAR(gather(1e9), 20e-6 + 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-12);
 }
 
 // Each of the ring's n - 1 steps, which an all-reduce goes round twice.

@@ -8,6 +8,7 @@ namespace memcalc {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
+constexpr double kNoTime = 1e9;  // of a rate's share
 
 /// Members of a group in one host, where ranks are numbered host by host.
 std::int64_t members_in_host(const work::Communication& group, const LinkRates& rates) {
@@ -23,6 +24,15 @@ double share_of_link(Collective kind, const LinkRates& rates) {
     case Collective::kAllGather:
     case Collective::kReduceScatter: return rates.gather_bandwidth;
     default: return rates.bandwidth;
+  }
+}
+
+double own_share_of_link(Collective kind, const LinkRates& rates) {
+  switch (kind) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter: return rates.gather_own_bandwidth;
+    case Collective::kAllReduce: return rates.own_bandwidth;
+    default: return kNoTime;
   }
 }
 
@@ -48,19 +58,25 @@ double collective_seconds(const work::Communication& communication, const Device
   }
   const bool is_message = communication.kind == Collective::kBroadcast || communication.kind == Collective::kSend;
   double hops = is_message ? 1 : passes * (ranks - 1);
-  double rate = share_of_link(communication.kind, rates) * link;
-  double seconds = rates.start_us * kMicrosecond;
+  double rate = share_of_link(communication.kind, rates) * link, quick_rate = rates.quick_bandwidth * link;
+  double crossed = 0;  // seconds
   const std::int64_t in_host = members_in_host(communication, rates);
   if (in_host < members) {
     const double hosts = ranks / static_cast<double>(in_host);
     const double crossings = is_message ? 1 : passes * (hosts - 1);
     hops -= crossings;
-    seconds += rates.network_us * kMicrosecond * crossings;
+    crossed = rates.network_us * kMicrosecond * crossings;
     // A ring crosses each host's border once, and there is a ring for each member's adapter.
     const double together = is_message ? 1 : static_cast<double>(in_host);
-    rate = std::min(rate, rates.network_bandwidth * rates.network_bytes_per_second * together);
+    const double network = rates.network_bandwidth * rates.network_bytes_per_second * together;
+    rate = std::min(rate, network);
+    quick_rate = std::min(quick_rate, network);
   }
-  return seconds + std::max(hops, 0.0) * hop_us_of(communication.kind, rates) * kMicrosecond + passes * sent / rate;
+  crossed += std::max(hops, 0.0) * hop_us_of(communication.kind, rates) * kMicrosecond;
+  const double own = communication.bytes / ranks / (own_share_of_link(communication.kind, rates) * link);
+  // NCCL takes the protocol that its own model says is the quicker (src/graph/tuning.cc).
+  return crossed + std::min(rates.quick_start_us * kMicrosecond + passes * sent / quick_rate,
+                            rates.start_us * kMicrosecond + own + passes * sent / rate);
 }
 
 double copy_seconds(const Kernel& kernel, const TransferRates& rates) {

@@ -148,6 +148,13 @@ OtherStep without_shared(const KernelList& kernels, const std::vector<double>& s
     }
     left.push_back(static_cast<std::int64_t>(other.kernels.size()));
   }
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const auto* collective = kernels[i].as<work::Communication>();
+    if (collective == nullptr || collective->awaited_after == 0 || kernels[i].share != 1) continue;
+    const std::size_t by = std::min(i + static_cast<std::size_t>(collective->awaited_after), kernels.size());
+    Kernel& kept = other.kernels[static_cast<std::size_t>(left[i] - 1)];
+    std::get<work::Communication>(kept.work).awaited_after = left[by - 1] - (left[i] - 1);
+  }
   return other;
 }
 

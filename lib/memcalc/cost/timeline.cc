@@ -91,6 +91,41 @@ std::int64_t ranks_of(const KernelList& kernels) {
   return ranks;
 }
 
+/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
+/// what its FLOPs say.
+double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
+  if (!uses_tensor_cores(kernel, device)) return 0;
+  const auto* attention = kernel.as<work::Attention>();
+  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
+  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
+}
+
+// A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
+// limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
+// the full clock takes x t, and o and i are the seconds of other kernels and of none:
+// products t / x + others o + idle i = x t + o + i.
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                 std::vector<double>& seconds) {
+  const PowerRates& power = rates.power;
+  if (power.products <= 1) return;
+  double products = 0, busy = 0, host = 0;
+  std::vector<double> of_products(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    const auto times = static_cast<double>(kernel.repeats);
+    host += times * host_seconds(kernel, rates.host);
+    if (runs_beside(kernel) || kernel.stream != CudaStream::kDefault) continue;
+    of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
+    products += times * of_products[i];
+    busy += times * seconds[i];
+  }
+  if (products <= 0) return;
+  const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * std::max(host - busy, 0.0);
+  const double longer = (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+  if (longer <= 1) return;
+  for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
+}
+
 Timeline::Issue::Way way_of(const Kernel& kernel) {
   using Way = Timeline::Issue::Way;
   if (kernel.communicates()) {
@@ -105,8 +140,9 @@ Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec&
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
   issue.seconds = issue.way == Timeline::Issue::Way::kCompute ? seconds / kernel.launches : seconds;
-  const bool computes = kernel.operator_class == OperatorClass::kContraction;
-  issue.longer = computes ? links.product_contention : links.memory_contention;
+  // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
+  const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
+  issue.longer = in_waves ? links.product_contention : links.memory_contention;
   issue.time_class = static_cast<TimeClass>(kernel.operator_class);
   if (is_list(kernel)) issue.passes = list_passes(kernel);
   if (const auto* wait = kernel.as<work::Wait>()) {
@@ -114,6 +150,7 @@ Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec&
     issue.waits_for = static_cast<std::int32_t>(wait->kernels);
   }
   issue.waits_until_done = is_copy(kernel) && !is_pinned_copy(kernel);
+  issue.is_on_bus = is_copy(kernel);
   issue.uses_tensor_cores = uses_tensor_cores(kernel, device);
   return issue;
 }
@@ -179,6 +216,7 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * kernel.launches : 0));
     }
   }
+  lower_clock(kernels, device, rates, result);
   return result;
 }
 
@@ -188,6 +226,7 @@ Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds
       seconds_(seconds),
       before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
+      contention_(rates.link.collective_contention),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
   issues_.reserve(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -195,6 +234,14 @@ Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds
   }
   for (const Issue& each : issues_) {
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
+  }
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const auto* collective = kernels[i].as<work::Communication>();
+    if (collective == nullptr || collective->awaited_after == 0) continue;
+    const std::size_t by = i + static_cast<std::size_t>(collective->awaited_after);
+    if (by >= kernels.size()) continue;
+    issues_[by].awaits = static_cast<std::int32_t>(i);  // of several the last, which ends last
+    issues_[i].is_awaited = true;
   }
 }
 
@@ -279,8 +326,13 @@ class Clocks {
     StepTime part;
     const Seconds host_before = host_, compute_before = compute_;
     for (std::size_t i = begin; i < end; ++i) {
+      const Issue& of = timeline_.issues_[i];
+      if (of.awaits >= 0) {
+        advance<kTells>(finished_[static_cast<std::size_t>(of.awaits)], TimeClass::kCommunication, of, part);
+      }
       issue<kTells>(i, part);
-      if (timeline_.issues_[i].is_waited_for) finished_[i] = compute_;
+      if (of.is_waited_for) finished_[i] = compute_;
+      if (of.is_awaited) finished_[i] = communication_;
     }
     if constexpr (kTells) add_part(part, alike, told);
     // Those that were not executed take as long as the one that stands for them. A host that waits for room in the
@@ -302,6 +354,7 @@ class Clocks {
     if (of.phase != phase_) {
       if (of.phase == Phase::kForward) add_to(issuing, forward_);
       if (of.phase == Phase::kBackward) add_to(issuing, backward_);
+      if (phase_ == Phase::kOptimizer) updated_ = compute_;
       phase_ = of.phase;
     }
     for (double& each : issuing) each *= timeline_.slowest_;
@@ -318,10 +371,7 @@ class Clocks {
     if constexpr (kTells) part.kernels += of.launches;
     if (of.way == Way::kBeside) {
       add_to(host_, issuing);
-      for (std::size_t h = 0; h < kHosts; ++h) {
-        communication_[h] = std::max(communication_[h], host_[h]) + of.seconds;
-      }
-      return;
+      return run_beside<kTells>(of, part);
     }
     if constexpr (kTells) {
       part.kernel_seconds += timeline_.seconds_[i];
@@ -339,6 +389,19 @@ class Clocks {
       for (std::size_t h = 0; h < kHosts; ++h) host_[h] += issuing[h] - first[h];
     }
     if (of.waits_until_done) keep_later(host_, compute_);  // of pageable memory the driver waits
+  }
+
+  // A kernel of another stream has the multiprocessors to itself, one after the other with those of the compute stream:
+  // seen on two H200s (docs/time.md). A copy over the bus needs none.
+  template <bool kTells>
+  void run_beside(const Issue& of, StepTime& part) {
+    Seconds until = compute_;
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      const double begin = std::max(communication_[h], host_[h]);
+      if (!of.is_on_bus && begin < compute_[h]) until[h] += of.seconds;
+      communication_[h] = begin + of.seconds;
+    }
+    advance<kTells>(until, of.time_class, of, part);
   }
 
   // The queue holds so many launches; the host waits for room. A kernel is slower while a collective runs beside it.
@@ -363,8 +426,10 @@ class Clocks {
     slot = compute_;
   }
 
-  // A collective beside the compute stream starts when those before it are through: one that gathers need not wait for
-  // what is computed (the host issues it ahead), one that reduces needs what was computed before it.
+  // A collective beside the compute stream starts when those before it are through: one that gathers waits for the
+  // optimizer, but not for what is computed since (the host issues it ahead), one that reduces needs what was computed
+  // before it. Its blocks find room when the kernel ends that runs meanwhile: seen on two H200s, beside products and
+  // short kernels alike.
   template <bool kTells>
   void communicate(const Issue& of, StepTime& part) {
     if constexpr (kTells) part.communication_seconds += of.seconds;
@@ -375,10 +440,28 @@ class Clocks {
       return advance<kTells>(until, TimeClass::kCommunication, of, part);
     }
     const bool gathers = of.way == Issue::Way::kGathers;
+    const bool holds_up = gathers && !of.is_awaited;
+    const double longer = 1 + timeline_.contention_;
     for (std::size_t h = 0; h < kHosts; ++h) {
-      communication_[h] = std::max({communication_[h], host_[h], gathers ? 0 : compute_[h]}) + of.seconds;
+      const double made = gathers ? updated_[h] : compute_[h];
+      const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
+      const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
+      communication_[h] = begin + of.seconds + beside * timeline_.contention_;
     }
-    if (gathers) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    if (holds_up) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+  }
+
+  /// When the kernel of the compute stream ends that runs at some time; that time where none does.
+  [[nodiscard]] double end_of_running(std::size_t host, double time) const {
+    if (time >= compute_[host]) return time;
+    // Ends of launches, which the ring has in their order from next_slot_ on.
+    std::size_t first = 0, last = queue_.size();
+    while (first < last) {
+      const std::size_t middle = first + (last - first) / 2;
+      const Seconds& end = queue_[(next_slot_ + middle) % queue_.size()];
+      (end[host] < time ? first : last) = end[host] < time ? middle + 1 : middle;
+    }
+    return first < queue_.size() ? queue_[(next_slot_ + first) % queue_.size()][host] : time;
   }
 
   template <bool kTells>
@@ -412,6 +495,7 @@ class Clocks {
   Seconds forward_, backward_, latency_;
   Seconds host_{}, compute_{};  // when each is free
   Seconds communication_{};     // when the stream of collectives is
+  Seconds updated_{};           // when the optimizer had, that which ran last
 };
 
 namespace {

@@ -39,20 +39,23 @@ class Timeline {
       kCompute,  // launched on the compute stream
       kBeside,   // a copy on a stream of its own: FSDP's
       kBlocks,   // a collective between the kernels of the compute stream
-      kGathers,  // one beside them, for which the next kernel waits
-      kReduces,  // one beside them, for which the optimizer waits
+      kGathers,  // one beside them, for which the next kernel waits, or that which `awaits` it
+      kReduces,  // the same, or the optimizer
     };
     double seconds = 0;  // of a launch; of what is not launched on the compute stream altogether
     double longer = 0;   // beside a collective, by this share
     double passes = 1;   // that the host issues by themselves
     std::int32_t launches = 1;
     std::int32_t waits_for = 0;  // with `waits`: for so many kernels; 0: for all that were issued
+    std::int32_t awaits = -1;    // the number of the collective that the compute stream waits for first; -1: none
     Way way = Way::kHost;
     Phase phase = Phase::kForward;
     TimeClass time_class = TimeClass::kElementwise;
     bool waits = false;             // the host does before it goes on
     bool waits_until_done = false;  // for this one: a copy of pageable memory
     bool is_waited_for = false;
+    bool is_awaited = false;  // by a kernel that `awaits` it
+    bool is_on_bus = false;   // and not in multiprocessors
     bool uses_tensor_cores = false;
   };
 
@@ -82,6 +85,7 @@ class Timeline {
   std::span<const double> before_;
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
+  double contention_;          // what a collective takes longer beside kernels, as a share of its time
   double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };
 

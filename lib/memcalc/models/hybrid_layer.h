@@ -10,8 +10,9 @@
 
 namespace memcalc {
 
-/// The forward of a layer with a norm before each half, the first of which is of a kind of its own (hybrids of attention
-/// and states). `mix` makes an AttentionResult of what is normalized; mixers that are no attention have no weights.
+/// The forward of a layer with a norm before each half, the first of which is of a kind of its own (hybrids of
+/// attention and states). `mix` makes an AttentionResult of what is normalized; mixers that are no attention have no
+/// weights.
 template <typename Norm, std::invocable<const Tensor&> Mix, typename Mlp>
 [[nodiscard]] Tensor forward_of_hybrid(const Tensor& input, const Norm& before_mixer, const Mix& mix,
                                        const Norm& before_mlp, const Mlp& mlp) {

@@ -56,7 +56,8 @@ struct TransposedNormedAttention : HeadProjections {
   }
 };
 
-/// HunYuanDenseV1Attention.forward, which HunYuanMoEV1Attention's repeats: heads are rotated before they are normalized.
+/// HunYuanDenseV1Attention.forward, which HunYuanMoEV1Attention's repeats: heads are rotated before they are
+/// normalized.
 struct RotatedNormedAttention : HeadProjections {
   RmsNorm query_layernorm, key_layernorm;
 

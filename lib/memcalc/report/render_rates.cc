@@ -42,6 +42,11 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
             ", \"attention_backward_us\": " + general_text(calls.attention_backward_us, 4) +
             ", \"product_us\": " + general_text(calls.product_us, 4) + ", \"source\": " + in_quotes(calls.source) + "}";
   }
+  if (const PowerRates& power = rates.power; !power.source.empty()) {
+    text += ",\n" + margin + "  \"power\": {\"products\": " + general_text(power.products, 4) +
+            ", \"best\": " + general_text(power.best, 4) + ", \"others\": " + general_text(power.others, 4) +
+            ", \"idle\": " + general_text(power.idle, 4) + ", \"source\": " + in_quotes(power.source) + "}";
+  }
   if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
     text += ",\n" + margin + "  \"depthwise\": {";
     visit_depthwise_rates(depthwise, [&](const char* name, double value) {

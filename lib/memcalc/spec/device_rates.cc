@@ -54,6 +54,13 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.first_calls.product_us = calls->required_double("product_us", {0, 1e9});
     rates.first_calls.source = calls->required_string("source");
   }
+  if (const std::optional<JsonObject> power = json.nullable_object("power")) {
+    rates.power.products = power->required_double("products", {1, 10});
+    rates.power.best = power->required_double("best", {0.01, 2});
+    rates.power.others = power->required_double("others", {0, 1});
+    rates.power.idle = power->required_double("idle", {0, 1});
+    rates.power.source = power->required_string("source");
+  }
   if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
     visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
       if (!std::string_view(name).ends_with("_wide") ||
@@ -82,7 +89,9 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const bool of_jobs = key == "collated_token_us" || key == "text_token_us" || key == "toggled_module_us";
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || key == "gather_hop_us" || of_calls || of_jobs;
+        key == "gather_bandwidth" || key == "gather_hop_us" || key == "own_bandwidth" ||
+        key == "gather_own_bandwidth" || key.starts_with("quick_") || key == "collective_contention" || of_calls ||
+        of_jobs;
     if (is_younger && !object.has(name)) return;
     value = object.required_double(name, {1e-12, 1e15});
   });

@@ -170,18 +170,23 @@ struct TransferRates {
 
 /// Collectives of NCCL: start + steps * hop + what crosses the slowest link / (share * its rate). cost/collective.cc
 struct LinkRates {
-  double start_us = 1;            // of a collective, with its kernel
+  double start_us = 1;            // of a collective that moves much
   double hop_us = 1;              // each step of a ring
   double gather_hop_us = 1;       // the same of an all-gather or a reduce-scatter
   double bandwidth = 1;           // of the link's rate in one direction
   double gather_bandwidth = 1;    // of an all-gather or a reduce-scatter
   double exchange_bandwidth = 1;  // of an all-to-all
-  double network_us = 1;          // each step that leaves the host
-  double network_bandwidth = 1;   // of the network adapters' rate in one direction
+  // What a rank does with its own part of an all-reduce, and of an all-gather or reduce-scatter, as a rate like these.
+  double own_bandwidth = 1e9, gather_own_bandwidth = 1e9;
+  // Of NCCL's low-latency protocol, which sends a flag with each word: what it starts with, and its rate.
+  double quick_start_us = 1e6, quick_bandwidth = 1;
+  double network_us = 1;         // each step that leaves the host
+  double network_bandwidth = 1;  // of the network adapters' rate in one direction
   // What a kernel takes longer while a collective runs beside it, as a share of its time: collectives hold some
-  // multiprocessors and move data through the same memory.
+  // multiprocessors and move data through the same memory. And what the collective takes longer.
   double product_contention = 1e-12;
   double memory_contention = 1e-12;
+  double collective_contention = 1e-12;
   // Of the hosts, not fitted: specs/networks.json
   double network_bytes_per_second = 12.5e9;  // of one card's adapter, one direction
   std::int64_t gpus_per_host = 8;
@@ -209,6 +214,15 @@ struct FirstCallRates {
   double attention_us = 0;  // cuDNN's plan of an attention
   double attention_backward_us = 0;
   double product_us = 0;  // cuBLAS's choice of a kernel for a product in 16 bits
+  std::string source;
+};
+
+/// What a card draws, as shares of the limit at which it lowers its clock.
+struct PowerRates {
+  double products = 0;  // where tensor cores reach their best rate at the full clock; 0: the rates are of the limit
+  double best = 1;      // that rate, of the datasheet's
+  double others = 1;    // in other kernels
+  double idle = 0;
   std::string source;
 };
 
@@ -242,6 +256,7 @@ struct DeviceRates {
   MemoryScaling scaling;
   CacheRates cache;
   FirstCallRates first_calls;
+  PowerRates power;
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
@@ -435,10 +450,15 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("link", "bandwidth", rates.link.bandwidth);
   visit("link", "gather_bandwidth", rates.link.gather_bandwidth);
   visit("link", "exchange_bandwidth", rates.link.exchange_bandwidth);
+  visit("link", "own_bandwidth", rates.link.own_bandwidth);
+  visit("link", "gather_own_bandwidth", rates.link.gather_own_bandwidth);
+  visit("link", "quick_start_us", rates.link.quick_start_us);
+  visit("link", "quick_bandwidth", rates.link.quick_bandwidth);
   visit("link", "network_us", rates.link.network_us);
   visit("link", "network_bandwidth", rates.link.network_bandwidth);
   visit("link", "product_contention", rates.link.product_contention);
   visit("link", "memory_contention", rates.link.memory_contention);
+  visit("link", "collective_contention", rates.link.collective_contention);
   visit("transfer", "latency_us", rates.transfer.latency_us);
   visit("transfer", "pinned_bytes_per_second", rates.transfer.pinned_bytes_per_second);
   visit("transfer", "pageable_bytes_per_second", rates.transfer.pageable_bytes_per_second);

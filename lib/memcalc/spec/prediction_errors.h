@@ -45,8 +45,8 @@ enum class StepKind : std::uint8_t {
   kImage,
   kCardBound,
 };
-inline constexpr std::array<std::string_view, 7> kStepKindNames = {
-    "inference", "several-cards", "compiled", "by-host", "experts", "image", "by-card"};
+inline constexpr std::array<std::string_view, 7> kStepKindNames = {"inference", "several-cards", "compiled", "by-host",
+                                                                   "experts",   "image",         "by-card"};
 
 [[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound);
 

@@ -128,6 +128,9 @@ struct Communication {
   double bytes = 0;
   std::int64_t ranks = 1;     // that take part
   std::int64_t distance = 0;  // between the numbers of neighbouring ones; 0: as of 1
+  // The compute stream waits for it in front of the kernel that comes so many later in the list; 0: of the next where
+  // it gathers, of the optimizer's first where it reduces.
+  std::int64_t awaited_after = 0;
 };
 
 }  // namespace work

@@ -96,11 +96,19 @@ void KernelLog::pinned_copy(const Operator& op, DType dtype, Bytes bytes, Kernel
   describe(work::HostCopy{.pinned = true});
 }
 
-void KernelLog::collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t ranks,
-                           std::int64_t distance) {
+std::size_t KernelLog::collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t ranks,
+                                  std::int64_t distance) {
+  if (!recording) return 0;
   add(op, OperatorClass::kCommunication, dtype, 0, 0);
   describe(
       work::Communication{.kind = kind, .bytes = static_cast<double>(bytes), .ranks = ranks, .distance = distance});
+  return list_.size();
+}
+
+void KernelLog::await(std::size_t place) {
+  if (!recording || place == 0 || place > list_.size()) return;  // of a step that was not recorded, or of another list
+  auto* const awaited = std::get_if<work::Communication>(&list_[place - 1].work);
+  if (awaited != nullptr) awaited->awaited_after = static_cast<std::int64_t>(list_.size() - (place - 1));
 }
 
 void KernelLog::replay(const KernelList& kernels) {

@@ -37,8 +37,11 @@ class KernelLog {
   /// A copy between the card and pinned host memory. `kind`: kCopyToDevice or kCopyToHost.
   void pinned_copy(const Operator& op, DType dtype, Bytes bytes, KernelKind kind);
   /// A collective of `ranks`, or a message (2); `bytes` and `distance` as in work::Communication.
-  void collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t ranks,
-                  std::int64_t distance = 0);
+  /// Its place in the list, from 1 on; 0 where nothing is recorded.
+  std::size_t collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t ranks,
+                         std::int64_t distance = 0);
+  /// The compute stream waits for the collective of that place before what is recorded next; for none of 0.
+  void await(std::size_t place);
   /// The host reads a number from the card, so it waits for it (.item(), bool(tensor)); or for the first `kernels` of
   /// those that it has issued.
   void synchronize(const Operator& op, std::int64_t kernels = 0);

@@ -263,7 +263,30 @@ def run_case(case, rank, world, outdir):
     if history:
         for i in case.get("ranks", [0]):
             if i == rank or mode == "dp": write_history(case, i, marks, r, outdir, torch)
+    if case.get("time_s"):
+        def step():
+            opt.zero_grad(set_to_none=True)
+            if schedule is not None: pp_step()
+            else:
+                with (cp() if cp else nullcontext()):
+                    for _ in range(accum): l = forward(); (l / accum if accum > 1 else l).backward(); del l
+            opt.step()
+        time_steps(step, case, rank, r, outdir, torch)
     return r
+
+def time_steps(step, case, rank, r, outdir, torch):
+    """Steps by events on each card, the host not waiting between them; then, where the case asks for it, the kernels of one."""
+    import torch.distributed as dist, two_cards
+    r["beside"] = two_cards.beside_of()
+    step(); torch.cuda.synchronize(); dist.barrier(); t = time.time(); step(); torch.cuda.synchronize()
+    taken = torch.tensor([time.time() - t], device="cuda"); dist.all_reduce(taken, op=dist.ReduceOp.MAX)
+    n = max(5, min(24, int(case["time_s"] / taken.item()))); ev = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
+    dist.barrier(); torch.cuda.synchronize(); ev[0].record(); t = time.perf_counter()
+    for i in range(n): step(); ev[i + 1].record()
+    r["issue_ms"] = round(1e3 * (time.perf_counter() - t) / n, 2); torch.cuda.synchronize()
+    took = [round(a.elapsed_time(b), 2) for a, b in zip(ev, ev[1:])]
+    r.update(step_ms=took, step_ms_median=sorted(took)[n // 2], step_ms_min=min(took))
+    if case.get("trace_step"): two_cards.timeline(step, two_cards.Out(outdir, "timelines", rank), part="cases", id=case["id"])
 
 def run_trainer_case(case, rank, world, outdir):
     """transformers' Trainer as torchrun (or, for dp, a plain python) would start it. Peaks are those of the steps."""

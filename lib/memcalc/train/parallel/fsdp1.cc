@@ -482,6 +482,7 @@ Tensor Fsdp1::linear(const Tensor& x, const Tensor& weight, const Tensor& bias) 
 void Fsdp1::pre_forward(Handle& handle, std::span<const Tensor> inputs) {
   record_host_work(tape, HostWork::kFsdp1Forward);
   if (!handle.is_prefetched) unshard(handle);
+  await(handle);
   if (!handle.trains) register_reshard(handle, inputs);
 }
 
@@ -535,10 +536,13 @@ void Fsdp1::unshard(Handle& handle) {
                            Category::kGatheredWeights);
   handle.is_unsharded = true;
   if (handle.is_leaf) set_views(handle, handle.full_param_padded, handle.full_param_padded.dtype());
-  tape.kernels.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
-                          handle.full_param_padded.bytes(), ranks_);
+  handle.gather = tape.kernels.collective(kAllGather, Collective::kAllGather, handle.full_param_padded.dtype(),
+                                          handle.full_param_padded.bytes(), ranks_);
   if (mixed) free_later(tape.memory.empty_storage(handle.mp_shard.block()));
 }
+
+// current_stream().wait_stream(unshard_stream)
+void Fsdp1::await(Handle& handle) { tape.kernels.await(std::exchange(handle.gather, 0)); }
 
 void Fsdp1::reshard(Handle& handle, bool frees) {
   if (frees) {
@@ -561,6 +565,7 @@ void Fsdp1::pre_backward(Handle& handle) {
   }
   handle.in_backward = true;
   if (handle.needs_pre_backward_unshard && !handle.is_prefetched) unshard(handle);
+  await(handle);
   handle.needs_pre_backward_unshard = false;
   // BACKWARD_PRE is FullyShardedDataParallel's default; accelerate's is NO_PREFETCH (FSDP_BACKWARD_PREFETCH).
   const bool prefetches = !run.uses_trainer() || run.parallel.torch().prefetches_backward;

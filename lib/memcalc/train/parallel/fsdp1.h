@@ -58,6 +58,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
     Tensor unsharded_grad;       // of micro-batches in no_sync()
     Tensor saved_grad_shard;
     std::int64_t elements = 0;  // of the whole, alignment included: a multiple of the ranks
+    std::size_t gather = 0;     // the place of the last all-gather among the kernels, until it is waited for
     std::size_t arrived = 0;    // gradients of this backward pass
     std::size_t post_forward_index = 0;
     std::size_t awaited = 0;  // inputs whose gradients the reshard of a frozen unit waits for
@@ -88,6 +89,7 @@ class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   static void reset_gradient(Handle& handle);
   void reset_gradients();
   void unshard(Handle& handle);
+  void await(Handle& handle);
   void reshard(Handle& handle, bool frees);
   void pre_forward(Handle& handle, std::span<const Tensor> inputs);
   void register_reshard(Handle& handle, std::span<const Tensor> inputs);

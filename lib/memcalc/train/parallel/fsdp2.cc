@@ -289,6 +289,7 @@ void Fsdp2::root_post_backward() {
   if (!is_last_backward_) return;
   post_forward_order_.clear();
   reduce_scatter_state_.reset();
+  last_reduce_ = 0;
 }
 
 // In a pipeline gradients stay whole, and parameters gathered, until the last micro-batch's backward is done
@@ -392,6 +393,7 @@ void Fsdp2::post_backward(Group& group) {
     return;
   }
   if (gradients.empty()) return;
+  tape.kernels.await(std::exchange(last_reduce_, 0));  // current_stream().wait_event(reduce_scatter_state.event)
   reduce_scatter_state_.reset();
   group.all_reduce_state.reset();
   reduce(group, with_gradient, gradients);

@@ -64,6 +64,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
     bool is_unsharded = false;
     bool reshards_after_forward = true;
     Tensor all_gather_result;  // between unshard() and wait_for_unshard()
+    std::size_t gather = 0;    // likewise: the place of what makes it among the kernels
     std::vector<std::size_t> post_forward_indices;
     Tensor all_reduce_state;  // HSDP: what was all-reduced, until the end of backward
     int modules = 0;          // of several modules that are one unit: fully_shard([norm, head])
@@ -134,6 +135,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   std::vector<Group*> post_forward_order_;
   Tensor all_gather_state_;      // FSDPCommContext: kept until the next group's copy-out
   Tensor reduce_scatter_state_;  // input of the last reduce-scatter
+  std::size_t last_reduce_ = 0;  // its place among the kernels
 };
 
 }  // namespace memcalc

@@ -103,8 +103,9 @@ void Fsdp2::unshard(Group& group, bool ahead) {
     copy_kernel(tape, kCopyIn, dtype, cast_elements * (size_of(sharded) + size_of(dtype)), group.params.size());
   }
   group.all_gather_result = tape.empty({bytes * shards_ / size_of(dtype)}, dtype, kCopyIn, Category::kCommunication);
+  copy_kernel(tape, kCopyIn, dtype, 2 * bytes, group.params.size());  // all_gather_copy_in_cuda: torch._foreach_copy_
   const OnStream on_all_gather(tape.moment, ahead ? tape.moment.stream : own(CudaStream::kAllGather));
-  tape.kernels.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
+  group.gather = tape.kernels.collective(kAllGather, Collective::kAllGather, dtype, bytes * shards_, shards_);
   while (!inputs.empty()) inputs.pop_back();
 }
 
@@ -118,6 +119,7 @@ void Fsdp2::wait_for_unshard(Group& group) {
     chunks.push_back(param.shard_elements * size_of(param.gathered.dtype()));
   }
   copy_out_metadata(tape, chunks, shards_);
+  tape.kernels.await(std::exchange(group.gather, 0));
   copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
               group.params.size());
   group.is_unsharded = true;
@@ -151,8 +153,8 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
 
   const OnStream on_reduce_scatter(tape.moment, own(CudaStream::kReduceScatter));
   Tensor output = tape.empty({elements}, reduce_dtype, kReduceScatter, Category::kGradients);
-  tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, reduce_scatter_state_.bytes(),
-                          shards_);
+  last_reduce_ = tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype,
+                                         reduce_scatter_state_.bytes(), shards_);
   if (replicas_ > 1) {
     const OnStream on_all_reduce(tape.moment, own(CudaStream::kAllReduce));
     tape.kernels.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_, shards_);

@@ -1,0 +1,63 @@
+"""Cases for two_cards.py: ten layouts of one model, then runs on two cards drawn at random.
+
+    two_cards_cases.py SEED > two_cards_cases_SEED.jsonl
+"""
+import random, sys
+
+import cases
+
+R = random.Random(int(sys.argv[1]))
+MIXED = dict(fsdp_param_dtype="bf16", fsdp_reduce_dtype="fp32", precision="fp32", weights_dtype="fp32")
+PRECISIONS = {"fp32": "fp32", "amp-bf16": "fp32", "bf16": "bf16"}
+COMMON = dict(task="causal", loop="bare", optimizer="adamw", accumulation_steps=1, max_grad_norm=0.0, attention="sdpa", gpus=2)
+DECODERS = ["tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-0.6b", "gemma-2b", "olmo2-1b", "phi-2", "pythia-1b", "gpt2-medium", "gpt2-large", "opt-1.3b"]
+SPLIT = ["tinyllama-1.1b", "qwen2.5-1.5b", "qwen3-0.6b", "olmo2-1b"]  # two ranks divide their heads
+WIDE = dict(model="mistral-7b", layers=12, precision="bf16", weights_dtype="bf16", sequence_length=2048)
+
+
+def layouts():
+    """Of Mistral's layers, twelve of them: four sequences of 2,048 tokens in a step."""
+    ways = {"ddp-b2": dict(parallel="ddp"), "zero1-b2": dict(parallel="zero1"), "ddp-b2-ckpt": dict(parallel="ddp", checkpointing="full"), "fsdp2-b2": dict(parallel="fsdp2"), "fsdp2-b2-noreshard": dict(parallel="fsdp2", no_reshard_after_forward=True),
+            "fsdp2-b1x2": dict(parallel="fsdp2", batch_size=1, accumulation_steps=2), "fsdp2-b2-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b2": dict(parallel="fsdp1"),
+            "tp2-b4": dict(tp=2, batch_size=4, optimizer="adamw-for"), "pp2-1f1b-b1x4": dict(pp=2, schedule="1f1b", micro_batches=4, batch_size=1)}
+    for name, way in ways.items():
+        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
+        run = {**COMMON, **WIDE, "batch_size": 2, **way}
+        if "pp" in run: del run["accumulation_steps"]
+        yield dict(id="mistral12l-w2-" + name, **run, **how)
+
+
+def base(models):
+    precision = R.choice(["amp-bf16", "bf16", "bf16"])
+    length = R.choice([512, 1024, 2048])
+    model = R.choice(models)
+    if model.startswith("gpt2"): length = min(length, 1024)
+    c = {**COMMON, "model": model, "precision": precision, "weights_dtype": PRECISIONS[precision], "sequence_length": length, "batch_size": max(1, R.choice([4096, 8192, 16384]) // length)}
+    if R.random() < .3: c["checkpointing"] = "full"
+    return c
+
+
+def drawn():
+    """Each way once, in a drawn order."""
+    kinds = ["ddp", "zero1", "fsdp1", "fsdp2", "fsdp2-mixed", "fsdp2-offload", "tp", "pp", "cp", "fsdp2-lora"]
+    R.shuffle(kinds)
+    for kind in kinds:
+        c = base(SPLIT if kind in ("tp", "pp", "cp") else [m for m in DECODERS if m not in ("gpt2-medium", "gpt2-large", "opt-1.3b", "phi-2")] if "lora" in kind else DECODERS)
+        if kind in ("ddp", "zero1", "fsdp1"): c["parallel"] = kind
+        elif kind in ("tp", "cp"): c.update({kind: 2, "optimizer": "adamw-for" if kind == "tp" else "adamw"})
+        elif kind == "pp": c.update(pp=2, schedule=R.choice(["gpipe", "1f1b", "interleaved"]), micro_batches=R.choice([4, 8]), batch_size=R.choice([1, 2]), tie=False, precision="bf16", weights_dtype="bf16"); c.pop("checkpointing", None); c.pop("accumulation_steps")
+        else:
+            c["parallel"] = "fsdp2"
+            if R.random() < .3: c["no_reshard_after_forward"] = True
+        if c.get("schedule") == "interleaved": c["virtual_stages"] = 2; c["layers"] = 16
+        if kind in ("fsdp1", "fsdp2-mixed", "fsdp2-offload", "fsdp2-lora") and (kind != "fsdp1" or R.random() < .5): c.update(MIXED)
+        if kind == "cp": c["cp_type"] = R.choice(["all-gather", "ring"]); c["sequence_length"] = 4096; c["batch_size"] = R.choice([1, 2])
+        if kind == "fsdp2-offload": c.update(layers=4, offload_states="host", offload_parameters="host"); c.pop("no_reshard_after_forward", None)
+        if kind == "fsdp2-lora": c["lora"] = R.choice([8, 16]); c.pop("no_reshard_after_forward", None)
+        if kind not in ("pp", "cp") and R.random() < .35: c["accumulation_steps"] = R.choice([2, 4])
+        words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches", "lora") if c.get(n, 1) != 1] + [c["precision"]]
+        words += [str(c[n]) for n in ("schedule", "cp_type") if n in c] + [n for n in ("checkpointing", "no_reshard_after_forward") if c.get(n)]
+        yield dict(id="w2-" + "-".join(words), **c, time_s=1.2, limit=20, **(dict(trace_step=True) if kind in ("fsdp2", "fsdp2-mixed", "ddp") else {}))
+
+
+if __name__ == "__main__": cases.write([*drawn(), *layouts()])
