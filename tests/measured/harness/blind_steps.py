@@ -1,11 +1,16 @@
 """Steps drawn at random, predicted, then timed on a card, each in a process of its own; then the worst of them are profiled.
 
-usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; every second one is bound by the card
+usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; two of three are bound by the card,
+                                                               and of the texts and images every second one is of a model that no row has
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any";
                                                                a case with "profile_only" in its harness is profiled alone
 
-Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches.
+On the card each run is timed before it is profiled; the next process makes its context meanwhile and begins when the card is empty. Compiled
+runs compile beside the first of the others and wait until all are timed.
+
+Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
+it was before 18:40, every second one bound by the card.
 """
 import json
 import os
@@ -26,18 +31,26 @@ ROWS = ("single_gpu.jsonl", "trainer.jsonl", "rows_h100.jsonl", "rows_h200.jsonl
 IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b3",
           "efficientnet_v2_s", "convnext_tiny", "convnext_base", "vgg16", "vgg19_bn", "swin_s", "swin_v2_t",
           "wide_resnet101_2", "resnext50_32x4d"]
+NEW_IMAGES = ["convnext_large", "densenet201", "efficientnet_b1", "efficientnet_b4", "efficientnet_b5", "efficientnet_v2_l", "resnext101_64x4d", "swin_l",
+              "vgg11_bn", "vgg13_bn", "vgg19"]
+# Families whose models of the registry are drawn where no row has them, and the tasks of each.
+NEW_TEXT = dict(albert=("seqcls", "mlm"), bert=("seqcls", "mlm"), bloom=("causal",), camembert=("mlm", "tokcls"), ernie4_5=("causal",), gemma3_text=("causal",),
+                granite=("causal",), hunyuan_v1_dense=("causal",), llama=("causal",), mbart=("seq2seq",), mt5=("seq2seq",), pegasus=("seq2seq",), marian=("seq2seq",),
+                olmo=("causal",), gpt_neox=("causal",), qwen2=("causal",), stablelm=("causal",), electra=("seqcls",), distilbert=("seqcls",), mpnet=("mlm",),
+                roberta=("mlm", "seqcls"), starcoder2=("causal",), m2m_100=("seq2seq",), **{"deberta-v2": ("seqcls",), "xlm-roberta": ("mlm", "tokcls")})
+LARGEST_MODEL = 2.6e9  # parameters
 PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
             "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
-SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium")
-QUOTAS = dict(text=15, trainer=8, experts=6, lora=6, speech=3, compile=2, image=10, program=5)
+SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium", "whisper-large-v2")
+QUOTAS = dict(text=16, trainer=6, experts=5, lora=6, speech=4, compile=3, image=11, program=5)
 PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
-WEIGHED = ["bf16"] * 6 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 3 + ["tf32"] * 2
-OPTIMIZERS = ["adamw"] * 6 + ["adamw-fused"] * 2 + ["adafactor", "sgdm", "sgd", "adamw-for", "rmsprop"]
-LENGTHS = (96, 160, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048)
-BATCHES, LARGE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (16, 24, 32, 48, 64, 96)
-LARGEST, SHORTEST, LONGEST = 110e9, 30, 1500  # bytes reserved, milliseconds of a step
+WEIGHED = ["bf16"] * 5 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 4 + ["tf32"] * 4
+OPTIMIZERS = ["adamw"] * 5 + ["adamw-fused"] * 2 + ["adafactor"] * 3 + ["sgdm", "sgd", "adamw-for", "rmsprop"]
+LENGTHS = (100, 144, 200, 224, 288, 300, 360, 400, 500, 576, 720, 896, 1000, 1280, 2000)
+BATCHES, LARGE = (1, 2, 3, 5, 7, 8, 10, 14, 20, 28), (10, 18, 20, 28, 40, 56, 80)
+LARGEST, LARGEST_COMPILED, SHORTEST, LONGEST = 100e9, 12e9, 30, 1400  # bytes reserved, milliseconds of a step
 CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
-PATIENCE, PROFILED, PROFILE_SECONDS = 60, 7, 60  # seconds of a case; runs that are profiled afterwards, and the seconds for them
+PATIENCE, COMPILE_PATIENCE = 40, 240  # seconds of a case
 TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
@@ -58,6 +71,25 @@ def groups(models, read):
     return {"text": text, "trainer": trainer, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
             "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls") and row["run"].get("checkpointing", "none") == "none"
                         and row["run"].get("attention") == "sdpa" and row["run"]["model"].startswith(("bert", "gpt2", "llama-3.2", "qwen3"))]}
+
+
+def fresh(models):
+    """Rows of the registry's models that no row has, as the harness would write them."""
+    have = {row["run"]["model"] for file in ROWS for row in models["read"](file)} | set(models["known"])
+    for path in sorted((ROOT / "specs/models").glob("*.json")):
+        entry = json.loads(path.read_text())
+        config = entry.get("config") or {}
+        if entry["name"] in have or not (entry.get("published_parameters") or 9e9) < LARGEST_MODEL: continue
+        for task in NEW_TEXT.get(config.get("model_type"), ()):
+            run = dict(model=entry["name"], task=task, loop="bare", sequence_length=1, accumulation_steps=1, max_grad_norm=0.0, attention="sdpa")
+            if task in ("causal", "seq2seq"): run["use_cache"] = True
+            yield dict(run=run, harness=dict(config={key: value for key, value in config.items() if key not in ("torch_dtype", "architectures")}))
+
+
+def one_of(rows, pick):
+    """A row, each model as likely as any other."""
+    name = pick.choice(sorted({row["run"]["model"] for row in rows}))
+    return pick.choice([row for row in rows if row["run"]["model"] == name])
 
 
 def speech(pick):
@@ -109,12 +141,13 @@ def draw(out, executable, gpu, seed):
     from memcalc_pages import Memcalc, Refused
     memcalc, pick, cases, of = Memcalc(executable), random.Random(int(seed)), [], f"blind{seed}"
     drawn = groups(models.MODELS, memcalc_rows.read)
+    new = list(fresh(dict(read=memcalc_rows.read, known=models.MODELS)))
 
     def taken(case, by_card):
         case["gpu"] = gpu
         try: case["predicted_ms"], case["predicted"], reserved = answer_of(memcalc, case)
         except Refused as refused: return print(case["id"], refused)
-        if reserved > LARGEST or not SHORTEST <= case["predicted_ms"] <= LONGEST or case["id"] in {each["id"] for each in cases}: return None
+        if reserved > (LARGEST_COMPILED if case["run"].get("compile") else LARGEST) or not SHORTEST <= case["predicted_ms"] <= LONGEST or case["id"] in {each["id"] for each in cases}: return None
         if by_card and case["predicted"]["kernel_ms"] < CLEARLY * case["predicted"]["host_ms"]: return None
         cases.append(case)
         print(len(cases), case["id"], case["predicted_ms"], case["predicted"]["bound"], flush=True)
@@ -128,28 +161,34 @@ def draw(out, executable, gpu, seed):
     for group in ("text", "trainer", "experts", "lora", "speech", "compile"):
         left = QUOTAS[group]
         while left:
-            by_card = left % 2 == 0
+            by_card = left % 3 != 0
             rows = drawn.get(group)
             if group == "text":
                 kept = "full" if pick.random() < 0.25 else "none"
                 rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept]
-            row = speech(pick) if group == "speech" else pick.choice(rows)
+                if left % 2 == 0: rows = new
+            row = speech(pick) if group == "speech" else one_of(rows, pick)
             run = changed(group, row["run"], pick, 0.8 if by_card else 0.2)
+            if rows is new and pick.random() < 0.25:
+                run["checkpointing"] = "full"
+                run.pop("use_cache", None)
+            most = (row.get("harness", {}).get("config") or {}).get("max_position_embeddings") or 10**9
+            if run.get("sequence_length", 0) > most - 4: continue  # roberta's positions begin at 2
             how = {"of": of, "no_profile": True, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
             left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how), by_card) is not None
     left, names = QUOTAS["image"], list(IMAGES)
     while left:
-        name, by_card = pick.choice(names), left % 2 == 0
-        run = dict(model=name, task="image", batch_size=pick.choice((64, 96, 128, 192) if by_card else (4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
+        name, by_card = pick.choice(NEW_IMAGES if left % 2 == 0 else names), left % 3 != 0
+        run = dict(model=name, task="image", batch_size=pick.choice((48, 64, 80, 112, 160) if by_card else (4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
         run["precision"], run["optimizer"] = pick.choice(WEIGHED), pick.choice(("adamw", "adamw", "sgdm", "sgd", "rmsprop"))
         run["weights_dtype"] = PRECISIONS[run["precision"]]
         if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of, no_profile=True)), by_card) is None: continue
-        names.remove(name)
+        (names if name in names else NEW_IMAGES).remove(name)
         left -= 1
     left, names = QUOTAS["program"], list(PROGRAMS)
     while left:
-        name, by_card = pick.choice(names), left % 2 == 0
-        run = dict(model=name, loop="bare", batch_size=pick.choice((12, 16, 24, 32) if by_card else (3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
+        name, by_card = pick.choice(names), left % 3 != 0
+        run = dict(model=name, loop="bare", batch_size=pick.choice((14, 20, 24, 28, 40) if by_card else (3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
         run["weights_dtype"] = PRECISIONS[run["precision"]]
         if taken(dict(id=named("program", name, run), run=run, harness=dict(kind="any", name=name, batch=run["batch_size"], of=of, no_profile=True)), by_card) is None: continue
         names.remove(name)
