@@ -4,7 +4,6 @@ usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs an
                                                                and of the texts and images every second one is of a model that no row has
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any";
-                                                               a case with "profile_only" in its harness is profiled alone
 
 On the card each run is timed before it is profiled; the next process makes its context meanwhile and begins when the card is empty. Compiled
 runs compile beside the first of the others and wait until all are timed.
@@ -12,12 +11,15 @@ runs compile beside the first of the others and wait until all are timed.
 Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
 it was before 18:40, every second one bound by the card.
 """
+import fcntl
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
+import traceback
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -50,7 +52,7 @@ LENGTHS = (100, 144, 200, 224, 288, 300, 360, 400, 500, 576, 720, 896, 1000, 128
 BATCHES, LARGE = (1, 2, 3, 5, 7, 8, 10, 14, 20, 28), (10, 18, 20, 28, 40, 56, 80)
 LARGEST, LARGEST_COMPILED, SHORTEST, LONGEST = 100e9, 12e9, 30, 1400  # bytes reserved, milliseconds of a step
 CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
-PATIENCE, COMPILE_PATIENCE = 40, 240  # seconds of a case
+PATIENCE, COMPILE_PATIENCE, RESERVED = 40, 400, 15  # seconds of a case, of a compiled one with its waiting; for those at the end
 TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
@@ -237,13 +239,13 @@ def import_ahead(cases):
         except ImportError: pass
 
 
-def run(budget, folder, modules, cases):
+def run(budget, folder, modules, cases, *device):
     folder, end = Path(folder), time.time() + float(budget)
     import profile_steps
     import torch  # never asked for its cards here: forked children could not take one
-    import_ahead(json.loads(line) for line in Path(cases).read_text().splitlines())
+    import_ahead([json.loads(line) for line in Path(cases).read_text().splitlines()])
     any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
-    vision, measured, tiny = profile_steps.vision, profile_steps.one, {}
+    measured, tiny = profile_steps.one, {}
 
     def program(case):
         how, known = case["harness"], dict(any_module.CASES[case["harness"]["name"]])
@@ -259,56 +261,98 @@ def run(budget, folder, modules, cases):
 
     def beside(case):
         """How many times as long as on the reference host the tiny models of a host's file take now: forward, backward."""
-        if profile_steps.DEVICE != "cuda" or case["harness"].get("untimed"): return None
+        if profile_steps.DEVICE != "cuda": return None
         if not tiny: tiny.update(of_host.tiny_models())
-        for each in tiny.values(): of_host.timed(*each, 3)
+        for each in tiny.values(): of_host.timed(*each, 2)
         return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 5)) for name, each in tiny.items()})]
 
-    def too_long(*_): raise TimeoutError(f"longer than {PATIENCE} s")
+    def one(case, wait):
+        """The case in this process, which begins when `wait` returns."""
+        def too_long(*_): raise TimeoutError(f"longer than {COMPILE_PATIENCE if case['run'].get('compile') else PATIENCE} s")
 
-    def one(case):
+        if profile_steps.DEVICE == "cuda": torch.zeros(1, device="cuda")
+        wait()
         signal.signal(signal.SIGALRM, too_long)
-        signal.alarm(PATIENCE)
+        signal.alarm(COMPILE_PATIENCE if case["run"].get("compile") else PATIENCE)
         try: return timed(case)
         finally: signal.alarm(0)
 
     def timed(case):
-        now = beside(case)
-        if case["run"]["loop"] == "trainer": return dict(case, **trained(case), beside=now)
-        if case["harness"].get("kind") != "any": return dict(measured(case), beside=now)
-        profile_steps.vision = lambda _: program(case)
-        row = measured(dict(case, harness=dict(case["harness"], kind="tv")))
-        profile_steps.vision = vision
-        return dict(row, harness=case["harness"], beside=now)
+        now["beside"] = beside(case) if case["predicted"]["kernel_ms"] < 2 * case["predicted"]["host_ms"] else None
+        if case["run"]["loop"] == "trainer": return dict(case, **trained(case), **now)
+        how = {key: value for key, value in case["harness"].items() if key != "no_profile"}
+        if how.get("kind") == "any":
+            profile_steps.vision = lambda _: program(case)
+            how["kind"] = "tv"
+        return dict(measured(dict(case, harness=how)), harness=case["harness"], **now)
 
     def trained(case):
         import measure_trainer
         row = measure_trainer.run_case(dict(id=case["id"], **case["run"], **case["harness"]))
         return {key: value for key, value in row.items() if key not in ("id", "run", "harness")}
 
-    def pass_of(lines, name, seconds):
-        """Each of the cases in a process of its own."""
-        (folder / f"cases_{name}.jsonl").write_text("".join(line + "\n" for line in lines))
-        left = min(seconds, end - time.time())
-        sys.argv = ["profile_steps", str(folder / f"cases_{name}.jsonl"), str(folder / f"{name}.jsonl"), "--budget", str(left),
-                    *os.environ.get("PROFILE_STEPS", "").split()]
-        profile_steps.main()
+    def append(name, row):
+        text = (json.dumps(row, separators=(",", ":")) + "\n").encode()
+        with (folder / name).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(text)
 
-    def worst():
-        """The runs that the card decides and memcalc told worst, with a profile now that all are timed."""
-        rows = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]
-        rows = [row for row in rows if row.get("step_ms_median") and row["run"]["loop"] == "bare" and row["predicted"]["kernel_ms"] > 0.7 * row["predicted_ms"]]
-        rows.sort(key=lambda row: -abs(row["predicted_ms"] / row["step_ms_median"] - 1))
-        chosen = {row["id"] for row in rows[:PROFILED]}
-        for case in map(json.loads, lines):
-            if case["id"] in chosen or case["harness"].get("profile_only"): yield json.dumps(dict(case, harness=dict(case["harness"], no_profile=False, untimed=True)))
+    def child(case, said, told):
+        """Forks; the child writes a letter to `said`: t when its step is timed, f when the card is empty. It begins when it reads one of `told`."""
+        process = os.fork()
+        if process: return process
+        begin = time.time()
+        profile_steps.TIMED = lambda row: (append("measured.jsonl", dict(row, harness=case["harness"], **now, wall_s=round(time.time() - begin, 2))), os.write(said, b"t"))
+        profile_steps.CARD_FREE = lambda row: os.write(said, b"f")
+        if case["run"].get("compile"): profile_steps.WARM = lambda: (os.write(said, b"w"), os.read(waits[case["id"]], 1))
+        try: row = one(case, lambda: os.read(told, 1))
+        except BaseException as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-600:])
+        row["wall_s"] = round(time.time() - begin, 2)
+        if row.get("ops"): append("profiled.jsonl", row)
+        else: append("measured.jsonl", row)
+        print(case["id"], row.get("step_ms_median"), case["predicted_ms"], row.get("busy_ms"), row["wall_s"], row.get("error", "")[:200], flush=True)
+        os._exit(0)
 
-    profile_steps.one = one
-    lines = Path(cases).read_text().splitlines()
-    compiled = [line for line in lines if json.loads(line)["run"].get("compile")]  # take longest, so come last
-    pass_of([line for line in lines if line not in compiled and not json.loads(line)["harness"].get("profile_only")], "measured", end - time.time() - PROFILE_SECONDS)
-    pass_of(list(worst()), "profiled", PROFILE_SECONDS)
-    pass_of(compiled, "compiled", end - time.time())
+    def heard(said, process, letters, seconds):
+        """Whether the child wrote one of the letters before it ended."""
+        last = time.time() + seconds
+        while time.time() < last:
+            if select.select([said], [], [], 0.02)[0] and os.read(said, 1) in letters: return True
+            if os.waitpid(process, os.WNOHANG)[0]: return ended.add(process) or False
+        return False
+
+    ended, waits, waking, now = set(), {}, {}, {}
+    profile_steps.DEVICE = "cpu" if device else "cuda"
+    every = [json.loads(line) for line in Path(cases).read_text().splitlines()]
+    compiling = []
+    for case in every:
+        if not case["run"].get("compile"): continue
+        (said, say), (told, tell), (waits[case["id"]], waking[case["id"]]) = os.pipe(), os.pipe(), os.pipe()
+        compiling.append((child(case, say, told), said, case["id"]))
+        os.write(tell, b"g")
+    queue = [case for case in every if not case["run"].get("compile")]
+
+    def begun(case):
+        (said, say), (told, tell) = os.pipe(), os.pipe()
+        return child(case, say, told), said, tell
+
+    current = begun(queue.pop(0))
+    while current:
+        process, said, tell = current
+        os.write(tell, b"g")
+        timed_now = heard(said, process, (b"t",), PATIENCE + 20)
+        more = queue and time.time() < end - RESERVED
+        following = begun(queue.pop(0)) if more else None
+        if timed_now: heard(said, process, (b"f",), 20)
+        current = following
+    for process, said, name in compiling:
+        warm = heard(said, process, (b"w",), max(1, end - time.time()))
+        if warm:
+            os.write(waking[name], b"g")
+            heard(said, process, (b"f",), 20)
+    while time.time() < end:
+        try: os.waitpid(-1, 0)
+        except ChildProcessError: break
 
 
 if __name__ == "__main__":
