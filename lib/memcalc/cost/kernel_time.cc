@@ -9,6 +9,7 @@
 
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
 
@@ -467,7 +468,9 @@ struct SecondsOf {
     const bool by_engine =
         kernel.op != nullptr && std::string_view(kernel.op->name) == "transformer_engine::te_general_grouped_gemm";
     if (kernel.kind != KernelKind::kGroupedProduct || (product.batch == 1 && !by_engine)) {
-      return published_ratio(kernel, product, device, rates) * product_seconds(kernel, product, device, of_type);
+      const double ratio =
+          published_ratio(kernel, product, device, rates) * measured_product_ratio(kernel, product, device, rates);
+      return ratio * product_seconds(kernel, product, device, of_type);
     }
     if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
       Kernel one = kernel;
@@ -475,7 +478,8 @@ struct SecondsOf {
       const auto groups = static_cast<double>(product.batch);
       of_group.batch = 1;
       one.bytes /= groups;
-      return groups * product_seconds(one, of_group, device, of_type);
+      return groups * measured_product_ratio(one, of_group, device, rates) *
+             product_seconds(one, of_group, device, of_type);
     }
     if (by_engine) {
       return engine_groups_seconds(kernel, product, device, of_type);
