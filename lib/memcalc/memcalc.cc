@@ -29,15 +29,17 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
                                 const DeviceSpec& device) {
   if (device.rates == nullptr || symbolic.kernels.empty() || !untimed_call(run).empty()) return std::nullopt;
   if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
+  const bool experts = has_grouped_experts(symbolic.kernels);
   if (!run.trains()) {
     const Family* family = family_of(model);
     const double instructions = family != nullptr ? family->instructions_per_operator : 0;
-    return cost(symbolic.kernels, device, rates_of_call(*device.rates, instructions), Costed::kCall);
+    const DeviceRates rates = rates_of_call(*device.rates, instructions);
+    return cost(symbolic.kernels, device, experts ? rates_among_experts(rates) : rates, Costed::kCall);
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
-  if (run.parallel.nodes == 1) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
-  DeviceRates rates = *device.rates;
-  rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
+  if (run.parallel.nodes == 1 && !experts) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
+  DeviceRates rates = experts ? rates_among_experts(*device.rates) : *device.rates;
+  if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
   return cost(symbolic.kernels, device, rates, Costed::kStep, first);
 }
 

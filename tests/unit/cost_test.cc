@@ -2,6 +2,7 @@
 // and the models of single kernels where they can be worked out by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -106,11 +107,11 @@ TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
   EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
 }
 
-// Hosts whose calls without autograd were timed: their mean is the middle's, their two states are the range's ends.
+// Hosts whose calls without autograd were timed: their median is the middle's, their two states are the range's ends.
 TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   const std::string path = testing::TempDir() + "hosts_of_calls.json";
   std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [
-    {"name": "a", "mean": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "mean": 1.25, "alone": 0.9, "shared": 1.3}]})";
+    {"name": "a", "median": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "median": 1.25, "alone": 0.9, "shared": 1.3}]})";
   DeviceRates measured = rates();
   measured.host.python_us = 100;
   measured.host.call_ratio = 1;
@@ -547,6 +548,59 @@ TEST(Cost, TheCardStartsWithTheFirstPassOverAList) {
   EXPECT_NEAR(cost(list, device(), slow).step_seconds, 200e-6 + issuing / 4 + 1e-3 + of_tensors, 1e-9);
 }
 
+// A block looks through each slice; what it took is sorted by another kernel.
+TEST(Cost, TopkTakesItsSlices) {
+  Kernel topk = kernel(0);
+  topk.op = &aten::kTopk;
+  topk.work = work::Rows{.count = 10'000, .width = 16};
+  EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 21.5e-6, 1e-9);
+  topk.launches = 2;
+  EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 32.5e-6, 1e-9);
+}
+
+// As many rows for each expert would fill each wave of tiles.
+TEST(Cost, ExpertsThatAreMultipliedInALoopAreUneven) {
+  Kernel one = kernel(0), groups = kernel(0);
+  one.kind = KernelKind::kMatrixProduct;
+  one.work = work::Product{.batch = 1, .m = 2560, .n = 1280, .k = 4096};
+  groups.kind = KernelKind::kGroupedProduct;
+  groups.op = &aten::kGroupedMm;
+  groups.launches = 8;
+  groups.work = work::Product{.batch = 8, .m = 2560, .n = 1280, .k = 4096};
+  const double even = 8 * kernel_seconds(one, device(), rates());
+  EXPECT_GT(kernel_seconds(groups, device(), rates()), even);
+  EXPECT_LT(kernel_seconds(groups, device(), rates()), 1.5 * even);
+}
+
+TEST(Cost, OperatorsBesideExpertsTakeLonger) {
+  KernelList list = repeated(1, 0);
+  EXPECT_FALSE(has_grouped_experts(list));
+  list[0].op = &aten::kGroupedMm;
+  EXPECT_TRUE(has_grouped_experts(list));
+  DeviceRates of = rates();
+  of.hosts.emplace_back().rates = of.host;
+  const DeviceRates among = rates_among_experts(of);
+  EXPECT_DOUBLE_EQ(among.host.pointwise_us, 1.08 * of.host.pointwise_us);
+  EXPECT_DOUBLE_EQ(among.hosts[0].rates.node_us, 1.08 * of.host.node_us);
+  EXPECT_DOUBLE_EQ(among.host.launch_latency_us, of.host.launch_latency_us);
+}
+
+// Float32 reads and writes each place beside the rows; where rows share a place or have 16 bits, adding decides.
+TEST(Cost, SortedPlacesTakePassesAndSums) {
+  Kernel put = kernel(0);
+  put.op = &aten::kIndexPutImpl;
+  put.kind = KernelKind::kEmbeddingBackward;
+  put.work = work::EmbeddingGradient{.indices = 65536, .width = 1, .table_rows = 65536};
+  const double before = 6e-6 + 24e-6 + 2e-6;
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), before + 65536 * 0.21e-9, 1e-9);
+  put.work = work::EmbeddingGradient{.indices = 65536, .width = 1024, .table_rows = 65536};
+  const double bytes = 3.0 * 65536 * 1024 * 4, added = 65536.0 * 1024 / (0.44e12 * device().multiprocessors / 132);
+  const double moved = bytes / (0.8 * device().memory_bandwidth_bytes_per_second);
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), before + std::max(moved, added), 1e-9);
+  put.work = work::EmbeddingGradient{.indices = 640, .width = 1, .table_rows = 640};
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), 12.5e-6 + 640 * 0.21e-9, 1e-9);
+}
+
 TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
   DeviceRates of = rates();
   of.strided = {.launch_us = 0, .bandwidth = 1, .elements = 1e-3};  // 1e12 elements a second
@@ -603,10 +657,11 @@ TEST(Cost, RowsOfOnePlaceAreAddedOneAfterTheOther) {
   Kernel put = kernel(0, Phase::kBackward);
   put.kind = KernelKind::kStrided;
   put.op = &aten::kIndexPutImpl;
-  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 4800};
+  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 100};
   const double spread = kernel_seconds(put, device(), rates());
   put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 10};
-  EXPECT_NEAR(kernel_seconds(put, device(), rates()) - spread, 479 * 1.5e-6, 1e-12);
+  const double untouched = 2 * 90 * 1024 * 4 / 0.8e12;
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()) - spread, (479 - 47) * 1.5e-6 - untouched, 1e-12);
 }
 
 // The products alone would be as long for one group of all rows; what a buffer is read and written for is not hidden.

@@ -6,6 +6,7 @@
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
+#include "memcalc/symbolic/vector_quantize.h"
 #include "support/plain_rates.h"
 
 namespace memcalc {
@@ -22,6 +23,16 @@ TEST(Attention, WithoutKeysTakesItsLaunch) {
   AttentionRates attention;
   attention.launch_us = 2;
   EXPECT_NEAR(attention_seconds(nothing, {}, device(), attention), 2e-6, 1e-12);
+}
+
+TEST(KernelTime, RowsToEightBitsAreComputedNotMoved) {
+  Kernel of_rows = kernel(3 * 1e9);
+  of_rows.kind = KernelKind::kVectorized;
+  of_rows.dtype = DType::kFloat16;
+  of_rows.elements = 1e9;
+  of_rows.op = &kVectorQuantize;
+  const double computed = 1e9 * 132 / (0.285e12 * device().multiprocessors);
+  EXPECT_NEAR(kernel_seconds(of_rows, device(), rates()), computed, 1e-3 * computed);
 }
 
 TEST(Attention, WithABiasTakesItsOwnRates) {

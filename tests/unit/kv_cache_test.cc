@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/tape.h"
 #include "support/paths.h"
@@ -72,6 +73,28 @@ TEST_F(KvCache, GrowsByACopyInEveryPass) {
   EXPECT_EQ(size.layers, 3);
   EXPECT_EQ(size.bytes, 3 * 2 * 11 * kTokenBytes);
   EXPECT_EQ(size.bytes_per_token, 3 * 2 * kHeads * kDim * 2) << "3 layers x 2 x 4 heads x 8 x 2 bytes";
+}
+
+// What DynamicLayer.lazy_initialization takes on the host is told in calls without autograd alone.
+TEST_F(KvCache, TheFirstPassMakesItsLayers) {
+  const auto made = [&] {
+    std::int64_t count = 0;
+    for (const Kernel& kernel : tape_.kernels.list()) {
+      const auto* work = kernel.as<work::OfHost>();
+      if (work != nullptr && work->what == HostWork::kCacheLayer) count += work->times;
+    }
+    return count;
+  };
+  tape_.kernels.recording = true;
+  KeyValueCache cache;
+  pass(cache, 3, 10);
+  EXPECT_EQ(made(), 3);
+  pass(cache, 3, 1);
+  EXPECT_EQ(made(), 3) << "a later token finds them";
+  const Scoped<bool> training(tape_.modes.grad_enabled, true);
+  KeyValueCache of_training;
+  pass(of_training, 3, 10);
+  EXPECT_EQ(made(), 3);
 }
 
 // At most one layer's old keys live beside the new ones: torch.cat, then the old ones die, then the values.

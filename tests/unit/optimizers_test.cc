@@ -183,6 +183,38 @@ TEST_F(Optimizers, AdagradMakesItsStatesWhenItIsMade) {
   EXPECT_EQ(bench_.events(), "+40 full_like; +4 _to_copy");
 }
 
+// 24 operators of a matrix and 16 of a vector, three more where both are of 16 bits; torch's asks twice for a norm.
+TEST_F(Optimizers, AdafactorsLaunchOneOperatorAfterTheOther) {
+  struct Launched {
+    std::int64_t kernels = 0, waits = 0;
+    double flops = 0;
+  };
+  const auto launched = [&](Optimizer kind) {
+    OptimizerSteps optimizer(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = kind}},
+                             {all()});
+    bench_.start();
+    bench_.tape.kernels.recording = true;
+    optimizer.step();
+    Launched result;
+    for (const Kernel& kernel : bench_.tape.kernels.take()) {
+      if (kernel.kind == KernelKind::kSynchronize) ++result.waits;
+      if (kernel.operator_class == OperatorClass::kOptimizer) result.kernels += kernel.launches;
+      result.flops += kernel.flops;
+    }
+    return result;
+  };
+  parameter({64, 32});
+  EXPECT_EQ(launched(Optimizer::kAdafactor).kernels, 24);
+  EXPECT_EQ(launched(Optimizer::kAdafactorRelative).kernels, 26);
+  EXPECT_EQ(launched(Optimizer::kAdafactorRelative).waits, 1);
+  EXPECT_EQ(launched(Optimizer::kAdafactorTorch).kernels, 18);
+  EXPECT_EQ(launched(Optimizer::kAdafactorTorch).waits, 2);
+  parameter({32}, DType::kBFloat16);
+  EXPECT_EQ(launched(Optimizer::kAdafactor).kernels, 24 + 16 + 3);
+  EXPECT_EQ(launched(Optimizer::kAdafactorTorch).kernels, 18 + 9);
+  EXPECT_EQ(launched(Optimizer::kAdafactor).flops, 14 * (64 * 32 + 32));
+}
+
 // Only fused AdamW is handed the scale; every other optimizer gets unscaled gradients.
 TEST_F(Optimizers, TheLossScalerUnscalesForAllButFusedAdamW) {
   parameter({10});

@@ -40,6 +40,23 @@ TEST(Verdict, KnowsKindsOfRuns) {
   EXPECT_EQ(kind_of("--model llama-3.2-1b --gpus 2 --pp 2 --loop bare"), "pipeline");
 }
 
+std::string step_kind_of(const std::string& line, bool host_bound) {
+  const Question question = test::question_of(test::words_in(line));
+  return std::string(
+      kStepKindNames[static_cast<std::size_t>(step_kind_of(question.model, question.run.run, host_bound))]);
+}
+
+TEST(Verdict, KnowsKindsOfSteps) {
+  EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/false), "by-card");
+  EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/true), "by-host");
+  EXPECT_EQ(step_kind_of("--model granite-3.0-1b-a400m", /*host_bound=*/false), "experts");
+  EXPECT_EQ(step_kind_of("--model granite-3.0-1b-a400m", /*host_bound=*/true), "by-host");
+  EXPECT_EQ(step_kind_of("--model resnet18", /*host_bound=*/false), "image");
+  EXPECT_EQ(step_kind_of("--model gpt2 --compile", /*host_bound=*/true), "compiled");
+  EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/true), "several-cards");
+  EXPECT_EQ(step_kind_of("--model gpt2 --infer", /*host_bound=*/true), "inference");
+}
+
 TEST(Verdict, CountsWhatIsAssumedOfTheCard) {
   const auto report = [](const std::string& card) {
     return estimate(test::question_of(test::words_in("--model gpt2 --bs 2 --loop bare --gpu " + card)));

@@ -15,6 +15,12 @@ namespace memcalc {
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad = false);
 
+/// Whether experts are multiplied in groups (torch.nn.functional.grouped_mm).
+[[nodiscard]] bool has_grouped_experts(const KernelList& kernels);
+
+/// Those of a model with such experts: its operators' code and data are more than the core's caches hold.
+[[nodiscard]] DeviceRates rates_among_experts(DeviceRates rates);
+
 /// Those of a model that is called without autograd, in whose forward so many instructions of Python go with each
 /// operator (Family::instructions_per_operator; 0: not counted), with each host's call_ratio.
 [[nodiscard]] DeviceRates rates_of_call(DeviceRates rates, double instructions);

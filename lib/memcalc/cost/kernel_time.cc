@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/vector_quantize.h"
 
 namespace memcalc {
 
@@ -193,13 +195,15 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
 }
 
 /// Elements a second that a multiprocessor computes of such a function, of 132 ones: 16 bits are bound by it where
-/// memory is as fast as an H200's (tests/measured/op_times_h200.jsonl). 0: memory decides.
+/// memory is as fast as an H200's (tests/measured/op_times_h200.jsonl). 0: memory decides. Of kVectorQuantize, a block
+/// a row: 16,000 rows of 1,024 to 8,192 in 213 us on an H200 (rows_inference_times_h200.jsonl, after its calls).
 double computed_per_second(const Kernel& kernel) {
   const Operator* const op = kernel.op;
   if (op == &aten::kGelu) return 0.78e12;
   if (op == &aten::kGeluBackward) return 0.58e12;
   if (op == &aten::kSilu) return 0.97e12;
   if (op == &aten::kSiluBackward) return 0.7e12;
+  if (op == &kVectorQuantize) return 0.285e12;
   return op == &aten::kCos ? 0.86e12 : 0;
 }
 
@@ -360,10 +364,20 @@ namespace {
 // of an H100, whose groups are not equal, 0.51 to 0.88 of the rate was left (expert_operators_h100.jsonl.gz).
 constexpr double kGroupedShare = 0.96, kGroupedUs = 20;
 // Of layers of experts in profiled steps of an H100, 2026-11-27: tests/measured/expert_operators_h100.jsonl.gz
-constexpr double kSmallSortUs = 28;     // one block sorts: radixSortKVInPlace
-constexpr double kRadixPassUs = 1.6;    // of each launch of cub's sort, beyond an empty kernel
-constexpr double kTopkUs = 11;          // gatherTopK and the sort of what it took
-constexpr double kSortedPlacesUs = 20;  // the sort before cuda/Indexing.cu's sums
+constexpr double kSmallSortUs = 28;  // one block sorts: radixSortKVInPlace
+// Of a pass of cub's sort, an H200's (step_operators_h200.jsonl.gz: 4,608 keys of eight bytes 45 us, 98,304 65).
+constexpr double kPassUs = 3.5, kPassElementNs = 0.016;
+
+/// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
+/// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
+double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device,
+                    const DeviceRates& rates) {
+  constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;
+  const auto count = static_cast<double>(slices.count);
+  const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
+  return kLaunchUs * kMicrosecond + count * kSliceNs * 1e-9 + sort +
+         kernel.bytes / (rates.vectorized.bandwidth * device.memory_bandwidth_bytes_per_second);
+}
 
 /// bitsandbytes 0.50, gemm_4bit_simt (a thread's sums for each row) and gemm_4bit_sm80 (tensor cores): an H100 takes so
 /// long for each 4-bit element, 2026-11-27: tests/measured/inference_parts_h100.jsonl
@@ -375,20 +389,30 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
          elements * picoseconds * 1e-12 * kBytesPerSecond / device.memory_bandwidth_bytes_per_second;
 }
 
-/// cuda/Indexing.cu, indexing_backward_kernel and _small_stride: places are sorted, and a warp adds all rows of a
-/// place, one after the other. Of an H100: 480 rows of 1,024 and of 2,048 to each of eight biases of experts took 644
-/// and 821 us (2026-11-28, tests/measured/step_operators_h100.jsonl.gz), 53 of twelve to each of 729 relative positions
-/// 42 (network_profiles_h100.jsonl.gz); routed tokens have as many rows as experts each.
-double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device,
-                          const DeviceRates& rates) {
-  constexpr double kRowUs = 1.5, kNarrowRowUs = 0.8;
-  constexpr std::int64_t kNarrow = 32;
-  const work::Rows rows{.count = gradient.indices, .width = gradient.width, .backward = true};
-  const double each =
-      static_cast<double>(gradient.indices) / static_cast<double>(std::max<std::int64_t>(gradient.table_rows, 1));
+/// cuda/Indexing.cu, index_put_with_sort_kernel: indices are made linear by four small kernels and sorted, by one block
+/// or 8 bits at a pass; then a warp adds the rows of a place, one after the other (480 of 1,024 and of 2,048 to each of
+/// eight biases of experts took 644 and 821 us on an H100, 53 of twelve to each of 729 relative positions 42). Memory
+/// decides in float32, which reads and writes each place beside the rows, and what multiprocessors add where rows share
+/// a place or have 16 bits. Of 45 shapes of an H200 and an H100, half within 6 %
+/// (tests/measured/step_operators_h200.jsonl.gz, step_operators_h100.jsonl.gz).
+double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
+  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8,
+                   kNanosecond = 1e-9;
+  constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12, kMultiprocessors = 132;
+  constexpr std::int64_t kNarrow = 32, kOneBlock = 2304;  // cub's SingleTilePolicy
+  const std::int64_t places = std::max<std::int64_t>(gradient.table_rows, 1);
+  const auto rows = static_cast<double>(gradient.indices), width = static_cast<double>(gradient.width);
+  const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(places - 1, 1)));
+  const double sort = gradient.indices <= kOneBlock ? kOneBlockUs : kPassUs * std::ceil(bits / 8.0);
+  const double before = (kIndicesUs + sort + kSumUs) * kMicrosecond;
+  if (gradient.width == 1) return before + rows * kNumberNs * kNanosecond;  // warps sum together
+  const double touched = std::min(rows, static_cast<double>(places));
+  const double moved = (rows + 2 * touched) * width * static_cast<double>(size_of(kernel.dtype)) /
+                       (kShare * device.memory_bandwidth_bytes_per_second);
+  const double added = rows * width * kMultiprocessors / (kAddedPerSecond * device.multiprocessors);
   const double row_us = gradient.width <= kNarrow ? kNarrowRowUs : kRowUs;
-  const double chain = gradient.width == 1 ? 0 : std::max(each - 1, 0.0) * row_us;  // one element: warps sum together
-  return (kSortedPlacesUs + chain) * kMicrosecond + rows_seconds(kernel, rows, device, rates);
+  const double chain = std::max(rows / static_cast<double>(places) - 1, 0.0) * row_us * kMicrosecond;
+  return before + std::max(moved, added) + chain;
 }
 
 /// cuda/MultiTensorApply.cuh: a launch takes as many tensors as its arguments hold, and blocks of 65,536 elements, so
@@ -408,6 +432,41 @@ double list_seconds(const Kernel& kernel, const work::TensorList& list, const De
   }
   return std::max(memory_seconds(moved, device, rates.multi_tensor), computed) +
          static_cast<double>(list.tensors) * list_passes(kernel) * kTensorUs * kMicrosecond;
+}
+
+/// cuda/Reduce.cuh in an optimizer that loops over its parameters: one number of all elements, which one block of 512
+/// threads goes over below 256 values a thread, all multiprocessors above, or a mean of each row. Of 60 shapes in four
+/// profiled steps of an H200 with Adafactor, 2026-11-29 (tests/measured/step_operators_h200.jsonl.gz).
+double looped_sum_seconds(const Kernel& kernel, const DeviceSpec& device) {
+  constexpr double kSplitAbove = 512 * 256, kBlockUs = 1.7, kValueNs = 0.205, kSplitUs = 5.5, kRowsUs = 2.5;
+  constexpr double kShare = 0.8, kRowShare = 0.7;
+  const double bytes_per_second = device.memory_bandwidth_bytes_per_second;
+  if (kernel.elements < kSplitAbove) return kBlockUs * kMicrosecond + kernel.elements * kValueNs * 1e-9;
+  const bool to_one = kernel.op == &aten::kLinalgVectorNorm;
+  return (to_one ? kSplitUs : kRowsUs) * kMicrosecond +
+         kernel.bytes / ((to_one ? kShare : kRowShare) * bytes_per_second);
+}
+
+/// A product for each expert, whose tokens are not as many: of random weights their number varied by 7 to 35 %
+/// (standard deviation) among 16 experts (steps of an H200, tests/measured/step_operators_h200.jsonl.gz), so that the
+/// last wave of tiles is now full, now nearly empty. The mean of five in equal parts of a normal distribution.
+double uneven_groups_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                             const DeviceRates& rates, const ProductRates& of_type) {
+  constexpr double kSpread = 0.25;
+  constexpr std::array<double, 5> kQuantiles = {-1.282, -0.524, 0, 0.524, 1.282};
+  const auto groups = static_cast<double>(product.batch);
+  double seconds = 0;
+  for (const double quantile : kQuantiles) {
+    Kernel one = kernel;
+    work::Product of_group = product;
+    of_group.batch = 1;
+    one.bytes /= groups;
+    std::int64_t& rows = product.transposed == Transposed::kFirst ? of_group.k : of_group.m;
+    rows = std::max<std::int64_t>(std::llround(static_cast<double>(rows) * (1 + kSpread * quantile)), 1);
+    seconds +=
+        measured_product_ratio(one, of_group, device, rates) * product_seconds(one, of_group, device, of_type);
+  }
+  return groups * seconds / static_cast<double>(kQuantiles.size());
 }
 
 /// Float8's products, whose kernels are told by what they compute in beside them: an H100 reaches 1,403 TFLOP/s in 8
@@ -439,27 +498,6 @@ double engine_groups_seconds(const Kernel& kernel, const work::Product& product,
                           static_cast<double>(product.batch) * kGroupUs * kMicrosecond +
                           kExposed * product.accumulated_bytes / bytes_per_second;
   return std::max(computed, kernel.bytes / bytes_per_second);
-}
-
-/// Products of groups, one after the other. No group has the average's rows, and how well it fills the card changes
-/// from one number of tiles to the next: the mean over groups of 0.8 to 1.2 times as many (standard deviation of groups
-/// in profiled steps of an H200: 0.07 to 0.34 of the average).
-double separate_groups_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
-                               const DeviceRates& rates, const ProductRates& of_type) {
-  constexpr std::array<double, 5> kOfAverage = {0.8, 0.9, 1, 1.1, 1.2};
-  const auto groups = static_cast<double>(product.batch);
-  double seconds = 0;
-  for (const double share : kOfAverage) {
-    Kernel one = kernel;
-    work::Product of_group = product;
-    of_group.batch = 1;
-    std::int64_t& rows = product.transposed == Transposed::kFirst ? of_group.k : of_group.m;
-    rows = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(rows)));
-    one.bytes /= groups;
-    seconds +=
-        measured_product_ratio(one, of_group, device, rates) * product_seconds(one, of_group, device, of_type);
-  }
-  return seconds * groups / static_cast<double>(kOfAverage.size());
 }
 
 /// What its bytes take at a share of the memory's rate; 0: an operator that has none.
@@ -496,7 +534,7 @@ struct SecondsOf {
       return ratio * product_seconds(kernel, product, device, of_type);
     }
     if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
-      return separate_groups_seconds(kernel, product, device, rates, of_type);
+      return uneven_groups_seconds(kernel, product, device, rates, of_type);
     }
     if (by_engine) {
       return engine_groups_seconds(kernel, product, device, of_type);
@@ -519,13 +557,14 @@ struct SecondsOf {
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
-    if (kernel.op == &aten::kIndexPutImpl) return sorted_put_seconds(kernel, gradient, device, rates);
+    if (kernel.op == &aten::kIndexPutImpl) return sorted_put_seconds(kernel, gradient, device);
     return embedding_seconds(kernel, gradient, device, rates);
   }
   double operator()(const work::TensorList& list) const {
     return is_list(kernel) ? list_seconds(kernel, list, device, rates) : by_memory();
   }
   double operator()(const work::Rows& of) const {
+    if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
   }
@@ -534,9 +573,10 @@ struct SecondsOf {
     return by_memory();
   }
   [[nodiscard]] double chain_of_sort() const {
-    constexpr std::int32_t kWithOneBlock = 3;  // launches: a copy, arange, the sort
-    if (kernel.op == &aten::kTopk) return kTopkUs * kMicrosecond;
-    return (kernel.launches > kWithOneBlock ? kernel.launches * kRadixPassUs : kSmallSortUs) * kMicrosecond;
+    // Launches: a copy, arange, the sort; of cub's a histogram, a scan and the passes.
+    constexpr std::int32_t kWithOneBlock = 3, kBesidePasses = 4;
+    if (kernel.launches <= kWithOneBlock) return kSmallSortUs * kMicrosecond;
+    return (kernel.launches - kBesidePasses) * (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * 1e-9);
   }
   [[nodiscard]] double by_memory() const {
     if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
@@ -546,7 +586,10 @@ struct SecondsOf {
       return pooling_seconds(kernel, device, rates);
     }
     if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
-    if (kernel.op == &aten::kSum && is_column_sum(kernel, device)) {
+    const bool of_optimizer = kernel.operator_class == OperatorClass::kOptimizer;
+    if (of_optimizer && kernel.kind == KernelKind::kRowSum) return looped_sum_seconds(kernel, device);
+    const bool sums = kernel.op == &aten::kSum || (of_optimizer && kernel.kind == KernelKind::kColumnSum);
+    if (sums && is_column_sum(kernel, device)) {
       return column_sum_seconds(kernel, device, rates.column_sum);
     }
     const bool indexes = kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kTurned;
@@ -556,7 +599,7 @@ struct SecondsOf {
       constexpr double kMultiprocessors = 132;
       memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));
     }
-    if (kernel.op == &aten::kSort || kernel.op == &aten::kTopk) return memory + chain_of_sort();
+    if (kernel.op == &aten::kSort) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel
     return kernel.op == &aten::kRoll ? std::max(memory, kernel.elements / kRolledPerSecond) : memory;
   }

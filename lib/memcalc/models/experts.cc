@@ -181,6 +181,7 @@ SortedTokens::SortedTokens(const Tensor& hidden_states, const Tensor& top_k_inde
   const ExpertForm form = hidden_states.tape().behaviors.experts;
   if (form != ExpertForm::kMaskedInPlace && form != ExpertForm::kMaskedByCopies) return;
   sentinel_mask = unsqueeze(pointwise(aten::kGe, {&expert_ids_g}, 1, DType::kBool), -1);
+  clamp_ids_in_place(expert_ids_g);
 }
 
 Tensor Experts::forward_grouped(const Tensor& hidden_states, const Tensor& top_k_index, const Tensor& top_k_weights,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -52,6 +53,8 @@ void KeyValueCache::update(Tensor& key, Tensor& value, bool sliding) {
 
 void KeyValueCache::start(Layer& layer, const Tensor& key, const Tensor& value, bool sliding) const {
   if (sliding) layer.window = no_grad::from_list(key.tape(), {});  // lazy_initialization
+  // Without autograd: what an operator of training takes was measured with such layers among them.
+  if (!key.tape().modes.grad_enabled) record_host_work(key.tape(), HostWork::kCacheLayer);
   // The empty cache tensors have the first key's dtype, and cat promotes to it.
   layer.keys = cat_with_empty(key, key.dtype());
   layer.values = cat_with_empty(value, key.dtype());

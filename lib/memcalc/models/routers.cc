@@ -41,7 +41,7 @@ Routing SigmoidRouter::forward(const Tensor& input, const Tensor& e_score_correc
   Tensor router_logits = linear(to_dtype(hidden_states, matrix.dtype()), matrix, {});
   routing_weights = sigmoid(to_dtype(router_logits, DType::kFloat32));
   scores_for_choice = routing_weights + e_score_correction_bias;
-  Selection chosen = topk(scores_for_choice, top_k);
+  Selection chosen = topk(scores_for_choice, top_k, false);
   scores_of_chosen = std::move(chosen.values);
   Tensor top_k_weights = gather(routing_weights, chosen.indices);
   top_k_weights = divide_in_place(top_k_weights, sum_over(top_k_weights, -1, true));
@@ -60,7 +60,7 @@ Routing GroupedSoftmaxRouter::forward(const Tensor& input) const {
     limit_to_groups(group_scores, topk_group, scores.size(1), group_idx, group_mask, score_mask);
     scores = fill_other_groups(scores, score_mask);
   }
-  auto [topk_weights, topk_indices] = topk(scores, top_k);
+  auto [topk_weights, topk_indices] = topk(scores, top_k, false);
   topk_weights = multiply_scalar(topk_weights);  // * routed_scaling_factor
   return {std::move(router_logits), std::move(topk_weights), std::move(topk_indices)};
 }
@@ -71,7 +71,7 @@ Routing choose_in_groups(const GroupedChoice& choice, Tensor router_logits, cons
   own.group_scores = sum_over(own.group_scores, -1, false);
   limit_to_groups(own.group_scores, choice.topk_group, scores.size(1), own.group_idx, own.group_mask, own.score_mask);
   own.scores_for_choice = fill_other_groups(judged, own.score_mask);
-  Tensor topk_indices = topk(own.scores_for_choice, choice.top_k).indices;
+  Tensor topk_indices = topk(own.scores_for_choice, choice.top_k, false).indices;
   Tensor topk_weights = gather(scores, topk_indices);
   if (choice.norm_topk_prob) {
     own.denominator = sum_over(topk_weights, -1, true);
@@ -110,7 +110,7 @@ Tensor by_group(const Tensor& scores, std::int64_t groups) {
 void limit_to_groups(const Tensor& group_scores, std::int64_t topk_group, std::int64_t experts, Tensor& group_idx,
                      Tensor& group_mask, Tensor& score_mask) {
   const std::int64_t groups = group_scores.size(1);
-  group_idx = topk(group_scores, topk_group).indices;
+  group_idx = topk(group_scores, topk_group, false).indices;
   group_mask = no_grad::zeros_like(group_scores);  // scatter_ in place
   score_mask = reshape(expand(unsqueeze(group_mask, -1), {-1, groups, experts / groups}), {-1, experts});
 }

@@ -79,7 +79,7 @@ DeviceRates read_device_rates(const JsonObject& json) {
     const JsonObject object = json.required_object(group);
     const std::string_view key(name);
     const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
-                          key == "packed_linear_us" || key.starts_with("int8_");
+                          key == "cache_layer_us" || key == "packed_linear_us" || key.starts_with("int8_");
     const bool is_younger =  // than 2026-11-27
         key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
         key == "gather_bandwidth" || key == "gather_hop_us" || of_calls;
@@ -130,9 +130,10 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
 }
 
 /// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: how many times as long as
-/// on the reference host in the mean of these moments, while the core was theirs alone, and while another thread kept
-/// its other half busy. The middle host's calls take the mean of the first over the rows; the range goes from the least
-/// of the second to the most of the third. Times of steps know nothing of this.
+/// on the reference host in the median of these moments, and between what nine in ten of them lie, from a core alone to
+/// one whose other half another thread keeps busy. The middle host's calls take the geometric mean of the medians; the
+/// range goes from the least of the second to the most of the third. Times of steps know nothing of this: they are
+/// means over many moments.
 void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
   const std::vector<JsonObject> rows = root.optional_objects("calls");
   if (rows.empty()) return;
@@ -145,7 +146,7 @@ void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostR
     return host;
   };
   for (const JsonObject& row : rows) {
-    sum += std::log(row.required_double("mean", {1e-3, 1e3}));
+    sum += std::log(row.required_double("median", {1e-3, 1e3}));
     MeasuredHost alone = as_slow_as(row, "alone", ", a core to itself");
     MeasuredHost shared = as_slow_as(row, "shared", ", a core whose other thread is busy");
     if (!quickest || alone.rates.call_ratio < quickest->rates.call_ratio) quickest = std::move(alone);

@@ -135,6 +135,7 @@ struct HostRates {
   double generate_us = 1;             // a call of generate(), beside its tokens
   double generated_token_us = 1;      // its loop around a token, beside the operators
   double generate_encoder_us = 1;     // what generate() of an encoder-decoder takes longer before its first token
+  double cache_layer_us = 1;          // a layer of a cache where it is made
   double packed_linear_us = 1;        // bitsandbytes' Linear4bit in forward, beside its operators
   double int8_linear_us = 1;          // its Linear8bitLt
   double int8_warning_us = 1;         // and where its input is not float16
@@ -334,6 +335,7 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("generate_us", rates.generate_us);
   visit("generated_token_us", rates.generated_token_us);
   visit("generate_encoder_us", rates.generate_encoder_us);
+  visit("cache_layer_us", rates.cache_layer_us);
   visit("packed_linear_us", rates.packed_linear_us);
   visit("int8_linear_us", rates.int8_linear_us);
   visit("int8_warning_us", rates.int8_warning_us);

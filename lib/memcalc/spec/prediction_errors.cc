@@ -27,10 +27,10 @@ StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_boun
   if (!run.trains()) return StepKind::kInference;
   if (run.parallel.is_parallel()) return StepKind::kSeveralCards;
   if (run.compiles()) return StepKind::kCompiled;
-  if (run.uses_trainer()) return StepKind::kTrainer;
+  if (host_bound) return StepKind::kHostBound;
   if (has_experts(model)) return StepKind::kExperts;
   if (is_vision(model)) return StepKind::kImage;
-  return host_bound ? StepKind::kHostBound : StepKind::kCardBound;
+  return StepKind::kCardBound;
 }
 
 PredictionErrors read_prediction_errors(const std::string& path) {

@@ -34,20 +34,19 @@ inline constexpr std::array<std::string_view, 12> kRunKindNames = {
 
 [[nodiscard]] RunKind kind_of(const ModelSpec& model, const RunSpec& run);
 
-/// Kinds of runs whose step times are predicted equally well. The first that a run is, in this order; the last two by
-/// whether the host decides.
+/// Kinds of runs whose step times are predicted equally well. The first that a run is, in this order: where the host
+/// decides, it matters more than what is trained.
 enum class StepKind : std::uint8_t {
   kInference,
   kSeveralCards,
   kCompiled,
-  kTrainer,
+  kHostBound,
   kExperts,
   kImage,
-  kHostBound,
   kCardBound,
 };
-inline constexpr std::array<std::string_view, 8> kStepKindNames = {"inference", "several-cards", "compiled", "trainer",
-                                                                   "experts",   "image",         "by-host",  "by-card"};
+inline constexpr std::array<std::string_view, 7> kStepKindNames = {
+    "inference", "several-cards", "compiled", "by-host", "experts", "image", "by-card"};
 
 [[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound);
 

@@ -36,11 +36,12 @@ enum class HostWork : std::uint8_t {
   kGenerateCall,     // generate() before its first token: configuration, processors, criteria
   kGeneratedToken,   // its loop around a token: the arguments of the next call, processors, criteria
   kGenerateEncoder,  // generate() of an encoder-decoder before its first token: the encoder's arguments, its own cache
+  kCacheLayer,       // a layer of DynamicCache is made as it is first given keys: two of torch.tensor([])
   kPackedLinear,     // bitsandbytes' Linear4bit: its checks, autograd.Function, torch.library's operators
   kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
   kInt8Warning,      // its warning at each call that the input is not float16
 };
-inline constexpr std::size_t kHostWorkCount = 24;
+inline constexpr std::size_t kHostWorkCount = 25;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -65,6 +66,7 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"GenerationMixin.generate"},
      {"GenerationMixin._sample: a token"},
      {"GenerationMixin.generate: encoder"},
+     {"DynamicLayer.lazy_initialization"},
      {"bitsandbytes: Linear4bit"},
      {"bitsandbytes: Linear8bitLt"},
      {"bitsandbytes: MatMul8bitLt's warning"}}};

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/optimizers/looped_step.h"
 #include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
@@ -22,27 +23,6 @@ std::vector<ParameterGroup> by_rank(const std::vector<ParameterGroup>& groups) {
     for (const Parameter* each : group) split[each->tensor.rank() == 2 ? 0 : 1].push_back(each);
   }
   return split;
-}
-
-/// Kernels that a loop over parameters launches for one, and how often Python waits for the card's answer meanwhile.
-struct LoopedStep {
-  std::int64_t of_matrix = 0, of_vector = 0;
-  std::int64_t of_half = 0;  // more of a parameter of 16 bits
-  std::int64_t waits = 0;    // .item(), bool(tensor): after the first kernel, before the last
-};
-
-// MIRRORS(torch, "optim/_adafactor.py", "2.11.0")
-// MIRRORS(transformers, "optimization.py", "5.17.0")
-LoopedStep looped_step(Optimizer optimizer) {
-  switch (optimizer) {
-    // _single_tensor_adafactor: param.norm(2).item(), update.norm(2).item()
-    case Optimizer::kAdafactorTorch: return {.of_matrix = 18, .of_vector = 9, .of_half = 0, .waits = 2};
-    // 16-bit gradients and weights are converted, and the weights back
-    case Optimizer::kAdafactor: return {.of_matrix = 24, .of_vector = 16, .of_half = 3, .waits = 0};
-    // _get_lr: max(eps, RMS) asks whether one tensor is above the other
-    case Optimizer::kAdafactorRelative: return {.of_matrix = 26, .of_vector = 18, .of_half = 3, .waits = 1};
-    default: return {};
-  }
 }
 
 ParameterGroup with_gradient(const ParameterGroup& group) {
@@ -116,27 +96,8 @@ bool OptimizerSteps::is_dtensor(const Parameter& parameter) const {
 }
 
 void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) {
-  if (const LoopedStep loop = looped_step(rule_.optimizer); loop.of_matrix > 0) {
-    for (const Parameter* each : group) {
-      const Tensor& param = each->tensor;
-      const auto elements = static_cast<double>(param.elements());
-      std::int64_t left = param.rank() > 1 ? loop.of_matrix : loop.of_vector;
-      if (is_half(param.dtype())) left += loop.of_half;
-      const auto all = static_cast<double>(left);
-      const auto launch = [&](std::int64_t kernels) {
-        const double share = static_cast<double>(kernels) / all;
-        memory_.tape.kernels.add(kStep, OperatorClass::kOptimizer, param.dtype(), share * rule_.flops * elements,
-                                 share * rule_.bytes_moved(static_cast<double>(size_of(param.dtype()))) * elements,
-                                 KernelKind::kMultiTensor, elements);
-        if (Kernel* kernel = memory_.tape.kernels.last()) kernel->launches = static_cast<std::int32_t>(kernels);
-        left -= kernels;
-      };
-      for (std::int64_t wait = 0; wait < loop.waits; ++wait) {
-        launch(wait == 0 ? 1 : left - 1);
-        memory_.tape.kernels.synchronize(aten::kItem);
-      }
-      launch(left);
-    }
+  if (is_looped(rule_.optimizer)) {
+    for (const Parameter* each : group) record_looped_step(rule_, each->tensor);
     return;
   }
   for (const ParameterGroup& params : by_dtype(group)) {

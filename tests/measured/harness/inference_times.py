@@ -3,12 +3,16 @@
 usage: inference_times.py draw SEED N OUT
        inference_times.py draw-unmeasured SEED OUT                      of families of which no call had been measured
        inference_times.py draw-mixed SEED OUT                           twenty of both
+       inference_times.py draw-wide SEED OUT                            fifteen of both and five calls of model(**batch), two of them with images
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
 A measured case has call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
-token_ms (their difference, for each token after the first) and tiny_ms: a tiny LLaMA's forward without autograd just before and just
-after, which tells how fast the host was. No profiler and no backward pass touches the process: both slow later calls (docs/time.md).
+token_ms (their difference, for each token after the first), tokens_ms (each later token of each whole call, by a clock read after it) and
+tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was. Of a case without
+new_tokens it is model(**batch). No profiler and no backward pass touches the process before all calls are timed: both slow later ones
+(docs/time.md). A case with "profile" is profiled afterwards: kernels and their milliseconds of one call, of the longest each.
+Four cases build and warm up at the same time, each in a process of its own; then each measures alone, while the others wait for it.
 """
 import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
 from pathlib import Path
@@ -26,6 +30,9 @@ UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
             "falcon-rw-1b", "opt-350m", "mobilellm-r1-360m", "minicpm5-1b"),
     experts=("qwen1.5-moe-a2.7b", "lfm2-8b-a1b", "granite-3.1-3b-a800m"), seq2seq=("flan-t5-small", "mt5-small", "bart-base", "pegasus-xsum", "opus-mt-en-de", "m2m100-418m"),
     speech=("whisper-tiny", "whisper-base"))
+FORWARD_ONLY = dict(images=("qwen2-vl-2b", "qwen2.5-vl-3b", "qwen3-vl-2b", "internvl3-1b-hf", "internvl3-2b-hf", "paligemma-3b-224", "paligemma2-3b-224", "mineru2.5-1.2b"),
+                    mlm=("bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert-base", "electra-large-discriminator", "modernbert-base"),
+                    image=("vit-base-patch16-224", "vit-large-patch16-224", "deit-small-patch16-224", "beit-base-patch16-224"))
 REFERENCE_TINY_MS = 8.46  # memcalc.measure's llama, a call without autograd
 
 
@@ -81,6 +88,32 @@ def draw_mixed(a):
     write_lines(a.out, cases)
 
 
+def draw_wide(a):
+    """Six decoders of measured families, two of them packed, four of others; two of experts; two encoder-decoders and speech; of model(**batch)
+    two of images and text, an encoder, images, a decoder."""
+    r = random.Random(a.seed)
+    measured = r.sample(DECODERS, 7)
+    drawn = [(name, "causal") for name in measured[:6] + r.sample(UNMEASURED["causal"], 4)]
+    drawn += [(r.choice(EXPERTS), "causal"), (r.choice(UNMEASURED["experts"]), "causal")]
+    drawn += [(r.choice(("t5-base", "t5-large", "bart-large")), "seq2seq"), (r.choice(UNMEASURED["seq2seq"]), "seq2seq"), (r.choice(("whisper-small", *UNMEASURED["speech"])), "speech")]
+    drawn += [(name, "images") for name in r.sample(FORWARD_ONLY["images"], 2)] + [(r.choice(FORWARD_ONLY["mlm"]), "mlm"), (r.choice(FORWARD_ONLY["image"]), "image"), (measured[6], "causal")]
+    cases = []
+    for place, (name, task) in enumerate(drawn):
+        generates = place < 15
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([64, 128, 256, 512, 1000, 1500] if generates or task != "images" else [1200, 2000]), task=task)
+        if name.startswith("bert") or task in ("seq2seq", "mlm"): run["sequence_length"] = min(run["sequence_length"], 512)
+        run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"])
+        if place < 2: run.update(quantize=("nf4", "int8")[place], precision=("bf16", "fp16")[place])
+        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
+        new = r.choice([16, 24, 32])
+        if generates: run["new_tokens"] = new
+        if task == "images": run["images"] = r.choice([1, 2]); del run["task"]
+        if task == "image": del run["sequence_length"]
+        length = f"s{run['sequence_length']}" if "sequence_length" in run else "images"
+        cases.append(dict(id=f"{name}-b{run['batch_size']}-{length}{f'+{new}' if generates else '-call'}-{run.get('quantize') or run['precision']}", run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -101,16 +134,16 @@ def predict(a):
             time_of = json.loads(answer.stdout).get("time") if answer.returncode <= 1 else None
             if time_of is None: row["refused"] = answer.stderr.strip() or "no time"
             else:
-                row.update(call_ms=round(1e3 * time_of["step_seconds"], 2), first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3),
-                           kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
+                row.update(call_ms=round(1e3 * time_of["step_seconds"], 2))
+                if case["run"].get("new_tokens"): row.update(first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3))
+                row.update(kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
             said.append(row)
             print(row, flush=True)
     write_lines(a.out, said)
 
 
-def built(case):
-    import torch, transformers as tf
-    run = case["run"]
+def config_of(run):
+    import transformers as tf
     config = json.loads((ROOT / "specs/models" / f"{run['model']}.json").read_text())["config"]
     if "program" in config:  # its entry has the config.json
         entries = json.loads((ROOT / "specs/programs/sources.json").read_text())
@@ -118,21 +151,51 @@ def built(case):
         config = next(entry for entry in entries if entry["name"] == run["model"])["config"]
     config = {k: v for k, v in config.items() if k not in ("torch_dtype", "architectures", "dtype")}
     cfg = tf.AutoConfig.for_model(config.pop("model_type"), **config)
-    if run["task"] != "causal" and getattr(cfg, "decoder_start_token_id", None) is None: cfg.decoder_start_token_id = 1 if run["task"] == "speech" else 0
-    cls = {"causal": tf.AutoModelForCausalLM, "seq2seq": tf.AutoModelForSeq2SeqLM, "speech": tf.AutoModelForSpeechSeq2Seq}[run["task"]]
+    if run.get("task") in ("seq2seq", "speech") and getattr(cfg, "decoder_start_token_id", None) is None: cfg.decoder_start_token_id = 1 if run["task"] == "speech" else 0
+    return cfg
+
+
+def built(case, device="cuda"):
+    import torch, transformers as tf
+    run = case["run"]
+    cfg = config_of(run)
+    task = "images" if "images" in run else run["task"]
+    cls = {"causal": tf.AutoModelForCausalLM, "seq2seq": tf.AutoModelForSeq2SeqLM, "speech": tf.AutoModelForSpeechSeq2Seq, "images": tf.AutoModelForImageTextToText,
+           "mlm": tf.AutoModelForMaskedLM, "image": tf.AutoModelForImageClassification}[task]
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[run["precision"]]
     for name in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):  # what the weights are does not count
         setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
-    with torch.device("cuda"): model = cls.from_config(cfg, dtype=dtype, attn_implementation="sdpa").eval()
+    with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation="sdpa").eval()
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
     if run.get("quantize"): pack(model, run["quantize"], dtype)
     gc.collect(); torch.cuda.empty_cache()
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    if run["task"] == "speech": batch = dict(input_features=torch.randn(run["batch_size"], cfg.num_mel_bins, 3000, device="cuda", dtype=dtype))
-    else: batch = dict(input_ids=torch.randint(5, min(cfg.vocab_size, 30000), (run["batch_size"], run["sequence_length"]), device="cuda", generator=generator))
+    if task == "speech": batch = dict(input_features=torch.randn(run["batch_size"], cfg.num_mel_bins, 3000, device=device, dtype=dtype))
+    elif task == "image": batch = dict(pixel_values=torch.randn(run["batch_size"], 3, cfg.image_size, cfg.image_size, device=device, dtype=dtype))
+    elif task == "images": batch = with_images(model, cfg, run, device)
+    else:
+        generator = torch.Generator(device=device).manual_seed(0)
+        batch = dict(input_ids=torch.randint(5, min(cfg.vocab_size, 30000), (run["batch_size"], run["sequence_length"]), device=device, generator=generator))
     return model, batch
+
+
+def with_images(model, cfg, run, device):
+    """A text with images as the model's processor hands them over: python/memcalc/record/_pictures.py."""
+    import importlib.util, torch
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("pictures", ROOT / "python/memcalc/record/_pictures.py"))
+    sys.modules["pictures"] = module
+    module.__spec__.loader.exec_module(module)
+    shown = module.pictures(cfg, type(model), run["images"], None)
+    special = {v for k, v in vars(cfg).items() if k.endswith(("token_id", "token_index")) and isinstance(v, int)}
+    ids = torch.randint(5, min(shown.token_id, cfg.get_text_config().vocab_size, 30000), (run["batch_size"], run["sequence_length"]))
+    for token in special: ids[ids == token] = 5 + max(special) % 7
+    for start in range(1, shown.all_tokens, shown.tokens + 1): ids[:, start:start + shown.tokens] = shown.token_id
+    batch = dict(input_ids=ids.to(device))
+    for name, value in shown.tensors(run["batch_size"], run["sequence_length"]).items():
+        batch[name] = torch.randn(value.shape, device=device, dtype=model.dtype) if value.is_floating_point() else value.to(device)
+    if shown.types: batch[shown.types] = (ids == shown.token_id).long().to(device)
+    return batch
 
 
 def pack(model, how, dtype):
@@ -160,79 +223,133 @@ def pack(model, how, dtype):
 class Tiny:
     """A tiny LLaMA's forward without autograd: how fast the host is beside a call."""
 
-    def __init__(self):
+    def __init__(self, device="cuda"):
         import torch, transformers as tf
+        self.wait = torch.cuda.synchronize if device == "cuda" else lambda: None
         small = dict(vocab_size=99, hidden_size=64, num_hidden_layers=8, num_attention_heads=4, intermediate_size=128)
-        self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).cuda().eval()
-        self.ids = torch.randint(0, 90, (1, 16), device="cuda")
+        self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).to(device).eval()
+        self.ids = torch.randint(0, 90, (1, 16), device=device)
 
     def __call__(self):
-        import torch
         times = []
         for _ in range(7):
-            torch.cuda.synchronize(); t = time.perf_counter(); self.model(input_ids=self.ids); times.append(1e3 * (time.perf_counter() - t)); torch.cuda.synchronize()
+            self.wait(); t = time.perf_counter(); self.model(input_ids=self.ids); times.append(1e3 * (time.perf_counter() - t)); self.wait()
         return round(statistics.median(times[2:]), 3)
 
 
-def one(case, tiny, longest=6.0):
-    import torch
-    begin = time.time()
-    model, batch = built(case)
-    new = case["run"]["new_tokens"]
+class Timed:
+    """A case that was built: its calls, each with the tiny model's just before and just after it: a machine changes its state within a second."""
 
-    def call(tokens):
-        torch.cuda.synchronize(); t = time.perf_counter()
-        model.generate(**batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
-        torch.cuda.synchronize(); return 1e3 * (time.perf_counter() - t)
-    row = dict(case, gpu=torch.cuda.get_device_name(0), torch=torch.__version__, built_s=round(time.time() - begin, 1))
-    with torch.no_grad():
-        t = time.time()
-        call(new)  # cuDNN makes a plan for each number of keys
-        row["warm_s"] = round(time.time() - t, 2)
-        # Each call has the tiny model's just before and just after it: a machine changes its state within a second.
-        speeds, whole, first = [tiny()], [], []
-        while len(whole) < 3 and time.time() - t < longest:
-            first.append(call(1)); speeds.append(tiny())
-            whole.append(call(new)); speeds.append(tiny())
-    row.update(first_ms=round(statistics.median(first), 3), call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 1) for x in whole], firsts_ms=[round(x, 2) for x in first], tiny_ms=speeds)
-    row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (new - 1), 4)
-    row["params"] = sum(p.numel() for p in model.parameters())
-    return row
+    def __init__(self, case, device="cuda"):
+        import torch
+        self.case, self.run, self.wait = case, case["run"], torch.cuda.synchronize if device == "cuda" else lambda: None
+        begin = time.time()
+        self.tiny = Tiny(device)
+        self.model, self.batch = built(case, device)
+        self.new, self.stamps = self.run.get("new_tokens"), []
+        self.row = dict(case, gpu=torch.cuda.get_device_name(0) if device == "cuda" else device, torch=torch.__version__, built_s=round(time.time() - begin, 1))
+        if self.new:
+            after_token = self.model._update_model_kwargs_for_generation
+
+            def stamped(*words, **named):
+                self.stamps.append(time.perf_counter())
+                return after_token(*words, **named)
+            self.model._update_model_kwargs_for_generation = stamped  # no operator of its own
+        begin = time.time()
+        self.tiny()
+        self.call(self.new)  # cuDNN makes a plan for each number of keys
+        if not self.new: self.call(None); self.call(None)
+        self.row["warm_s"] = round(time.time() - begin, 2)
+
+    def call(self, tokens):
+        self.stamps.clear()
+        self.wait(); t = time.perf_counter()
+        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
+        else: out = self.model(**self.batch)
+        self.wait(); return 1e3 * (time.perf_counter() - t)
+
+    def measure(self, longest=4.0):
+        row, end = self.row, time.time() + longest
+        speeds, whole, first, tokens = [self.tiny()], [], [], []
+        while len(whole) < (3 if self.new else 7) and (time.time() < end or len(whole) < 2):
+            if self.new: first.append(self.call(1)); speeds.append(self.tiny())
+            whole.append(self.call(self.new)); speeds.append(self.tiny())
+            tokens.append([round(1e3 * (b - a), 2) for a, b in zip(self.stamps, self.stamps[1:])])
+        row.update(call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 2) for x in whole], tiny_ms=speeds)
+        if self.new:
+            row.update(first_ms=round(statistics.median(first), 3), firsts_ms=[round(x, 2) for x in first], tokens_ms=tokens)
+            row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (self.new - 1), 4)
+        row["params"] = sum(p.numel() for p in self.model.parameters())
+
+    def profile(self):
+        """Kernels of a call, and of one for so few tokens; after all that is timed."""
+        from torch.profiler import ProfilerActivity, profile
+        for name, tokens in (("first", 1), ("five", 5)) if self.new else (("call", None),):
+            with profile(activities=[ProfilerActivity.CUDA]) as p: self.call(tokens)
+            kinds = {}
+            for event in p.events():
+                if not str(event.device_type).endswith("CUDA"): continue
+                each = kinds.setdefault(event.name[:90], [0, 0.0])
+                each[0] += 1; each[1] += event.device_time_total
+            self.row["profile_" + name] = dict(kernels=sum(n for n, _ in kinds.values()), ms=round(sum(us for _, us in kinds.values()) / 1e3, 3),
+                                               longest=[[k, n, round(us)] for k, (n, us) in sorted(kinds.items(), key=lambda x: -x[1][1])[:12]])
 
 
-def measure_one(case, out):
-    """In a process of its own that no profiler and no backward pass touches."""
+def child(case, out, ready, turn, device):
+    """In a process of its own: builds and warms up, says so, measures when it is told to."""
     import torch, warnings
     warnings.filterwarnings("ignore")
-    begin = time.time()
+    row = dict(case)
     try:
-        tiny = Tiny()
-        tiny()
-        row = one(case, tiny)
-    except Exception as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-500:])
-    row["process_s"] = round(time.time() - begin, 1)
+        with torch.no_grad():
+            timed = Timed(case, device)
+            row = timed.row
+            os.write(ready, b"1")
+            os.read(turn, 1)
+            begin = time.time()
+            timed.measure()
+            row["turn_s"] = round(time.time() - begin, 1)
+    except Exception as error: row.update(error=repr(error)[:300], where=traceback.format_exc()[-500:])
     with open(out, "a") as file: file.write(json.dumps(row) + "\n")
-    print(case["id"], row.get("call_ms"), row.get("first_ms"), row.get("token_ms"), row.get("tiny_ms"), row.get("error", ""), f"{row['process_s']} s", flush=True)
+    print(case["id"], row.get("call_ms"), row.get("first_ms"), row.get("token_ms"), row.get("tiny_ms"), row.get("error", ""), row.get("built_s"), row.get("warm_s"), row.get("turn_s"), flush=True)
+    if case.get("profile") and "turn_s" in row:
+        with torch.no_grad(): timed.profile()
+        with open(out + ".profiles", "a") as file: file.write(json.dumps({k: v for k, v in row.items() if k == "id" or k.startswith("profile_")}) + "\n")
 
 
 def measure(a):
-    """Each case in a forked process; one that takes longer than half a minute costs itself alone."""
-    import torch, transformers  # once, without a card: children find them there
+    """In groups; one that takes too long costs itself alone."""
+    import select, torch, transformers  # once, without a card: children find them there (bitsandbytes would take one)
     assert not torch.cuda.is_initialized()
     end, cases = time.time() + a.budget, lines_of(a.cases)
     Path(a.out).touch()
-    while len(lines_of(a.out)) < len(cases) and time.time() < end:
-        count = len(lines_of(a.out))
-        child = os.fork()
-        if child == 0:
-            try: measure_one(cases[count], a.out)
-            finally: os._exit(0)
-        begin = time.time()
-        while os.waitpid(child, os.WNOHANG) == (0, 0):
-            time.sleep(0.1)
-            if time.time() - begin > 30 or time.time() > end: os.kill(child, 9)
-        if count == len(lines_of(a.out)) < len(cases) and time.time() < end:
-            with open(a.out, "a") as file: file.write(json.dumps(dict(cases[count], error="its process ended")) + "\n")
+    while cases and time.time() < end:
+        group, cases, begin = cases[:a.together], cases[a.together:], time.time()
+        children = []
+        for case in group:
+            (said, say), (told, tell) = os.pipe(), os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                try: child(case, a.out, say, told, a.device)
+                finally: os._exit(0)
+            os.close(say); os.close(told)
+            children.append([case, pid, said, tell])
+
+        def ended(pid, seconds):
+            limit = time.time() + seconds
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                time.sleep(0.02)
+                if time.time() > min(limit, end): os.kill(pid, 9); os.waitpid(pid, 0); return False
+            return True
+        is_ready = {}
+        for case, pid, said, _ in children:  # none measures while another builds
+            able, _, _ = select.select([said], [], [], max(0.1, min(begin + a.setup, end) - time.time()))
+            is_ready[pid] = bool(able) and os.read(said, 1) == b"1"
+            if not is_ready[pid]: print(case["id"], "is not ready", flush=True); ended(pid, 0.5)
+        for case, pid, said, tell in children:
+            if is_ready[pid]: os.write(tell, b"1"); ended(pid, 25)
+            os.close(said); os.close(tell)
+        print(f"group {time.time() - begin:.1f} s", flush=True)
 
 
 def compare(a):
@@ -242,10 +359,10 @@ def compare(a):
         for p in lines_of(path):
             m = measured.get(p["id"], {})
             if "call_ms" not in m or "call_ms" not in p: print(p["id"], p.get("refused", m.get("error"))); continue
-            each = {k: 100 * (p[k] / m[k] - 1) for k in errors}
+            each = {k: 100 * (p[k] / m[k] - 1) for k in errors if k in p}
             for k, v in each.items(): errors[k].append(v)
-            print(f"{p['id']:38} first {m['first_ms']:8.1f} {p['first_ms']:8.1f} {each['first_ms']:+6.1f} %   token {m['token_ms']:7.2f} {p['token_ms']:7.2f} {each['token_ms']:+6.1f} %   call {each['call_ms']:+6.1f} %"
-                  f"  {p['bound']}  tiny {statistics.mean(m['tiny_ms']):.1f}")
+            parts = "".join(f"   {k.split('_')[0]} {m[k]:8.2f} {p[k]:8.2f} {v:+6.1f} %" for k, v in each.items())
+            print(f"{p['id']:40}{parts}  {p['bound']}  tiny {statistics.mean(m['tiny_ms']):.1f}")
         for k, v in errors.items():
             if v: print(path, k, f"{len(v)} rows: median {statistics.median(map(abs, v)):.1f} %, worst {max(v, key=abs):+.1f} %, under-predicted {sum(x < 0 for x in v)}")
 
@@ -253,11 +370,15 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
-        if name == "measure": command.add_argument("--budget", type=float, default=220)
+        if name == "measure":
+            command.add_argument("--budget", type=float, default=220)
+            command.add_argument("--setup", type=float, default=30, help="seconds in which a group must be built")
+            command.add_argument("--together", type=int, default=4)
+            command.add_argument("--device", default="cuda")
         if name == "predict": command.add_argument("--hosts")
         if name == "predict": command.add_argument("--gpu", default="h100-sxm")
         if name == "predict": command.add_argument("--host", help="a file of memcalc.measure --host")

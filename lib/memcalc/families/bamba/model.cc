@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "memcalc/families/bamba/spec.h"
+#include "memcalc/models/hybrid_layer.h"
 #include "memcalc/models/mamba2_mixer.h"
 #include "memcalc/models/rotary_decoder.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -45,17 +46,8 @@ struct BambaLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    Tensor weights;  // of eager attention
-    hidden_states = mixed(hidden_states, positions, mask, cache, weights);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = pre_ff_layernorm(hidden_states);
-    hidden_states = feed_forward.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, weights);
-    return hidden_states;
+    const auto mix = [&](const Tensor& x) { return mixed(x, positions, mask, cache); };
+    return forward_of_hybrid(input, input_layernorm, mix, pre_ff_layernorm, feed_forward);
   }
 
  private:
@@ -65,12 +57,10 @@ struct BambaLayer {
     return b.scope("mamba", [&] { return BambaMixing{Mamba2Mixer(b, spec.mamba, spec.hidden_size, spec.hidden_act)}; });
   }
 
-  [[nodiscard]] Tensor mixed(const Tensor& x, const RotaryPositions& positions, const Tensor& mask,
-                             KeyValueCache* cache, Tensor& weights) const {
-    if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixing)) return mamba->forward(x, mask, cache);
-    AttentionResult attention = std::get<BambaAttention>(mixing).forward(x, positions, mask, cache);
-    weights = std::move(attention.weights);
-    return std::move(attention.output);
+  [[nodiscard]] AttentionResult mixed(const Tensor& x, const RotaryPositions& positions, const Tensor& mask,
+                                      KeyValueCache* cache) const {
+    if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixing)) return {mamba->forward(x, mask, cache), {}};
+    return std::get<BambaAttention>(mixing).forward(x, positions, mask, cache);
   }
 };
 

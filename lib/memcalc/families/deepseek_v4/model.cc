@@ -183,7 +183,7 @@ struct DeepseekV4Router {
       indices = no_grad::index(buffer, {{0, ids}});
     } else {
       Tensor corrected = scores + buffer;
-      Selection chosen = topk(corrected, top_k);
+      Selection chosen = topk(corrected, top_k, false);
       corrected.reset();
       indices = std::move(chosen.indices);
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "memcalc/models/experts.h"
+#include "memcalc/models/normed_attention.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -12,27 +13,6 @@
 namespace memcalc {
 
 namespace {
-
-struct HunyuanMoeAttention : HeadProjections {
-  RmsNorm query_layernorm, key_layernorm;
-
-  HunyuanMoeAttention(ModuleBuilder& b, const HunyuanMoeSpec& spec, const RunSpec& run, bool sliding)
-      : HeadProjections(b, spec, causal_attention(run, spec.attention_dropout), sliding, spec.attention_bias,
-                        spec.attention_bias),
-        query_layernorm(b, "query_layernorm", spec.head_dim),
-        key_layernorm(b, "key_layernorm", spec.head_dim) {}
-
-  [[nodiscard]] AttentionResult forward(const Tensor& hidden_states, const RotaryPositions& positions,
-                                        const Tensor& mask, KeyValueCache* cache) const {
-    Tensor query_states = transpose(heads(q_proj, hidden_states), 1, 2);
-    Tensor key_states = transpose(heads(k_proj, hidden_states), 1, 2);
-    Tensor value_states = transpose(heads(v_proj, hidden_states), 1, 2);
-    rotate_heads(query_states, key_states, positions);
-    query_states = query_layernorm(query_states);
-    key_states = key_layernorm(key_states);
-    return attend(hidden_states, query_states, key_states, value_states, mask, cache);
-  }
-};
 
 /// What `build` makes is in float32 whatever the module's type is.
 template <typename Build>
@@ -89,7 +69,7 @@ struct HunyuanMoe {
   }
 };
 
-using HunyuanMoeLayer = PreNormLayer<HunyuanMoeSpec, HunyuanMoeAttention, RmsNorm, HunyuanMoe>;
+using HunyuanMoeLayer = PreNormLayer<HunyuanMoeSpec, RotatedNormedAttention, RmsNorm, HunyuanMoe>;
 
 }  // namespace
 

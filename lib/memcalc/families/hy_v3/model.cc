@@ -28,7 +28,7 @@ struct HyV3TopKRouter {
     Tensor router_logits = float32_linear(hidden_states, weight.parameter, wrappers);
     routing_weights = sigmoid(router_logits);
     scores_for_choice = routing_weights + e_score_correction_bias;
-    Selection chosen = topk(scores_for_choice, top_k);
+    Selection chosen = topk(scores_for_choice, top_k, false);
     scores_of_chosen = std::move(chosen.values);
     Tensor top_k_weights = gather(routing_weights, chosen.indices);
     {

@@ -13,6 +13,7 @@
 #include "memcalc/families/mamba/selective_scan.h"
 #include "memcalc/models/causal_convolution.h"
 #include "memcalc/models/experts.h"
+#include "memcalc/models/hybrid_layer.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -151,17 +152,8 @@ struct JambaLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    Tensor weights;  // of eager attention
-    hidden_states = mixed(hidden_states, positions, mask, cache, weights);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = pre_ff_layernorm(hidden_states);
-    hidden_states = feed_forward.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, weights);
-    return hidden_states;
+    const auto mix = [&](const Tensor& x) { return mixed(x, positions, mask, cache); };
+    return forward_of_hybrid(input, input_layernorm, mix, pre_ff_layernorm, feed_forward);
   }
 
  private:
@@ -171,12 +163,10 @@ struct JambaLayer {
     return b.scope("self_attn", [&] { return JambaMixing{JambaAttention(b, spec, run)}; });
   }
 
-  [[nodiscard]] Tensor mixed(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
-                             KeyValueCache* cache, Tensor& weights) const {
-    if (const auto* mixer = std::get_if<JambaMixer>(&mixing)) return mixer->forward(hidden_states, mask, cache);
-    AttentionResult attention = std::get<JambaAttention>(mixing).forward(hidden_states, positions, mask, cache);
-    weights = std::move(attention.weights);
-    return std::move(attention.output);
+  [[nodiscard]] AttentionResult mixed(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
+                                      KeyValueCache* cache) const {
+    if (const auto* mixer = std::get_if<JambaMixer>(&mixing)) return {mixer->forward(hidden_states, mask, cache), {}};
+    return std::get<JambaAttention>(mixing).forward(hidden_states, positions, mask, cache);
   }
 };
 

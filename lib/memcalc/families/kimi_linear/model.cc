@@ -7,6 +7,7 @@
 #include "memcalc/families/deepseek/latent.h"
 #include "memcalc/families/kimi_linear/delta_attention.h"
 #include "memcalc/families/kimi_linear/spec.h"
+#include "memcalc/models/hybrid_layer.h"
 #include "memcalc/symbolic/ops/integer.h"
 
 namespace memcalc {
@@ -66,23 +67,11 @@ struct KimiLinearLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& /*positions*/, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    Tensor weights;  // of eager attention
-    if (const auto* delta = std::get_if<KimiDeltaAttention>(&self_attn)) {
-      hidden_states = delta->forward(hidden_states, mask, cache);
-    } else {
-      AttentionResult attention = std::get<KimiLatentAttention>(self_attn).forward(hidden_states, mask, cache);
-      weights = std::move(attention.weights);
-      hidden_states = std::move(attention.output);
-    }
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, weights);
-    return hidden_states;
+    const auto mix = [&](const Tensor& x) -> AttentionResult {
+      if (const auto* delta = std::get_if<KimiDeltaAttention>(&self_attn)) return {delta->forward(x, mask, cache), {}};
+      return std::get<KimiLatentAttention>(self_attn).forward(x, mask, cache);
+    };
+    return forward_of_hybrid(input, input_layernorm, mix, post_attention_layernorm, mlp);
   }
 };
 

@@ -189,11 +189,11 @@ struct Lfm2Layer {
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
     Tensor residual = input;
-    Tensor weights;  // of eager attention
-    Tensor hidden_states = mixed(operator_norm(input), positions, mask, cache, weights);
+    AttentionResult result = mixed(operator_norm(input), positions, mask, cache);
+    Tensor hidden_states = std::move(result.output);
     hidden_states = hidden_states + residual;
     hidden_states = hidden_states + fed_forward(hidden_states);
-    drop(residual, weights);
+    drop(residual, result.weights);
     return hidden_states;
   }
 
@@ -211,12 +211,10 @@ struct Lfm2Layer {
     return b.scope("self_attn", [&] { return Lfm2Mixer{Lfm2Attention(b, spec, run)}; });
   }
 
-  [[nodiscard]] Tensor mixed(const Tensor& x, const RotaryPositions& positions, const Tensor& mask,
-                             KeyValueCache* cache, Tensor& weights) const {
-    if (const auto* conv = std::get_if<Lfm2ShortConv>(&mixer)) return conv->forward(x, mask, cache);
-    AttentionResult attention = std::get<Lfm2Attention>(mixer).forward(x, positions, mask, cache);
-    weights = std::move(attention.weights);
-    return std::move(attention.output);
+  [[nodiscard]] AttentionResult mixed(const Tensor& x, const RotaryPositions& positions, const Tensor& mask,
+                                      KeyValueCache* cache) const {
+    if (const auto* conv = std::get_if<Lfm2ShortConv>(&mixer)) return {conv->forward(x, mask, cache), {}};
+    return std::get<Lfm2Attention>(mixer).forward(x, positions, mask, cache);
   }
 
   [[nodiscard]] Tensor fed_forward(const Tensor& x) const {

@@ -81,10 +81,10 @@ struct NemotronHBlock {
       const Tensor converted = to_dtype(input, norm.weight.dtype());
       hidden_states = norm(converted);
     }
-    Tensor weights;  // of eager attention
-    hidden_states = mixed(hidden_states, mask, cache, weights);
+    AttentionResult result = mixed(hidden_states, mask, cache);
+    hidden_states = std::move(result.output);
     hidden_states = residual + hidden_states;
-    drop(residual, weights);
+    drop(residual, result.weights);
     return hidden_states;
   }
 
@@ -100,13 +100,11 @@ struct NemotronHBlock {
     return PlainMlp(b, spec);
   }
 
-  [[nodiscard]] Tensor mixed(const Tensor& x, const Tensor& mask, KeyValueCache* cache, Tensor& weights) const {
-    if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixer)) return mamba->forward(x, mask, cache);
-    if (const auto* mlp = std::get_if<PlainMlp>(&mixer)) return mlp->forward(x);
-    if (const auto* moe = std::get_if<NemotronHMoe>(&mixer)) return moe->forward(x);
-    AttentionResult attention = std::get<NemotronHAttention>(mixer).forward(x, mask, cache);
-    weights = std::move(attention.weights);
-    return std::move(attention.output);
+  [[nodiscard]] AttentionResult mixed(const Tensor& x, const Tensor& mask, KeyValueCache* cache) const {
+    if (const auto* mamba = std::get_if<Mamba2Mixer>(&mixer)) return {mamba->forward(x, mask, cache), {}};
+    if (const auto* mlp = std::get_if<PlainMlp>(&mixer)) return {mlp->forward(x), {}};
+    if (const auto* moe = std::get_if<NemotronHMoe>(&mixer)) return {moe->forward(x), {}};
+    return std::get<NemotronHAttention>(mixer).forward(x, mask, cache);
   }
 };
 

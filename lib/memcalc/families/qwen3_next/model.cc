@@ -11,6 +11,7 @@
 #include "memcalc/models/centered_rms_norm.h"
 #include "memcalc/models/gated_delta_net.h"
 #include "memcalc/models/gated_shared_expert.h"
+#include "memcalc/models/hybrid_layer.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -79,17 +80,8 @@ struct Qwen3NextLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    Tensor weights;  // of eager attention
-    hidden_states = mixed(hidden_states, positions, mask, cache, weights);
-    hidden_states = residual + hidden_states;
-    residual = hidden_states;
-    hidden_states = post_attention_layernorm(hidden_states);
-    hidden_states = mlp.forward(hidden_states);
-    hidden_states = residual + hidden_states;
-    drop(residual, weights);
-    return hidden_states;
+    const auto mix = [&](const Tensor& x) { return mixed(x, positions, mask, cache); };
+    return forward_of_hybrid(input, input_layernorm, mix, post_attention_layernorm, mlp);
   }
 
  private:
@@ -108,12 +100,10 @@ struct Qwen3NextLayer {
                    [&] { return Qwen3NextMixer{GatedDeltaNet(b, spec.delta, spec.hidden_size, spec.hidden_act)}; });
   }
 
-  [[nodiscard]] Tensor mixed(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
-                             KeyValueCache* cache, Tensor& weights) const {
-    if (const auto* delta = std::get_if<GatedDeltaNet>(&mixer)) return delta->forward(hidden_states, mask, cache);
-    AttentionResult attention = std::get<Qwen3NextAttention>(mixer).forward(hidden_states, positions, mask, cache);
-    weights = std::move(attention.weights);
-    return std::move(attention.output);
+  [[nodiscard]] AttentionResult mixed(const Tensor& hidden_states, const RotaryPositions& positions, const Tensor& mask,
+                                      KeyValueCache* cache) const {
+    if (const auto* delta = std::get_if<GatedDeltaNet>(&mixer)) return {delta->forward(hidden_states, mask, cache), {}};
+    return std::get<Qwen3NextAttention>(mixer).forward(hidden_states, positions, mask, cache);
   }
 };
 

@@ -31,8 +31,17 @@ Bytes arguments_bytes(std::int64_t groups) { return round_up(groups, 2) * 3 * 8 
 /// with 8, 16 and 32 groups, both tile shapes.
 Bytes descriptors_bytes(const DeviceSpec& device) { return std::int64_t{4} * 128 * device.multiprocessors; }
 
+/// GroupedMMUtils.h, _grouped_mm_fallback: for each group the end is selected and read on the host, and three operands
+/// are cut out, all within C++, where a view takes half of what Python's takes: a call of eight groups took 140 us more
+/// than CUTLASS's in a Mixtral's forward, 102 of them its products and the wait (expert_parts_h200.jsonl.gz).
+std::int32_t views_of_loop(std::int64_t groups) { return static_cast<std::int32_t>(groups * 5 / 2); }
+
+/// What is multiplied: rows by the matrix of their group, or a group's columns by its rows, which makes a matrix.
+enum class Grouped : std::uint8_t { kRows, kMatrices };
+
 /// The kernel for a result that exists. Every row is multiplied once, whatever group it is in.
-void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out) {
+void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out,
+                 Grouped what) {
   Tape& tape = result.tape();
   const bool at_once = takes_cutlass(result);
   if (at_once) {
@@ -45,20 +54,27 @@ void run_product(const Tensor& result, std::int64_t groups, std::int64_t rows, s
   }
   tape.kernels.grouped_product(aten::kGroupedMm, result.dtype(), groups, rows, in, out);
   // A kernel that writes the groups' arguments and the product, or a product for each group.
-  if (Kernel* kernel = tape.kernels.last()) kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
+  Kernel* const kernel = tape.kernels.last();
+  if (kernel == nullptr) return;
+  kernel->launches = at_once ? 2 : static_cast<std::int32_t>(groups);
+  if (!at_once) kernel->views += views_of_loop(groups);
+  if (!at_once && what == Grouped::kMatrices) {
+    kernel->work = work::Product{
+        .batch = groups, .m = in, .n = out, .k = ceil_div(rows, groups), .transposed = Transposed::kFirst};
+  }
 }
 
 /// a [rows, in] by b [groups, in, out]: [rows, out].
 Tensor rows_by_matrices(const Tensor& a, const Tensor& b) {
   Tensor result = a.tape().empty({a.size(0), b.size(2)}, a.dtype(), aten::kGroupedMm);
-  run_product(result, b.size(0), a.size(0), a.size(1), b.size(2));
+  run_product(result, b.size(0), a.size(0), a.size(1), b.size(2), Grouped::kRows);
   return result;
 }
 
 /// a [m, rows] by b [rows, n], a matrix for each group of rows: [groups, m, n].
 Tensor matrix_of_each_group(const Tensor& a, const Tensor& b, std::int64_t groups) {
   Tensor result = a.tape().empty({groups, a.size(0), b.size(1)}, a.dtype(), aten::kGroupedMm);
-  run_product(result, groups, b.size(0), a.size(0), b.size(1));
+  run_product(result, groups, b.size(0), a.size(0), b.size(1), Grouped::kMatrices);
   return result;
 }
 
@@ -111,12 +127,19 @@ Tensor grouped_mm(Arg x, Arg matrices, const Tensor& offsets) {
 namespace {
 
 /// Products of each group into `result`, once the host has read where the groups end.
-void run_products(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out) {
+void run_products(const Tensor& result, std::int64_t groups, std::int64_t rows, std::int64_t in, std::int64_t out,
+                  Grouped what) {
   Tape& tape = result.tape();
   tape.kernels.add(aten::kZeros, OperatorClass::kMovement, result.dtype(), 0, static_cast<double>(result.bytes()));
   tape.memory.use_cublas(false);
   tape.kernels.grouped_product(aten::kMm, result.dtype(), groups, rows, in, out);
-  if (Kernel* kernel = tape.kernels.last()) kernel->launches = static_cast<std::int32_t>(groups);
+  Kernel* const kernel = tape.kernels.last();
+  if (kernel == nullptr) return;
+  kernel->launches = static_cast<std::int32_t>(groups);
+  if (what == Grouped::kMatrices) {
+    kernel->work = work::Product{
+        .batch = groups, .m = in, .n = out, .k = ceil_div(rows, groups), .transposed = Transposed::kFirst};
+  }
 }
 
 /// moe.py, _grouped_mm_fallback_backward: both gradients, whichever is needed.
@@ -127,8 +150,8 @@ void fallback_backward(BackwardCall& call) {  // inputs: x, matrices; saved: x, 
   Tensor of_matrices = call.tape.empty_strided(matrices.shape(), like_strides(matrices.shape(), matrices.strides()),
                                                matrices.dtype(), aten::kZerosLike);
   call.tape.kernels.synchronize(aten::kGroupedMmFallback);
-  run_products(of_x, groups, x.size(0), out, in);
-  run_products(of_matrices, groups, x.size(0), in, out);
+  run_products(of_x, groups, x.size(0), out, in, Grouped::kRows);
+  run_products(of_matrices, groups, x.size(0), in, out, Grouped::kMatrices);
   if (call.needs(0)) call.set(0, std::move(of_x));
   if (call.needs(1)) call.set(1, std::move(of_matrices));
 }
@@ -140,8 +163,12 @@ Tensor grouped_mm_fallback(const Tensor& x, const Tensor& matrices, const Tensor
   Node* node = record(aten::kGroupedMmFallback, fallback_backward, {&x, &matrices}, {&x, &matrices, &offsets});
   Tensor result = tape.empty({x.size(0), matrices.size(2)}, x.dtype(), aten::kZeros);
   tape.kernels.synchronize(aten::kGroupedMmFallback);
-  run_products(result, matrices.size(0), x.size(0), x.size(1), matrices.size(2));
+  run_products(result, matrices.size(0), x.size(0), x.size(1), matrices.size(2), Grouped::kRows);
   return finish(node, std::move(result));
+}
+
+void clamp_ids_in_place(const Tensor& x) {
+  x.tape().kernels.add(aten::kClamp, OperatorClass::kElementwise, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
 }
 
 Tensor count_values(const Tensor& x, std::int64_t bins) {

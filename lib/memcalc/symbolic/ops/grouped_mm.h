@@ -13,6 +13,9 @@ namespace memcalc {
 /// for each group, into a result of zeros.
 [[nodiscard]] Tensor grouped_mm_fallback(const Tensor& x, const Tensor& matrices, const Tensor& offsets);
 
+/// x.clamp_(max=number) of expert ids: in place.
+void clamp_ids_in_place(const Tensor& x);
+
 /// torch.histc with one bin for each of `bins` whole numbers, int32.
 [[nodiscard]] Tensor count_values(const Tensor& x, std::int64_t bins);
 

@@ -16,6 +16,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/vector_quantize.h"
 
 namespace memcalc {
 
@@ -25,7 +26,7 @@ constexpr Operator kDequantize{"bitsandbytes::dequantize_4bit"},
     kDequantizeScales{"bitsandbytes::dequantize_blockwise"};
 constexpr Operator kGemm4Bit{"bitsandbytes::gemm_4bit"}, kMatMul4Bit{"MatMul4Bit"};
 constexpr Operator kQuantize{"bitsandbytes::quantize_4bit"}, kQuantizeScales{"bitsandbytes::quantize_blockwise"};
-constexpr Operator kVectorQuantize{"bitsandbytes::int8_vectorwise_quant"}, kInt8Mm{"bitsandbytes::int8_linear_matmul"};
+constexpr Operator kInt8Mm{"bitsandbytes::int8_linear_matmul"};
 constexpr Operator kInt8Dequantize{"bitsandbytes::int8_mm_dequant"}, kMatMul8Bit{"MatMul8bitLt"};
 
 constexpr std::int64_t kCodes = 16;          // values of NF4
@@ -157,9 +158,11 @@ void matmul_8bit_backward(BackwardCall& call) {
   call.set(0, linear(gradient, t(unpacked), {}));
 }
 
-void record_pass(Tape& tape, const Operator& op, const Tensor& x, std::int32_t launches = 1) {
-  tape.kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2.0 * static_cast<double>(x.bytes()));
-  if (Kernel* kernel = tape.kernels.last()) kernel->launches = launches;
+/// A kernel that reads `x` and writes so many bytes for each of its elements.
+void record_pass(Tape& tape, const Operator& op, const Tensor& x, double written) {
+  const auto elements = static_cast<double>(x.elements());
+  tape.kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, static_cast<double>(x.bytes()) + written * elements,
+                   KernelKind::kVectorized, elements);
 }
 
 /// int8_vectorwise_quant with a threshold, where no column has outliers.
@@ -170,15 +173,21 @@ Tensor quantize_rows(const Tensor& x, Tensor& row_scales) {
   Tensor result = tape.empty(x.shape(), DType::kUInt8, kVectorQuantize);
   Tensor magnitudes = tape.empty(x.shape(), x.dtype(), aten::kAbs);
   Tensor outliers = tape.empty(x.shape(), DType::kBool, aten::kGe);
+  record_pass(tape, aten::kAbs, x, static_cast<double>(size_of(x.dtype())));
+  record_pass(tape, aten::kGe, x, 1);
   magnitudes.reset();
-  record_pass(tape, kVectorQuantize, x, 3);
   {
     const Tensor any = tape.empty({}, DType::kBool, aten::kAny);
     reduction_scratch(outliers, 0b11, 1, aten::kAny);
-    record_pass(tape, aten::kAny, outliers);
+    record_pass(tape, aten::kAny, outliers, 0);
     read_on_host(any);  // if outliers.any()
   }
-  if (rows > 1) tape.memory.scratch(1, aten::kToCopy);  // out_row[:, outlier_cols] = 0
+  record_pass(tape, kVectorQuantize, x, 1);
+  if (rows > 1) {  // out_row[:, outlier_cols] = 0: a number is copied to the card, no column is set
+    tape.memory.scratch(1, aten::kToCopy);
+    tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, result.dtype(), 0, 1);
+    tape.kernels.add(aten::kIndexPutImpl, OperatorClass::kMovement, result.dtype(), 0, 0);
+  }
   return result;
 }
 
@@ -204,7 +213,7 @@ Tensor matmul_8bit(const Tensor& x, const QuantizedWeight& weight, const Tensor&
     tape.kernels.product(kInt8Mm, DType::kUInt8, 1, rows, weight.out_features, weight.in_features);
     {
       const Tensor output = tape.empty({rows, weight.out_features}, DType::kFloat16, kInt8Dequantize);
-      record_pass(tape, kInt8Dequantize, accumulated);
+      record_pass(tape, kInt8Dequantize, accumulated, static_cast<double>(size_of(DType::kFloat16)));
       result = to_dtype(output, x.dtype());
     }
     accumulated.reset();

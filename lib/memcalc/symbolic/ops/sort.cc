@@ -99,7 +99,7 @@ Selection sort(const Tensor& x) {
   return result;
 }
 
-Selection topk(const Tensor& x, std::int64_t k) {
+Selection topk(const Tensor& x, std::int64_t k, bool sorted) {
   Node* node = record(x, aten::kTopk);
   Shape shape = x.shape();
   shape[-1] = k;
@@ -108,7 +108,8 @@ Selection topk(const Tensor& x, std::int64_t k) {
   const std::int64_t slices = x.elements() / x.size(-1);
   if (uses_several_blocks(slices, x.size(-1))) several_blocks_scratch(x, slices);
   selection_kernel(aten::kTopk, x, result);
-  if (Kernel* kernel = x.tape().kernels.last()) kernel->launches = 2;  // the selection and the sort of what it took
+  x.tape().kernels.describe(work::Rows{.count = slices, .width = x.size(-1)});
+  if (Kernel* kernel = x.tape().kernels.last()) kernel->launches = sorted ? 2 : 1;  // the sort of what was selected
   finish(node, result);
   return result;
 }

@@ -13,7 +13,7 @@ struct Selection {
 /// torch.sort of a vector.
 [[nodiscard]] Selection sort(const Tensor& x);
 /// torch.topk over the last dimension.
-[[nodiscard]] Selection topk(const Tensor& x, std::int64_t k);
+[[nodiscard]] Selection topk(const Tensor& x, std::int64_t k, bool sorted = true);
 /// x.max(dim, keepdim=…); the dimension counts from 0.
 [[nodiscard]] Selection max_along(const Tensor& x, int dimension, bool keep_dim);
 
