@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "specs/measured/h100-sxm/convolution_times.txt"
+PASSES = ("tests/measured/convolution_passes_h100.jsonl.gz", "tests/measured/convolution_passes_h200.jsonl.gz")  # by card
 TYPES = {"bf16": 0, "fp16": 0, "tf32": 1, "fp32": 2}
 EVENTS_US, LEAST_US = 2.4, 1.2  # what two events add to a kernel
 
@@ -22,7 +23,7 @@ def nanoseconds(us):
 
 def main():
     rows = collections.defaultdict(list)
-    for card, line in ((card, line) for card in (0, 1) for line in gzip.open(ROOT / f"tests/measured/convolution_passes_{('h100', 'h200')[card]}.jsonl.gz", "rt")):
+    for card, line in ((card, line) for card, path in enumerate(PASSES) for line in gzip.open(ROOT / path, "rt")):
         layout, kind, n, image, weight, stride, padding, dilation, groups, transposed, *us = json.loads(line)
         if max(dilation) > 1 or (layout == "nhwc" and groups > 1): continue
         sizes = list(zip(image[1:], stride, padding, weight[2:]))
