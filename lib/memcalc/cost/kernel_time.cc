@@ -463,8 +463,7 @@ double uneven_groups_seconds(const Kernel& kernel, const work::Product& product,
     one.bytes /= groups;
     std::int64_t& rows = product.transposed == Transposed::kFirst ? of_group.k : of_group.m;
     rows = std::max<std::int64_t>(std::llround(static_cast<double>(rows) * (1 + kSpread * quantile)), 1);
-    seconds +=
-        measured_product_ratio(one, of_group, device, rates) * product_seconds(one, of_group, device, of_type);
+    seconds += measured_product_ratio(one, of_group, device, rates) * product_seconds(one, of_group, device, of_type);
   }
   return groups * seconds / static_cast<double>(kQuantiles.size());
 }
