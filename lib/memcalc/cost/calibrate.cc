@@ -161,7 +161,9 @@ std::vector<FitSummary> summarize(const DeviceSpec& device, const DeviceRates& r
 
 }  // namespace
 
-Calibration calibrate(const DeviceSpec& device, const DeviceRates& start, std::span<const OperatorTiming> timings) {
+Calibration calibrate(const DeviceSpec& device, const DeviceRates& given, std::span<const OperatorTiming> timings) {
+  DeviceRates start = given;
+  start.product_times.clear();  // the formula is fitted, of which those say how far it is off
   for (const OperatorTiming& timing : timings) {
     KernelList kernels;
     for (const Kernel& kernel : timing.kernels) kernels.push_back(kernel);

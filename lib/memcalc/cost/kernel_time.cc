@@ -12,6 +12,7 @@
 
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/vector_quantize.h"
@@ -450,7 +451,7 @@ double looped_sum_seconds(const Kernel& kernel, const DeviceSpec& device) {
 /// (standard deviation) among 16 experts (steps of an H200, tests/measured/step_operators_h200.jsonl.gz), so that the
 /// last wave of tiles is now full, now nearly empty. The mean of five in equal parts of a normal distribution.
 double uneven_groups_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
-                             const ProductRates& rates) {
+                             const DeviceRates& rates, const ProductRates& of_type) {
   constexpr double kSpread = 0.25;
   constexpr std::array<double, 5> kQuantiles = {-1.282, -0.524, 0, 0.524, 1.282};
   const auto groups = static_cast<double>(product.batch);
@@ -462,7 +463,7 @@ double uneven_groups_seconds(const Kernel& kernel, const work::Product& product,
     one.bytes /= groups;
     std::int64_t& rows = product.transposed == Transposed::kFirst ? of_group.k : of_group.m;
     rows = std::max<std::int64_t>(std::llround(static_cast<double>(rows) * (1 + kSpread * quantile)), 1);
-    seconds += product_seconds(one, of_group, device, rates);
+    seconds += measured_product_ratio(one, of_group, device, rates) * product_seconds(one, of_group, device, of_type);
   }
   return groups * seconds / static_cast<double>(kQuantiles.size());
 }
@@ -527,10 +528,12 @@ struct SecondsOf {
     const bool by_engine =
         kernel.op != nullptr && std::string_view(kernel.op->name) == "transformer_engine::te_general_grouped_gemm";
     if (kernel.kind != KernelKind::kGroupedProduct || (product.batch == 1 && !by_engine)) {
-      return published_ratio(kernel, product, device, rates) * product_seconds(kernel, product, device, of_type);
+      const double ratio =
+          published_ratio(kernel, product, device, rates) * measured_product_ratio(kernel, product, device, rates);
+      return ratio * product_seconds(kernel, product, device, of_type);
     }
     if (kernel.launches == product.batch && product.batch > 1) {  // cuBLAS multiplies a group after the other
-      return uneven_groups_seconds(kernel, product, device, of_type);
+      return uneven_groups_seconds(kernel, product, device, rates, of_type);
     }
     if (by_engine) {
       return engine_groups_seconds(kernel, product, device, of_type);

@@ -72,6 +72,9 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   if (!rates.convolution_times.empty()) {
     text += ",\n" + margin + "  \"convolution_times\": " + in_quotes(rates.convolution_times);
   }
+  if (!rates.product_times.empty()) {
+    text += ",\n" + margin + "  \"product_times\": " + in_quotes(rates.product_times);
+  }
   std::string open;
   visit_rates(rates, [&](const char* group, const char* name, double value) {
     if (open != group) {

@@ -71,6 +71,7 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.depthwise.source = depthwise->required_string("source");
   }
   if (json.has("convolution_times")) rates.convolution_times = json.required_string("convolution_times");
+  if (json.has("product_times")) rates.product_times = json.required_string("product_times");
   if (const std::optional<JsonObject> blocks = json.nullable_object("blocks")) {
     rates.blocks.source = blocks->required_string("source");
     visit_block_rates(rates.blocks, [&](const char* group, const char* name, double& value) {

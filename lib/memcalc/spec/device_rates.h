@@ -260,6 +260,7 @@ struct DeviceRates {
   DepthwiseRates depthwise;
   // Where single ones were measured (cost/convolution_times.h), of what; empty: the rates above stand for them.
   std::string convolution_times;
+  std::string product_times;  // the same of products (cost/product_times.h)
   BlockRates blocks;
 };
 

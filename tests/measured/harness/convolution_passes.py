@@ -1,7 +1,10 @@
 """Times convolutions of networks, one pass at a time, on a card.
 
 usage: convolution_passes.py shapes OUT.jsonl                       the convolutions of 360 networks of timm and torchvision (meta device)
-       convolution_passes.py time SHAPES.jsonl OUT.jsonl SECONDS SEED [images]    `images`: without groups, a third channels last
+       convolution_passes.py networks OUT.jsonl NAME ...                the convolutions of these networks of torchvision
+       convolution_passes.py time SHAPES.jsonl OUT.jsonl SECONDS SEED [images] [lock=FILE]
+                                                                        `images`: without groups, a third channels last; `lock`: of several
+                                                                        processes one at a time runs kernels, while others plan (cuDNN plans on the host)
 
 A row: [layout, type, N, [C, ...], [K, C / groups, ...], stride, padding, dilation, groups, transposed, us of forward, input gradient,
 weight gradient]. Each call stands behind others, so that no launch is waited for; what comes before has written the pass's own
@@ -52,19 +55,35 @@ def shapes(out):
             if found: f.write(json.dumps([name, found], separators=(",", ":")) + "\n")
 
 
-def measure(source, out, seconds, seed, images):
-    import torch
+def networks(out, *names):
+    with open(out, "w") as file:
+        for name in names: file.write(json.dumps(convolutions_of(("tv", name, 224)), separators=(",", ":")) + "\n")
+
+
+def measure(source, out, seconds, seed, *options):
+    import contextlib, fcntl, torch
+    images, lock = "images" in options, next((open(o[5:], "w") for o in options if o.startswith("lock=")), None)
+
+    @contextlib.contextmanager
+    def alone():
+        if lock: fcntl.flock(lock, fcntl.LOCK_EX)
+        try: yield
+        finally:
+            if lock: fcntl.flock(lock, fcntl.LOCK_UN)
     R = random.Random(seed); A = torch.ops.aten
     pool = {}
     for line in open(source):
         name, found = json.loads(line)
         for s in found: pool.setdefault(json.dumps(s), name)
-    pool = [json.loads(s) for s in pool]
+    names, pool = pool, [json.loads(s) for s in pool]
     def is_depthwise(s): return s[6] > 1 and s[2][1] == 1 and s[6] == s[1][0]
     classes = {"depthwise": [], "groups": [], "3d": [], "dilated": [], "few": [], "1x1": [], "dense": []}
     for s in pool:
         classes["3d" if s[0] == 3 else "depthwise" if is_depthwise(s) else "groups" if s[6] > 1 else "dilated" if max(s[5]) > 1 else "few" if s[1][0] <= 4 else "1x1" if all(k == 1 for k in s[2][2:]) else "dense"].append(s)
     print({k: len(v) for k, v in classes.items()})
+    by_network = {}
+    for each in pool:
+        if not is_depthwise(each): by_network.setdefault(names[json.dumps(each)], []).append(each)
     def speech():
         r = R.random()
         if r < .4:  # relative positions of wav2vec2 and others
@@ -83,6 +102,7 @@ def measure(source, out, seconds, seed, images):
         c, k = R.choice((32, 64, 128, 256, 512)), R.choice((3, 16, 32, 64, 128, 256)); h = R.choice((7, 14, 28, 32, 56, 64)); w = R.choice((2, 2, 3, 4, 4))
         return [2, [c, h, h], [c, k, w, w], [2, 2], [(w - 1) // 2 if w > 2 else 0] * 2, [1, 1], 1, True]
     def draw():
+        if lock: return R.choice(by_network[R.choice(sorted(by_network))])
         if images: return R.choice(classes[R.choices(("few", "1x1", "dense"), (4, 36, 60))[0]])
         r = R.random()
         if r < .06: return speech()
@@ -93,18 +113,20 @@ def measure(source, out, seconds, seed, images):
     EVICT = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
     def clock(fn, touched, times=3):
         fn(); marks = []
-        torch.cuda._sleep(600_000)
-        for _ in range(times):
-            EVICT.zero_(); touched.add_(0)
-            a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            a.record(); fn(); b.record(); marks.append((a, b))
         torch.cuda.synchronize()
+        with alone():
+            torch.cuda._sleep(600_000)
+            for _ in range(times):
+                EVICT.zero_(); touched.add_(0)
+                a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                a.record(); fn(); b.record(); marks.append((a, b))
+            torch.cuda.synchronize()
         return round(min(a.elapsed_time(b) for a, b in marks) * 1e3, 2)
     f = open(out, "w"); t0 = time.time(); count = 0
     TYPE = {"bf16": torch.bfloat16, "fp16": torch.float16}
     while time.time() - t0 < seconds:
         dims, x0, w0, stride, pad, dil, g, tr = draw()
-        n = R.choice((1, 2, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 256))
+        n = R.choice((1, 2, 4, 8, 8, 16, 16, 32, 32, 64, 64, 128, 256) if lock is None else (8, 16, 32, 32, 48, 64, 64, 96, 96, 112, 128, 128, 160, 192, 256))
         if dims == 3: n = min(n, 8)
         size = n
         for v in x0: size *= v
@@ -114,9 +136,9 @@ def measure(source, out, seconds, seed, images):
         for v in (x0[1:] if tr else outs): flops *= v
         for v in outs: osize *= v
         for v in w0[2:]: flops *= v
-        if size > 1.6e8 or osize > 1.6e8 or flops > 1.5e11: continue
-        for kind in R.sample(("bf16", "tf32", "fp32", "bf16", "fp16"), 2):
-            layout = "nhwc" if dims == 2 and R.random() < (.33 if images else .18) else "nchw"
+        if size > (1.6e8 if lock is None else 4e8) or osize > (1.6e8 if lock is None else 4e8) or flops > (1.5e11 if lock is None else 3e11): continue
+        for kind in R.sample(("bf16", "tf32", "fp32", "bf16", "fp16"), 2) if lock is None else ("fp32", R.choice(("bf16", "fp16", "tf32"))):
+            layout = "nhwc" if dims == 2 and R.random() < (.33 if images else .18 if lock is None else .1) else "nchw"
             dt = TYPE.get(kind, torch.float32); torch.backends.cudnn.allow_tf32 = kind != "fp32"
             mf = torch.channels_last if layout == "nhwc" else torch.contiguous_format
             try:
@@ -136,4 +158,5 @@ def measure(source, out, seconds, seed, images):
 
 if __name__ == "__main__":
     if sys.argv[1] == "shapes": shapes(sys.argv[2])
-    else: measure(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]), "images" in sys.argv[6:])
+    elif sys.argv[1] == "networks": networks(*sys.argv[2:])
+    else: measure(sys.argv[2], sys.argv[3], float(sys.argv[4]), int(sys.argv[5]), *sys.argv[6:])

@@ -1,5 +1,6 @@
-"""Writes the table of specs/measured/h100-sxm/convolution_times.txt of tests/measured/convolution_passes_h100.jsonl.gz: of what was
-measured more than once the median; without what is dilated, and of what lies channels last without what has groups.
+"""Writes the table of specs/measured/h100-sxm/convolution_times.txt of tests/measured/convolution_passes_h100.jsonl.gz and
+convolution_passes_h200.jsonl.gz: of what was measured more than once on a card the median; without what is dilated, and of what lies channels
+last without what has groups.
 
 usage: convolution_times.py"""
 import collections
@@ -11,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "specs/measured/h100-sxm/convolution_times.txt"
+PASSES = ("tests/measured/convolution_passes_h100.jsonl.gz", "tests/measured/convolution_passes_h200.jsonl.gz")  # by card
 TYPES = {"bf16": 0, "fp16": 0, "tf32": 1, "fp32": 2}
 EVENTS_US, LEAST_US = 2.4, 1.2  # what two events add to a kernel
 
@@ -21,7 +23,7 @@ def nanoseconds(us):
 
 def main():
     rows = collections.defaultdict(list)
-    for line in gzip.open(ROOT / "tests/measured/convolution_passes_h100.jsonl.gz", "rt"):
+    for card, line in ((card, line) for card, path in enumerate(PASSES) for line in gzip.open(ROOT / path, "rt")):
         layout, kind, n, image, weight, stride, padding, dilation, groups, transposed, *us = json.loads(line)
         if max(dilation) > 1 or (layout == "nhwc" and groups > 1): continue
         sizes = list(zip(image[1:], stride, padding, weight[2:]))
@@ -30,7 +32,7 @@ def main():
         if transposed:  # the convolution that it is the gradient of
             inside, outside, entering, leaving, us = weight[1] * groups, image[0], out, image[1:], [us[1], us[0], us[2]]
         of = 3 if layout == "nhwc" else 2 if groups > 1 and groups == inside else int(groups > 1)
-        rows[(TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]))].append(us)
+        rows[(card, TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]))].append(us)
     lines = []
     for key in sorted(rows):
         times = [nanoseconds(max(statistics.median(each) - EVENTS_US, LEAST_US)) for each in zip(*rows[key])]

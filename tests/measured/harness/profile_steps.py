@@ -13,6 +13,8 @@ HERE = Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parent if HERE.parent.name == "harness" else HERE.parents[2] / "tests/measured/harness"))
 import torch  # noqa: E402
 
+TIMED = CARD_FREE = lambda row: None  # blind_steps.py: called when the step is timed, and when the card is empty
+WARM = lambda: None  # after the first two steps
 AMP = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 TYPE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -149,9 +151,10 @@ def one(case):
     full(); sync()
     row["first_s"] = round(time.time() - begin, 2)
     full(); sync()
+    WARM()
     if DEVICE == "cuda" and not how.get("untimed"):
         begin = time.time(); full(); sync(); once = time.time() - begin
-        n = max(5 if once < 0.2 else 3, min(20, int(0.35 / once)))
+        n = max(5 if once < 0.2 else 3, min(20, int(0.3 / once)))
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
         marks[0].record()
         for i in range(n): full(); marks[i + 1].record()
@@ -170,9 +173,14 @@ def one(case):
     row["n_param_tensors"] = sum(1 for _ in model.parameters())
     from torch.profiler import ProfilerActivity as PA, profile
     acts = [PA.CPU, PA.CUDA] if DEVICE == "cuda" else [PA.CPU]
+    TIMED(row)
     if not how.get("no_profile"):
         with profile(activities=acts, record_shapes=True) as p:
             full(); sync()
+            del model, batch, loss_of, optimizer, scaler
+            gc.collect()
+            if DEVICE == "cuda": torch.cuda.empty_cache()
+            CARD_FREE(row)
         row.update(operators(p))
         if how.get("timeline"):  # where the card waits
             _, kernels = events_of(p)

@@ -1,0 +1,255 @@
+#include "memcalc/cost/product_times.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "memcalc/cost/kernel_time.h"
+#include "memcalc/symbolic/aten.h"
+
+namespace memcalc {
+
+namespace {
+
+/// A row of specs/measured/h200-sxm/product_times.txt: a Linear of `tokens` rows, or a batch of them.
+struct Time {
+  std::int8_t type, bias;
+  std::int32_t batch, tokens, out, in;
+  std::array<std::int32_t, 3> nanoseconds;  // forward, gradient of the input, of the weight
+};
+
+#include "memcalc/cost/product_times.inc"
+
+constexpr int kTimedMajor = 9;  // compute capability: cuBLAS has other kernels for others
+constexpr std::string_view kTimedOn = "h200-sxm";
+constexpr std::size_t kTypes = 3;
+
+/// What the formula says on the card that the rows are of (specs/measured/h200-sxm/rates.json of 2026-11-29; its
+/// datasheet): a row tells how far off that is, which other cards of the kind share.
+constexpr std::array<ProductRates, kTypes> kRatesOfTimed = {{{.launch_us = 1.263,
+                                                              .tile_us = 1.978,
+                                                              .plain = 0.8321,
+                                                              .first = 0.8168,
+                                                              .second = 0.8203,
+                                                              .narrow = 0.01137,
+                                                              .ragged = 1.108e-07,
+                                                              .misaligned = 0.1552,
+                                                              .half_misaligned = 0.3183,
+                                                              .bandwidth = 0.5723},
+                                                             {.launch_us = 0.001107,
+                                                              .tile_us = 5.88,
+                                                              .plain = 0.7992,
+                                                              .first = 0.5168,
+                                                              .second = 0.8966,
+                                                              .narrow = 0.2271,
+                                                              .ragged = 0.422,
+                                                              .misaligned = 0.13,
+                                                              .half_misaligned = 0.3,
+                                                              .bandwidth = 0.4442},
+                                                             {.launch_us = 0.7812,
+                                                              .tile_us = 6.072,
+                                                              .plain = 0.7674,
+                                                              .first = 0.8006,
+                                                              .second = 0.7487,
+                                                              .narrow = 0.04115,
+                                                              .ragged = 0.221,
+                                                              .misaligned = 0.13,
+                                                              .half_misaligned = 0.3,
+                                                              .bandwidth = 1.958}}};
+
+const DeviceSpec& timed_card() {
+  static const DeviceSpec card = [] {
+    DeviceSpec made;
+    made.compute_capability_major = kTimedMajor;
+    made.multiprocessors = 132;
+    made.memory_bandwidth_bytes_per_second = 4.8e12;
+    made.bf16_flops_per_second = made.fp16_flops_per_second = 989.4e12;
+    made.tf32_flops_per_second = 494.7e12;
+    made.fp32_flops_per_second = 67e12;
+    return made;
+  }();
+  return card;
+}
+
+/// The product as one of the three of a Linear.
+struct Shape {
+  std::int64_t batch, tokens, out, in;
+  std::size_t pass;
+};
+
+std::optional<Shape> shape_of(const work::Product& product) {
+  const std::int64_t batch = std::max<std::int64_t>(product.batch, 1);
+  switch (product.transposed) {
+    case Transposed::kSecond: return Shape{batch, product.m, product.n, product.k, 0};
+    case Transposed::kNone: return Shape{batch, product.m, product.k, product.n, 1};
+    case Transposed::kFirst: return Shape{batch, product.k, product.m, product.n, 2};
+    case Transposed::kBoth: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+work::Product product_of(const Time& row, std::size_t pass) {
+  work::Product product{
+      .batch = row.batch, .m = row.tokens, .n = row.out, .k = row.in, .transposed = Transposed::kSecond};
+  if (pass == 1) {
+    product.transposed = Transposed::kNone;
+    std::swap(product.n, product.k);
+  } else if (pass == 2) {
+    product.transposed = Transposed::kFirst;
+    product.m = row.out, product.n = row.in, product.k = row.tokens;
+  }
+  return product;
+}
+
+double formula_seconds(const Kernel& kernel, const Time& row, std::size_t pass, std::size_t type) {
+  Kernel timed = kernel;
+  work::Product product = product_of(row, pass);
+  product.tf32 = type == 1;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double m = real(product.m), n = real(product.n), k = real(product.k);
+  timed.bytes = real(product.batch) * (m * k + n * k + m * n) * static_cast<double>(size_of(kernel.dtype));
+  timed.work = product;
+  return product_seconds(timed, product, timed_card(), kRatesOfTimed[type]);
+}
+
+/// The logarithm to base two, its fraction on a straight line: what makes sizes alike need not be exact.
+double doublings(std::int64_t size) {
+  constexpr double kFraction = 0x1p-52, kBias = 1023;
+  const auto real = static_cast<double>(std::max<std::int64_t>(size, 1));
+  return static_cast<double>(std::bit_cast<std::uint64_t>(real)) * kFraction - kBias;
+}
+
+/// 0: rows of so many elements are a multiple of 16 bytes; to 2: at odd ones
+double misalignment(std::int64_t elements, std::size_t type) {
+  const std::int64_t aligned = type == 0 ? 8 : 4;
+  return elements % aligned == 0 ? 0 : elements % 2 == 0 ? 1 : 2;
+}
+
+double square(double value) { return value * value; }
+
+/// How much of the waves of tiles of 128 x 128, two on each multiprocessor, the result fills, in doublings: what most
+/// decides which kernel cuBLAS takes in float32 (1,024 rows of 8,192 at 49 TFLOP/s, 1,152 at 34).
+double filled_waves(double m, double n, double batch) {
+  constexpr double kTile = 128, kAtOnce = 2 * 132, kLeast = 0.25;
+  const double tiles = std::ceil(m / kTile) * std::ceil(n / kTile) * batch;
+  return std::log2(std::max(m * n * batch / (kTile * kTile * kAtOnce) / std::ceil(tiles / kAtOnce), kLeast));
+}
+
+double filled_waves(const Shape& shape) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  return filled_waves(real(shape.pass == 2 ? shape.out : shape.tokens), real(shape.pass == 0 ? shape.out : shape.in),
+                      real(shape.batch));
+}
+
+struct Neighbour {
+  double distance = std::numeric_limits<double>::max();
+  const Time* row = nullptr;
+};
+constexpr std::size_t kNeighbours = 6;
+
+/// The nearest of the rows, which are sorted by tokens.
+std::array<Neighbour, kNeighbours> nearest_of(std::span<const Time> rows, const Shape& shape, bool bias,
+                                              std::size_t type) {
+  constexpr double kAligned = 4, kBias = 1, kBatch = 0.6, kFilled = 6;
+  const double tokens = doublings(shape.tokens), out = doublings(shape.out), in = doublings(shape.in);
+  const double batch = doublings(shape.batch), filled = filled_waves(shape);
+  const double out_aligned = misalignment(shape.out, type), in_aligned = misalignment(shape.in, type);
+  std::array<Neighbour, kNeighbours> nearest;
+  const auto consider = [&](const Time& row, double by_tokens) {
+    double distance = by_tokens + square(doublings(row.out) - out) + square(doublings(row.in) - in);
+    if (distance >= nearest.back().distance) return;
+    distance += square(kAligned * (misalignment(row.out, type) - out_aligned)) +
+                square(kAligned * (misalignment(row.in, type) - in_aligned)) +
+                square(kBatch * (doublings(row.batch) - batch)) +
+                (shape.pass == 0 && (row.bias != 0) != bias ? square(kBias) : 0);
+    if (distance >= nearest.back().distance) return;
+    distance += square(kFilled * (filled_waves(Shape{row.batch, row.tokens, row.out, row.in, shape.pass}) - filled));
+    if (distance >= nearest.back().distance) return;
+    std::size_t place = kNeighbours - 1;
+    for (; place > 0 && nearest[place - 1].distance > distance; --place) nearest[place] = nearest[place - 1];
+    nearest[place] = {.distance = distance, .row = &row};
+  };
+  // Outward from those of as many tokens, until all that follow are too far by them alone.
+  auto above = std::lower_bound(rows.begin(), rows.end(), shape.tokens,
+                                [](const Time& row, std::int64_t size) { return row.tokens < size; });
+  auto below = above;
+  for (; above != rows.end(); ++above) {
+    const double by_tokens = square(doublings(above->tokens) - tokens);
+    if (by_tokens >= nearest.back().distance) break;
+    consider(*above, by_tokens);
+  }
+  for (; below != rows.begin(); --below) {
+    const Time& row = *std::prev(below);
+    const double by_tokens = square(doublings(row.tokens) - tokens);
+    if (by_tokens >= nearest.back().distance) break;
+    consider(row, by_tokens);
+  }
+  return nearest;
+}
+
+/// Those of a type, single products or batches.
+std::span<const Time> rows_of(std::size_t type, bool batches) {
+  const auto before = [](const Time& row, std::pair<std::size_t, bool> of) {
+    return std::pair(static_cast<std::size_t>(row.type), row.batch > 1) < of;
+  };
+  const auto* begin = std::lower_bound(std::begin(kTimes), std::end(kTimes), std::pair(type, batches), before);
+  const auto* end = begin;
+  while (end != std::end(kTimes) && static_cast<std::size_t>(end->type) == type && (end->batch > 1) == batches) ++end;
+  return {begin, end};
+}
+
+}  // namespace
+
+double measured_product_ratio(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
+                              const DeviceRates& rates) {
+  constexpr double kBlur = 0.1;  // in doublings
+  constexpr double kNear = 1, kFar = 3;
+  if (rates.product_times.empty() || device.compute_capability_major != kTimedMajor) return 1;
+  if (size_of(kernel.dtype) != 2 && size_of(kernel.dtype) != 4) return 1;
+  std::optional<Shape> shape = shape_of(product);
+  if (!shape || std::min({shape->tokens, shape->out, shape->in}) <= 0) return 1;
+  const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) ? 1 : 2;
+  const bool bias = kernel.op == &aten::kAddmm;
+  struct Vote {
+    double ratio = 0, weight = 0;
+  };
+  std::array<Vote, kNeighbours> votes;
+  std::size_t count = 0;
+  double weights = 0, least = 0;
+  constexpr std::int64_t kLarge = 512;  // a batch of such fills the card as one of them does
+  const bool of_batches = shape->batch > 1 && std::min({shape->tokens, shape->out, shape->in}) < kLarge;
+  if (!of_batches) shape->batch = 1;
+  // An H100's formula is fitted to 468 products of its own, of which these neighbours say no more (within 4.7 % instead
+  // of 4.3 in bfloat16, 3.8 instead of 1.6 in float32) but in TF32 (4.2 instead of 6.3); batches were not among them.
+  if (rates.measured_on != kTimedOn && !of_batches && type != 1) return 1;
+  for (const Neighbour& each : nearest_of(rows_of(type, of_batches), *shape, bias, type)) {
+    if (each.row == nullptr) break;
+    const double distance = std::sqrt(each.distance);
+    if (count == 0) least = distance;
+    constexpr double kNanosecond = 1e-9;
+    const double timed = static_cast<double>(each.row->nanoseconds[shape->pass]) * kNanosecond;
+    votes[count] = {.ratio = timed / formula_seconds(kernel, *each.row, shape->pass, type),
+                    .weight = 1 / square(distance + kBlur)};
+    weights += votes[count++].weight;
+  }
+  std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),
+            [](const Vote& a, const Vote& b) { return a.ratio < b.ratio; });
+  double passed = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    passed += votes[i].weight;
+    if (passed < weights / 2) continue;
+    return std::pow(votes[i].ratio, std::clamp((kFar - least) / (kFar - kNear), 0.0, 1.0));
+  }
+  return 1;
+}
+
+}  // namespace memcalc

@@ -1,0 +1,105 @@
+"""Products of matrices of random shapes, as models have them, on a card: what cuBLAS's kernels take, and which it chose.
+
+usage: product_times.py OUT.jsonl SECONDS [SEED]
+
+A row: [type, batch, m, n, k, layout, bias, microseconds, kernel]. The result is m x n, k is summed; layout 2: the second operand is stored
+transposed (a Linear's forward), 0: neither (the gradient of its input), 1: the first (that of its weight); bias: by addmm, as a Linear with a bias
+in forward. Microseconds are the sum of a call's kernels by the profiler, mean of two calls; operands lie elsewhere at each call, so that the cache
+holds none of them. Shapes come in random order, so that a run that is stopped has all kinds.
+"""
+import json
+import random
+import sys
+import time
+
+HIDDEN = (128, 192, 256, 320, 384, 512, 576, 640, 768, 896, 960, 1024, 1152, 1280, 1536, 1600, 2048, 2304, 2560, 3072, 3584, 4096, 5120, 8192)
+WIDER = (0.125, 0.25, 0.25, 1, 1, 1, 1.5, 2, 2.6875, 3, 3, 4, 4, 4, 5.5)
+VOCABULARIES = (30522, 32000, 32128, 49152, 49155, 50257, 50265, 50272, 50304, 51865, 64000, 100352, 128256, 151936, 250112)
+LENGTHS = (49, 64, 77, 96, 100, 128, 144, 160, 192, 197, 224, 256, 288, 300, 320, 360, 384, 400, 448, 500, 512, 576, 640, 720, 768, 896, 1000, 1024, 1280, 1500, 1536, 2000, 2048, 4096)
+BATCHES = (1, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 128)
+RANKS = (4, 8, 16, 32, 64)
+WIDTHS = (32, 64, 64, 64, 80, 96, 128, 128, 256)
+MOST = {"bf16": 3.2e12, "tf32": 1.2e12, "fp32": 1.8e11}  # FLOPs of a call
+WEIGHED = ("bf16",) * 8 + ("fp32",) * 8 + ("tf32",) * 6
+POOL = 3 << 28  # elements from which operands are taken
+
+
+def rows_of(pick):
+    kind = pick.random()
+    if kind < 0.55: return pick.choice(BATCHES) * pick.choice(LENGTHS)
+    if kind < 0.75: return 2 ** pick.randint(6, 16)
+    return int(2 ** pick.uniform(4.2, 16))
+
+
+def draw(pick):
+    """(type, [(batch, m, n, k, layout, bias), …])"""
+    kind, of = pick.choice(WEIGHED), pick.random()
+    if of < 0.12:  # attention's scores and their sums
+        batch, length, width = pick.choice(BATCHES) * pick.choice((8, 12, 16, 20, 32)), pick.choice(LENGTHS), pick.choice(WIDTHS)
+        keys = pick.choice(LENGTHS) if pick.random() < 0.2 else length
+        return kind, [(batch, length, keys, width, 2, 0), (batch, length, width, keys, 0, 0), (batch, keys, width, length, 1, 0)]
+    hidden = pick.choice(HIDDEN)
+    other = max(32, int(hidden * pick.choice(WIDER)) // 32 * 32)
+    if of < 0.19: other = pick.choice(VOCABULARIES)
+    elif of < 0.36: other = pick.choice(RANKS)
+    n, k = (hidden, other) if pick.random() < (0.4 if of < 0.36 and of >= 0.19 else 0.35 if of >= 0.36 else 0) else (other, hidden)
+    m = pick.choice((12544, 25088, 50176, 100352, 150528, 200704, 301056, 401408, 18816, 37632, 75264)) if of > 0.9 and hidden <= 1024 else rows_of(pick)
+    return kind, [(1, m, n, k, 2, int(pick.random() < 0.4)), (1, m, k, n, 0, 0), (1, n, k, m, 1, 0)]
+
+
+def main(out, seconds, seed=22):
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+    end, pick, on_card = time.time() + float(seconds), random.Random(int(seed)), torch.cuda.is_available()
+    device, size = ("cuda", POOL) if on_card else ("cpu", 1 << 22)
+    types = {"bf16": torch.bfloat16, "fp32": torch.float32, "tf32": torch.float32}
+    pools = {each: torch.randn(size, device=device, dtype=each).mul_(0.05) for each in set(types.values())}
+    places = dict.fromkeys(pools, 0)
+
+    def taken(kind, batch, *shape):
+        pool = pools[types[kind]]
+        count = batch * shape[0] * shape[1]
+        begin = (places[types[kind]] + 63) // 64 * 64
+        if begin + count > len(pool): begin = 0
+        places[types[kind]] = begin + count
+        view = pool[begin:begin + count]
+        return view.view(batch, *shape) if batch > 1 else view.view(shape)
+
+    def call(kind, batch, m, n, k, layout, bias):
+        torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+        first = taken(kind, batch, k, m).mT if layout == 1 else taken(kind, batch, m, k)
+        second = taken(kind, batch, n, k).mT if layout == 2 else taken(kind, batch, k, n)
+        if batch > 1: return torch.bmm(first, second)
+        return torch.addmm(taken(kind, 1, 1, n)[0], first, second) if bias else torch.mm(first, second)
+
+    def fits(kind, batch, m, n, k):
+        largest = batch * max(m * k, n * k, m * n)
+        return 2 * batch * m * n * k < (MOST[kind] if on_card else 1e8) and largest < len(pools[types[kind]]) // 2
+
+    with open(out, "w") as file:
+        while time.time() < end:
+            cases = []
+            while len(cases) < (360 if on_card else 9):
+                kind, products = draw(pick)
+                cases += [(kind, *product) for product in products if fits(kind, *product[:4])]
+            for case in cases: call(*case)
+            if on_card: torch.cuda.synchronize()
+            with profile(activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * on_card) as profiled:
+                for case in cases: call(*case); call(*case)
+                if on_card: torch.cuda.synchronize()
+            calls, kernels = {}, {}
+            for event in profiled.profiler.kineto_results.events():
+                if str(event.device_type()).endswith("CUDA"):
+                    if event.linked_correlation_id() > 0: kernels.setdefault(event.linked_correlation_id(), []).append((event.name(), event.duration_ns() / 1e3))
+                elif event.name() in ("aten::mm", "aten::addmm", "aten::bmm"): calls[event.correlation_id()] = event.start_ns()
+            ordered = sorted(calls, key=calls.get)
+            assert len(ordered) == 2 * len(cases), (len(ordered), len(cases))
+            for case, first, second in zip(cases, ordered[::2], ordered[1::2]):
+                of = [each for each in kernels.get(first, []) + kernels.get(second, []) if not each[0].startswith("aten::")]
+                name = max(of, key=lambda each: each[1])[0][:90] if of else ""
+                file.write(json.dumps([*case, round(sum(us for _, us in of) / 2, 2), name, len(of) // 2], separators=(",", ":")) + "\n")
+            file.flush()
+            print(round(end - time.time(), 1), len(cases), flush=True)
+
+
+if __name__ == "__main__": main(*sys.argv[1:])
