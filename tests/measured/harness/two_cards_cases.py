@@ -60,4 +60,10 @@ def drawn():
         yield dict(id="w2-" + "-".join(words), **c, time_s=1.2, limit=20, **(dict(trace_step=True) if kind in ("fsdp2", "fsdp2-mixed", "ddp") else {}))
 
 
-if __name__ == "__main__": cases.write([*drawn(), *layouts()])
+def described(case):
+    """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
+    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True
+    return case
+
+
+if __name__ == "__main__": cases.write(map(described, [*drawn(), *layouts()]))
