@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -433,12 +434,44 @@ void pad_sides(Kernel& kernel) {
   for (std::int64_t* side : {&product->m, &product->k, &product->n}) *side = round_up(*side, kPaddedTo);
 }
 
+/// Whether only pointwise operators of forward read a value, through whatever views (_inductor/utils.py,
+/// is_pointwise_use).
+bool is_read_by_pointwise_ones(const JointGraph& graph, NodeIndex at) {
+  return std::ranges::all_of(graph[at].users, [&](NodeIndex each) {
+    const GraphNode& user = graph[each];
+    if (user.kind == NodeKind::kView) return is_read_by_pointwise_ones(graph, each);
+    return user.after_tangents || (user.kind == NodeKind::kPointwise && !user.concatenates);
+  });
+}
+
+/// Which of forward's products with a bias leave it to the kernel that reads their result, in order of the model: those
+/// that have one that is not in 16 bits, and that the graph does not return, for Python or for backward (fx_passes/
+/// post_grad.py, unfuse_bias_add_to_pointwise). cuBLAS has quicker kernels for a product alone.
+std::vector<bool> products_without_bias(const JointGraph& graph, const Schedule& schedule,
+                                        std::span<const NodeIndex> results) {
+  std::vector<NodeIndex> products;
+  for (const Launch& each : schedule.launches) {
+    if (graph[each.node].op == &aten::kAddmm && !graph[each.node].after_tangents) products.push_back(each.node);
+  }
+  std::ranges::sort(products);
+  std::vector<bool> without;
+  for (const NodeIndex product : products) {
+    const bool is_returned =
+        std::ranges::any_of(results, [&](NodeIndex each) { return graph.storage_of(each) == product; });
+    without.push_back(!is_returned && size_of(graph[product].dtype) > 2 && is_read_by_pointwise_ones(graph, product));
+  }
+  return without;
+}
+
 }  // namespace
 
 KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std::span<const NodeIndex> given,
                          std::span<const NodeIndex> results, const KernelList& eager, std::int64_t multiprocessors) {
   KernelList fused = Fusion(graph, schedule, given, results, multiprocessors).kernels();
   std::array<double, kOperatorClassCount> flops{};
+  const std::vector<bool> without_bias = products_without_bias(graph, schedule, results);
+  const auto have_bias = std::ranges::count_if(eager, [](const Kernel& each) { return each.op == &aten::kAddmm; });
+  auto product = without_bias.begin();
   KernelList kernels;
   for (const Kernel& kernel : eager) {
     if (!stays(kernel)) {
@@ -449,6 +482,8 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
     kept.node = &kCompiledCode;
     kept.views = kept.nodes = 0;
     pad_sides(kept);
+    if (kept.op != &aten::kAddmm || have_bias != std::ssize(without_bias)) continue;  // products of checkpoints
+    if (*product++) kept.op = &aten::kMm;
   }
   for (Kernel& kernel : fused) {
     double& of_class = flops[static_cast<std::size_t>(kernel.operator_class)];
