@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/train/compile/added_products.h"
 #include "memcalc/train/compile/fusion.h"
@@ -170,6 +171,46 @@ TEST(Fusion, WhatSharesDataAndASizeIsOneKernelThatReadsEachBufferOnce) {
   EXPECT_EQ(kernels[2].bytes, 400 + 400 + 400) << "behind the product: a kernel of its own";
   EXPECT_EQ(kernels[2].flops, 7) << "the work counts on";
   for (const Kernel& kernel : kernels) EXPECT_TRUE(is_of_compiled_code(kernel));
+}
+
+// fx_passes/post_grad.py, unfuse_bias_add_to_pointwise. Of the code that inductor makes of two layers of Pythia in
+// float32 (harness/inductor_kernels.py with is_gpu true there): what is added to the residual is `mm`; what attention
+// or backward reads is `addmm`.
+TEST(Fusion, ABiasThatIsNotIn16BitsIsAddedByThePointwiseKernelBehindItsProduct) {
+  const auto operators_of = [](DType dtype) {
+    JointGraph graph;
+    const auto add = [&](NodeKind kind, std::vector<NodeIndex> inputs, bool fuses_bias = false) {
+      return graph.add({.kind = kind,
+                        .fuses_bias = fuses_bias,
+                        .dtype = dtype,
+                        .bytes = 400,
+                        .op = &kOp,
+                        .inputs = std::move(inputs)},
+                       true);
+    };
+    const NodeIndex x = add(NodeKind::kInput, {}), w = add(NodeKind::kParameter, {});
+    const NodeIndex read_by_kernel = add(NodeKind::kExtern, {x, x, w}, true);
+    const NodeIndex attention = add(NodeKind::kExtern, {add(NodeKind::kView, {read_by_kernel})});
+    const NodeIndex saved = add(NodeKind::kExtern, {x, attention, w}, true);
+    const NodeIndex gelu = add(NodeKind::kPointwise, {saved});
+    const NodeIndex added = add(NodeKind::kExtern, {x, gelu, w}, true);
+    const NodeIndex sum = add(NodeKind::kPointwise, {add(NodeKind::kView, {added}), x});
+    const std::vector<NodeIndex> results{sum, add(NodeKind::kView, {saved})};
+    KernelList eager;
+    for (int i = 0; i < 3; ++i) {
+      Kernel& product = eager.emplace_back();
+      product.kind = KernelKind::kMatrixProduct;
+      product.op = &aten::kAddmm;
+    }
+    std::vector<const Operator*> operators;
+    for (const Kernel& kernel : compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, false), {},
+                                                       results, eager, kMultiprocessors)) {
+      if (kernel.kind == KernelKind::kMatrixProduct) operators.push_back(kernel.op);
+    }
+    return operators;
+  };
+  EXPECT_THAT(operators_of(DType::kFloat32), ElementsAre(&aten::kAddmm, &aten::kAddmm, &aten::kMm));
+  EXPECT_THAT(operators_of(DType::kBFloat16), ElementsAre(&aten::kAddmm, &aten::kAddmm, &aten::kAddmm));
 }
 
 // Sizes of inductor's own code for an H200 (tests/measured/inductor_kernels.tsv): 768 and 3,072 columns of 4,096 and

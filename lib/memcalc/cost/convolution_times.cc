@@ -11,7 +11,6 @@
 #include <iterator>
 #include <limits>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include "memcalc/cost/kernel_time.h"
@@ -45,7 +44,6 @@ constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12
 constexpr double kMeasuredBandwidth = 3.35e12;
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of 613 passes of 20 us and more that both had taken, without groups, by type).
-constexpr std::string_view kOtherCard = "h200-sxm";
 constexpr double kOtherBandwidth = 4.8e12, kOtherShare = 0.9;
 constexpr std::array<double, kTypes> kOtherLevel = {0.98, 0.97, 0.99};
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
@@ -99,7 +97,6 @@ Features features_of(const Sizes& shape, double item) {
 struct Measured {
   Features features;
   std::array<double, kPasses> ratios;  // logarithms of measured over ideal
-  bool by_other = false;               // by an H200
 };
 
 /// Most rows are too far by the channels of a group alone.
@@ -126,7 +123,7 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
       const bool other = time.card != 0;
       const double ideal = ideal_seconds(shape, kMeasuredPeaks[type], kItemSizes[type],
                                          other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
-      Measured row{.features = features_of(shape, kItemSizes[type]), .ratios = {}, .by_other = other};
+      Measured row{.features = features_of(shape, kItemSizes[type]), .ratios = {}};
       for (std::size_t pass = 0; pass < kPasses; ++pass) {
         constexpr double kNanosecond = 1e-9;
         const double level = other ? kOtherLevel[type] : 1;
@@ -141,12 +138,10 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
 }
 
 /// The median of the nearest, each weighted by the inverse square of its distance: one that cuDNN gave another kernel
-/// does not move it. What the other card took says less, by a distance: of rows of an H200 that are left out half are
-/// then within 1.6 instead of 4.4 % with groups in 16 bits, 8.5 instead of 9.0 % in TF32; of an H100's as many.
-double median_ratio(const std::vector<Measured>& rows, const Features& features, std::size_t pass, bool on_other) {
+/// does not move it.
+double median_ratio(const std::vector<Measured>& rows, const Features& features, std::size_t pass) {
   constexpr std::size_t kNeighbours = 8;
-  constexpr double kOfOtherCard = 0.3;  // squared
-  constexpr double kBlur = 0.15;        // one that was measured itself weighs most, but not alone
+  constexpr double kBlur = 0.15;  // one that was measured itself weighs most, but not alone
   struct Neighbour {
     double square = std::numeric_limits<double>::max();
     const Measured* row = nullptr;
@@ -154,7 +149,7 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
   std::array<Neighbour, kNeighbours> nearest;
   const auto square_of = [](double value) { return value * value; };
   const auto consider = [&](const Measured& row) {
-    double square = row.by_other == on_other ? 0 : kOfOtherCard;
+    double square = 0;
     for (std::size_t i = 0; i < features.size(); ++i) square += square_of(features[i] - row.features[i]);
     if (square >= nearest.back().square) return;
     std::size_t place = kNeighbours - 1;
@@ -227,8 +222,7 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   const double bandwidth = kind == ConvolutionKind::kOwnKernels ? std::min(of_device, kMeasuredBandwidth) : of_device;
   const double ideal =
       ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type], bandwidth, rates.scaling.share);
-  const bool on_other = rates.measured_on == kOtherCard && kind != ConvolutionKind::kOwnKernels;  // an H100's all
-  return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass, on_other);
+  return ideal * median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);
 }
 
 }  // namespace memcalc

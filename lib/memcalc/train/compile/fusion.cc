@@ -451,7 +451,7 @@ std::vector<bool> products_without_bias(const JointGraph& graph, const Schedule&
                                         std::span<const NodeIndex> results) {
   std::vector<NodeIndex> products;
   for (const Launch& each : schedule.launches) {
-    if (graph[each.node].op == &aten::kAddmm && !graph[each.node].after_tangents) products.push_back(each.node);
+    if (graph[each.node].fuses_bias) products.push_back(each.node);
   }
   std::ranges::sort(products);
   std::vector<bool> without;
