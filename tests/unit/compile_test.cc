@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/symbolic/aten.h"
@@ -211,6 +213,37 @@ TEST(Fusion, ABiasThatIsNotIn16BitsIsAddedByThePointwiseKernelBehindItsProduct) 
   };
   EXPECT_THAT(operators_of(DType::kFloat32), ElementsAre(&aten::kAddmm, &aten::kAddmm, &aten::kMm));
   EXPECT_THAT(operators_of(DType::kBFloat16), ElementsAre(&aten::kAddmm, &aten::kAddmm, &aten::kAddmm));
+}
+
+// A profile of BERT's compiled step under autocast (tests/measured/step_operators_h200.jsonl.gz): of a layer's unfused
+// attention two `aten::bmm` of forward in float32, four of backward in bfloat16.
+TEST(Fusion, ProductsOfBackwardUnderAutocastAreIn16Bits) {
+  const auto type_of_product = [](bool after_tangents, int kernels) {
+    JointGraph graph;
+    const NodeIndex x = graph.add({.kind = NodeKind::kInput, .bytes = 400, .op = &kOp}, true);
+    const NodeIndex product = graph.add({.kind = NodeKind::kExtern,
+                                         .calls_cublas = true,
+                                         .after_tangents = after_tangents,
+                                         .dtype = DType::kBFloat16,
+                                         .bytes = 200,
+                                         .op = &aten::kMm,
+                                         .inputs = {x, x}},
+                                        true);
+    const std::vector<NodeIndex> results{product};
+    KernelList eager;
+    for (int i = 0; i < kernels; ++i) {
+      Kernel& kernel = eager.emplace_back();
+      kernel.kind = KernelKind::kMatrixProduct;
+      kernel.op = &aten::kBmm;
+      kernel.bytes = 1200;
+    }
+    const Kernel first = compile::fused_kernels(graph, compile::make_schedule(graph, results, {}, after_tangents), {},
+                                                results, eager, kMultiprocessors)[0];
+    return std::pair(first.dtype, first.bytes);
+  };
+  EXPECT_EQ(type_of_product(true, 1), std::pair(DType::kBFloat16, 600.0));
+  EXPECT_EQ(type_of_product(false, 1), std::pair(DType::kFloat32, 1200.0));
+  EXPECT_EQ(type_of_product(true, 2), std::pair(DType::kFloat32, 1200.0)) << "forward's stand among them, again";
 }
 
 // Sizes of inductor's own code for an H200 (tests/measured/inductor_kernels.tsv): 768 and 3,072 columns of 4,096 and

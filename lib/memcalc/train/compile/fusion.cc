@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -463,6 +464,29 @@ std::vector<bool> products_without_bias(const JointGraph& graph, const Schedule&
   return without;
 }
 
+/// The 16-bit type of backward's products under autocast, those of unfused attention too, which forward and eager mode
+/// multiply in float32 (rules_kernels.cc, product_backward_of). Nothing where some have another, or where forward's are
+/// computed again among them.
+std::optional<DType> half_of_backward(const JointGraph& graph, const Schedule& schedule, const KernelList& eager) {
+  std::optional<DType> half;
+  std::ptrdiff_t products = 0;
+  for (const Launch& each : schedule.launches) {
+    const GraphNode& node = graph[each.node];
+    if (!node.calls_cublas) continue;
+    if (!node.after_tangents || !is_half(node.dtype)) return std::nullopt;
+    half = node.dtype;
+    ++products;
+  }
+  const auto is_product = [](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct; };
+  return std::ranges::count_if(eager, is_product) == products ? half : std::nullopt;
+}
+
+void multiply_in(DType half, Kernel& kernel) {
+  if (kernel.kind != KernelKind::kMatrixProduct || kernel.dtype != DType::kFloat32) return;
+  kernel.bytes *= static_cast<double>(size_of(half)) / static_cast<double>(size_of(kernel.dtype));
+  kernel.dtype = half;
+}
+
 }  // namespace
 
 KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std::span<const NodeIndex> given,
@@ -472,6 +496,7 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
   const std::vector<bool> without_bias = products_without_bias(graph, schedule, results);
   const auto have_bias = std::ranges::count_if(eager, [](const Kernel& each) { return each.op == &aten::kAddmm; });
   auto product = without_bias.begin();
+  const std::optional<DType> half = half_of_backward(graph, schedule, eager);
   KernelList kernels;
   for (const Kernel& kernel : eager) {
     if (!stays(kernel)) {
@@ -482,6 +507,7 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
     kept.node = &kCompiledCode;
     kept.views = kept.nodes = 0;
     pad_sides(kept);
+    if (half) multiply_in(*half, kept);
     if (kept.op != &aten::kAddmm || have_bias != std::ssize(without_bias)) continue;  // products of checkpoints
     if (*product++) kept.op = &aten::kMm;
   }
