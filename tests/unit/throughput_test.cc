@@ -173,6 +173,18 @@ TEST(TrainingRun, TokensThatCannotBeAreRefused) {
   for (const double tokens : {1.0, 1.5e12, 1e18}) EXPECT_EQ(refusal(report, tokens), "");
 }
 
+TEST(Throughput, SaysWhatAStepLacksInsteadOfAnError) {
+  Report report;
+  report.run.parallel.offload_states = OffloadTo::kHost;
+  set_time(report, step(40, 0));
+  EXPECT_EQ(report.time->lacks, "the optimizer's step on the host");
+  EXPECT_FALSE(report.time->error);
+  report.time->tokens_per_second = 1;
+  EXPECT_EQ(refusal(report, 1e9),
+            "--tokens: found a step whose time lacks the optimizer's step on the host; accepted: steps whose time is "
+            "known as a whole");
+}
+
 TEST(InputPipeline, NumbersThatCannotBeAreRefused) {
   const InputPipeline good{.sample_seconds = 0.1, .sample_bytes = 1e5, .storage_bytes_per_second = 1e9};
   Report report = report_of(step(80, 30));

@@ -301,6 +301,7 @@ Json time_json(const Throughput& time) {
                                  {"most_seconds", step.hosts.most_seconds},
                                  {"most_host", step.hosts.most_host}};
   }
+  if (!time.lacks.empty()) json["lacks"] = time.lacks;
   if (time.error) {
     json["error"] = {{"kind", time.error->kind},
                      {"median", time.error->median},

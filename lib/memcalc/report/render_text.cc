@@ -401,6 +401,7 @@ class TextRenderer {
   void write_speed(const Throughput& time) {
     title(title_of(time), format_seconds(time.step.step_seconds));
     std::vector<std::string> words;
+    if (!time.lacks.empty()) words.push_back("without " + time.lacks);
     if (time.generation) {
       words.push_back("first token after " + format_seconds(time.generation->prefill_seconds));
       if (time.generation->token_seconds > 0) {

@@ -59,6 +59,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
       rates.emplace_back("each later token", format_seconds(time.generation->token_seconds) + " for the whole batch");
     }
   }
+  if (!time.lacks.empty()) rates.emplace_back("without", time.lacks + ", whose time is not modelled");
   rates.emplace_back("samples/s", rate(time.samples_per_second));
   if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", rate(time.tokens_per_second));
   const std::string peak = format_flops(step.peak_flops_per_second) + "/s by the datasheet";

@@ -146,7 +146,8 @@ struct Throughput {
   StepTime step;         // of one rank
   bool of_call = false;  // step is a call of a model that does not train
   std::optional<GenerationTime> generation;
-  std::optional<StepError> error;  // where such runs were measured
+  std::string lacks;               // what takes time in a step and is not in this one; empty: nothing
+  std::optional<StepError> error;  // where such runs were measured; of no step that lacks something
   double generation_steps = 0;     // that a generation serves, where it is more than one: `step` is their mean
   double samples_per_second = 0;   // of all ranks
   double tokens_per_second = 0;  // 0 where samples are images; of generate() those that it makes; with --lengths those

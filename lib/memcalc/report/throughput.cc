@@ -10,6 +10,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/host_step.h"
 #include "memcalc/spec/prediction_errors.h"
 
 namespace memcalc {
@@ -37,6 +38,12 @@ void refuse_outside(double value, double least, double most, const char* option,
   if (value >= least && value <= most) return;
   throw Error(ErrorCode::kUsage,
               fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, value, least, most, unit));
+}
+
+/// What a step does whose time is not known.
+std::string lacking(const RunSpec& run) {
+  if (steps_on_host(run)) return "the optimizer's step on the host";
+  return run.uses_vllm() ? "vLLM's generation" : "";
 }
 
 /// That of the measured runs like this one.
@@ -113,6 +120,10 @@ TrainingRun training_run_of(const Report& report, double tokens) {
     throw Error(ErrorCode::kUsage,
                 "--tokens: found a run without tokens a second; accepted: text models on a known GPU");
   }
+  if (const std::string& lacks = report.time->lacks; !lacks.empty()) {
+    throw Error(ErrorCode::kUsage, "--tokens: found a step whose time lacks " + lacks +
+                                       "; accepted: steps whose time is known as a whole");
+  }
   refuse_outside(tokens, 1, 1e18, "--tokens", "tokens");
   const Throughput& time = *report.time;
   const double cards = real(report.run.parallel.gpus);
@@ -155,7 +166,8 @@ Throughput throughput_of(const Report& report, const StepTime& step) {
 
 void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report, step);
-  report.time->error = error_of_step(report, step);
+  report.time->lacks = lacking(report.run);
+  if (report.time->lacks.empty()) report.time->error = error_of_step(report, step);
   const std::string note =
       "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
       "card's peak";
