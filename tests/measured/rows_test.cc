@@ -51,12 +51,9 @@ constexpr double kMaxReservedError = 0.01;
 // narrow Kimi-Linear in float32 in six: tests/measured/inexact.json). MiniMax with LoRA has 16 MiB more reserved: the
 // bytes asked for at the peak are those measured (histories of 2026-11-28), why blocks were cut otherwise is not known.
 // A small ERNIE 4.5 MoE takes 2 MiB more, of 78: its requests are those of its history, event for event.
-constexpr std::string_view kPlacedElsewhere[] = {"hunyuan_v1_dense-amp-ckpt",
-                                                 "enc-10-modernbert-base-seqcls-bf16",
-                                                 "gpt2-b8-s1024-amp-fp16-ckpt",
-                                                 "drawn-2127-7-minimax",
-                                                 "stream-ernie4_5_moe",
-                                                 "drawn-4031-2-kimi_linear-narrow"};
+constexpr std::string_view kPlacedElsewhere[] = {"hunyuan_v1_dense-amp-ckpt",   "enc-10-modernbert-base-seqcls-bf16",
+                                                 "gpt2-b8-s1024-amp-fp16-ckpt", "drawn-2127-7-minimax",
+                                                 "stream-ernie4_5_moe",         "drawn-4031-2-kimi_linear-narrow"};
 constexpr double kMaxReservedErrorThere = 0.065;
 constexpr double kMaxAllocatedErrorThere = 0.0015;
 constexpr double kMaxPhaseErrorThere = 0.0035;

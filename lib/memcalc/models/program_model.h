@@ -193,8 +193,8 @@ class ProgramModel : public Model {
   std::int32_t requires_grad_of_ = -1;
   std::vector<std::unique_ptr<BoundFunction>> functions_;  // of the program; null: it is not called
   std::vector<ProgramResident> residents_;
-  std::vector<BoundInput> inputs_;  // of the function's keywords
-  std::vector<Tensor> kept_;        // what the module keeps of its last pass
+  std::vector<BoundInput> inputs_;                 // of the function's keywords
+  std::vector<Tensor> kept_;                       // what the module keeps of its last pass
   std::vector<Tensor>* of_step_before_ = nullptr;  // see replace_in_forward()
 };
 
