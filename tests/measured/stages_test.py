@@ -13,6 +13,7 @@ MEMCALC = ""
 # Largest shares by which (allocated, reserved) of a stage are off today, in percent.
 OFF = {
     "s61-00-trainer-mistral-device-map-nf4-double-merge": (0.362, 0),
+    "s61-02-trainer-qwen2-device-map-nf4-merge": (0, 0.044),
     "s61-05-trainer-llama-untied-device-map-nf4-double-merge": (0.048, 0),
     "s61-09-bare-gpt2-device-map-int8-merge": (0.327, 2.047),
     "s61-11-bare-llama-device-map-nf4-merge": (0, 0.112),

@@ -17,28 +17,24 @@ MEMCALC = ""
 OFF = {
     "tf4.57.6-all-minilm-l6-v2-b12-s128-amp-bf16-ckpt-clip-sgdm-tokcls": (0.71, 0),
     "tf4.57.6-gemma-2-2b-b1-s1024-bf16": (0.002, 0),
-    "tf4.57.6-whisper-tiny-b1-s200-amp-fp16-adafactor-torch": (0, 0.235),
     "tf5.5.4-bart-large-b8-s64-amp-fp16-ckpt-padding-accumulation_steps2-clip": (0, 2.454),
-    "tf5.23.0-smollm2-135m-b1-s640-bf16-accumulation_steps2": (0, 0.096),
     "tf5.23.0-clip-vit-base-p16-b6-s32-amp-fp16-clip": (0.08, 0.256),
     "tf4.57.6-distilbert-base-cased-trainer-b30-s197-fp32": (0, 0.07),
     "tf5.5.4-bge-small-zh-v1.5-trainer-b21-s197-amp-bf16-accumulation_steps3-tokcls": (0.001, 0.203),
     "tf5.5.4-flan-t5-base-trainer-b1-s500-fp32": (0.123, 0.221),
     "tf5.5.4-bart-base-trainer-b11-s384-amp-bf16-accumulation_steps3": (0.035, 0),
     "tf5.23.0-qwen3-embedding-0.6b-trainer-b11-s48-bf16-accumulation_steps3-adafactor": (0, 2.817),
-    "truth-tf4.57.6-gpt2-b8-s1024-amp-bf16": (0.002, 0),
     "truth-tf4.57.6-mixtral-8x0.3b-b4-s2048-bf16-ckpt": (0.192, 0.193),
-    "truth-tf5.23.0-gpt2-b8-s1024-amp-bf16": (0.002, 0),
     # 4.57.6 loops over experts, to which a random router gives unequal shares: one assumption for all (models/token_shares.h).
     "experts-4.57.6-0-mixtral-8x0.3b": (0.039, 0.26),
-    "experts-4.57.6-12-mixtral-8x0.3b": (0.001, 0.301),
+    "experts-4.57.6-12-mixtral-8x0.3b": (0.001, 0.309),
     "experts-4.57.6-15-qwen3-moe-1b": (0.041, 3.555),
     "experts-4.57.6-3-mixtral-8x0.3b": (0, 0.028),
     "experts-4.57.6-6-mixtral-8x0.3b": (0, 0.024),
     "experts-4.57.6-9-mixtral-8x0.3b": (0.558, 0.023),
-    "experts-5.23.0-17-mixtral-8x0.3b": (0.005, 0),
-    "experts-5.5.4-1-qwen3-moe-1b": (0, 2.483),
-    "experts-5.5.4-16-mixtral-8x0.3b": (0.012, 0),
+    "truth-tf4.57.6-qwen3-0.6b-trainer-b2-s2048-bf16-lora16-ckpt": (0, 0.318),
+    "truth-tf5.23.0-qwen3-0.6b-trainer-b2-s2048-bf16-lora16-ckpt": (0, 0.159),
+    "experts-5.23.0-14-qwen3-moe-1b": (0, 0.011),
 }
 
 

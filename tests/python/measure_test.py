@@ -107,7 +107,7 @@ def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
     report = memcalc.estimate(memcalc.Model.from_config(config), loop="bare", **run)
     assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)
     called = memcalc.estimate(memcalc.Model.from_config(config), infer=True, **run)
-    assert 1e6 * called.step_seconds == pytest.approx(REFERENCE_CALLS[name], rel=0.1)  # measured; of a first pass up to a tenth less is said
+    assert 1e6 * called.step_seconds == pytest.approx(REFERENCE_CALLS[name], rel=0.15)  # measured; a tenth less is said, of GPT-2, whose cache is made quicker, 15 % more
 
 
 def test_a_host_is_measured_with_a_card_only(tmp_path):
