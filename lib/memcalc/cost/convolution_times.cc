@@ -150,8 +150,10 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
   const auto square_of = [](double value) { return value * value; };
   const auto consider = [&](const Measured& row) {
     double square = 0;
-    for (std::size_t i = 0; i < features.size(); ++i) square += square_of(features[i] - row.features[i]);
-    if (square >= nearest.back().square) return;
+    for (std::size_t i = 0; i < features.size(); ++i) {
+      square += square_of(features[i] - row.features[i]);
+      if (square >= nearest.back().square) return;
+    }
     std::size_t place = kNeighbours - 1;
     for (; place > 0 && nearest[place - 1].square > square; --place) nearest[place] = nearest[place - 1];
     nearest[place] = {square, &row};

@@ -198,12 +198,11 @@ std::array<Neighbour, kNeighbours> nearest_of(std::span<const Time> rows, const 
 
 /// Those of a type, single products or batches.
 std::span<const Time> rows_of(std::size_t type, bool batches) {
-  const auto before = [](const Time& row, std::pair<std::size_t, bool> of) {
-    return std::pair(static_cast<std::size_t>(row.type), row.batch > 1) < of;
-  };
-  const auto* begin = std::lower_bound(std::begin(kTimes), std::end(kTimes), std::pair(type, batches), before);
-  const auto* end = begin;
-  while (end != std::end(kTimes) && static_cast<std::size_t>(end->type) == type && (end->batch > 1) == batches) ++end;
+  const auto of = [](const Time& row) { return std::pair(static_cast<std::size_t>(row.type), row.batch > 1); };
+  const std::pair wanted(type, batches);
+  const auto* begin =
+      std::partition_point(std::begin(kTimes), std::end(kTimes), [&](const Time& row) { return of(row) < wanted; });
+  const auto* end = std::partition_point(begin, std::end(kTimes), [&](const Time& row) { return of(row) == wanted; });
   return {begin, end};
 }
 

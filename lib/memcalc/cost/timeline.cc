@@ -47,8 +47,8 @@ class Repeated {
   static constexpr int kPlacesBits = 8;
 
   static bool is_searched(const Kernel& kernel) {
-    return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kConvolution ||
-           kernel.kind == KernelKind::kDepthwiseConvolution;
+    return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct ||
+           kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution;
   }
   static std::size_t place_of(const Kernel& kernel) {
     const auto number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
@@ -64,6 +64,7 @@ class Repeated {
   /// In all that kernel_seconds() asks of them.
   static bool is_same(const Kernel& a, const Kernel& b) {
     if (a.kind != b.kind || a.dtype != b.dtype || a.bytes != b.bytes) return false;
+    if (a.op != b.op || a.launches != b.launches) return false;
     if (const auto* product = a.as<work::Product>()) {
       const auto* other = b.as<work::Product>();
       return other != nullptr && *product == *other;
