@@ -9,11 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/nearest.h"
 
 namespace memcalc {
 
@@ -141,54 +142,31 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
 /// does not move it.
 double median_ratio(const std::vector<Measured>& rows, const Features& features, std::size_t pass) {
   constexpr std::size_t kNeighbours = 8;
-  constexpr double kBlur = 0.15;  // one that was measured itself weighs most, but not alone
-  struct Neighbour {
-    double square = std::numeric_limits<double>::max();
-    const Measured* row = nullptr;
-  };
-  std::array<Neighbour, kNeighbours> nearest;
+  constexpr double kBlur = 0.15;           // one that was measured itself weighs most, but not alone
+  Nearest<Measured, kNeighbours> nearest;  // by the squares of their distances
   const auto square_of = [](double value) { return value * value; };
   const auto consider = [&](const Measured& row) {
     double square = 0;
     for (std::size_t i = 0; i < features.size(); ++i) {
       square += square_of(features[i] - row.features[i]);
-      if (square >= nearest.back().square) return;
+      if (square >= nearest.farthest()) return;
     }
-    std::size_t place = kNeighbours - 1;
-    for (; place > 0 && nearest[place - 1].square > square; --place) nearest[place] = nearest[place - 1];
-    nearest[place] = {square, &row};
+    nearest.add(row, square);
   };
   // Outward from those with as many channels, until all that follow are too far by them alone.
   const double channels = features[kSortedBy];
   auto above = std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), below = above;
-  for (; above != rows.end() && square_of(above->features[kSortedBy] - channels) < nearest.back().square; ++above) {
+  for (; above != rows.end() && square_of(above->features[kSortedBy] - channels) < nearest.farthest(); ++above) {
     consider(*above);
   }
   for (; below != rows.begin(); --below) {
     const Measured& row = *std::prev(below);
-    if (square_of(channels - row.features[kSortedBy]) >= nearest.back().square) break;
+    if (square_of(channels - row.features[kSortedBy]) >= nearest.farthest()) break;
     consider(row);
   }
-  struct Vote {
-    double ratio, weight;
-  };
-  std::array<Vote, kNeighbours> votes{};
-  std::size_t count = 0;
-  double weights = 0;
-  for (const Neighbour& each : nearest) {
-    if (each.row == nullptr) break;
-    const double distance = std::sqrt(each.square) + kBlur;
-    votes[count++] = {each.row->ratios[pass], 1 / (distance * distance)};
-    weights += votes[count - 1].weight;
-  }
-  std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),
-            [](const Vote& x, const Vote& y) { return x.ratio < y.ratio; });
-  double passed = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    passed += votes[i].weight;
-    if (passed >= weights / 2) return std::exp(votes[i].ratio);
-  }
-  return 1;
+  const auto weight_of = [&](double square) { return 1 / square_of(std::sqrt(square) + kBlur); };
+  const std::optional<double> ratio = nearest.median([&](const Measured& row) { return row.ratios[pass]; }, weight_of);
+  return ratio ? std::exp(*ratio) : 1;
 }
 
 /// Pixels of all images that enter, of the bytes of an ideal kernel: it reads or writes images, results and filter

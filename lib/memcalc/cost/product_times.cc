@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/nearest.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -150,33 +150,25 @@ double filled_waves(const Shape& shape) {
                       real(shape.batch));
 }
 
-struct Neighbour {
-  double distance = std::numeric_limits<double>::max();
-  const Time* row = nullptr;
-};
-constexpr std::size_t kNeighbours = 6;
+using Neighbours = Nearest<Time, 6>;  // by the squares of their distances
 
 /// The nearest of the rows, which are sorted by tokens.
-std::array<Neighbour, kNeighbours> nearest_of(std::span<const Time> rows, const Shape& shape, bool bias,
-                                              std::size_t type) {
+Neighbours nearest_of(std::span<const Time> rows, const Shape& shape, bool bias, std::size_t type) {
   constexpr double kAligned = 4, kBias = 1, kBatch = 0.6, kFilled = 6;
   const double tokens = doublings(shape.tokens), out = doublings(shape.out), in = doublings(shape.in);
   const double batch = doublings(shape.batch), filled = filled_waves(shape);
   const double out_aligned = misalignment(shape.out, type), in_aligned = misalignment(shape.in, type);
-  std::array<Neighbour, kNeighbours> nearest;
+  Neighbours nearest;
   const auto consider = [&](const Time& row, double by_tokens) {
     double distance = by_tokens + square(doublings(row.out) - out) + square(doublings(row.in) - in);
-    if (distance >= nearest.back().distance) return;
+    if (distance >= nearest.farthest()) return;
     distance += square(kAligned * (misalignment(row.out, type) - out_aligned)) +
                 square(kAligned * (misalignment(row.in, type) - in_aligned)) +
                 square(kBatch * (doublings(row.batch) - batch)) +
                 (shape.pass == 0 && (row.bias != 0) != bias ? square(kBias) : 0);
-    if (distance >= nearest.back().distance) return;
+    if (distance >= nearest.farthest()) return;
     distance += square(kFilled * (filled_waves(Shape{row.batch, row.tokens, row.out, row.in, shape.pass}) - filled));
-    if (distance >= nearest.back().distance) return;
-    std::size_t place = kNeighbours - 1;
-    for (; place > 0 && nearest[place - 1].distance > distance; --place) nearest[place] = nearest[place - 1];
-    nearest[place] = {.distance = distance, .row = &row};
+    nearest.add(row, distance);
   };
   // Outward from those of as many tokens, until all that follow are too far by them alone.
   auto above = std::lower_bound(rows.begin(), rows.end(), shape.tokens,
@@ -184,13 +176,13 @@ std::array<Neighbour, kNeighbours> nearest_of(std::span<const Time> rows, const 
   auto below = above;
   for (; above != rows.end(); ++above) {
     const double by_tokens = square(doublings(above->tokens) - tokens);
-    if (by_tokens >= nearest.back().distance) break;
+    if (by_tokens >= nearest.farthest()) break;
     consider(*above, by_tokens);
   }
   for (; below != rows.begin(); --below) {
     const Time& row = *std::prev(below);
     const double by_tokens = square(doublings(row.tokens) - tokens);
-    if (by_tokens >= nearest.back().distance) break;
+    if (by_tokens >= nearest.farthest()) break;
     consider(row, by_tokens);
   }
   return nearest;
@@ -218,37 +210,22 @@ double measured_product_ratio(const Kernel& kernel, const work::Product& product
   if (!shape || std::min({shape->tokens, shape->out, shape->in}) <= 0) return 1;
   const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) ? 1 : 2;
   const bool bias = kernel.op == &aten::kAddmm;
-  struct Vote {
-    double ratio = 0, weight = 0;
-  };
-  std::array<Vote, kNeighbours> votes;
-  std::size_t count = 0;
-  double weights = 0, least = 0;
   constexpr std::int64_t kLarge = 512;  // a batch of such fills the card as one of them does
   const bool of_batches = shape->batch > 1 && std::min({shape->tokens, shape->out, shape->in}) < kLarge;
   if (!of_batches) shape->batch = 1;
   // An H100's formula is fitted to 468 products of its own, of which these neighbours say no more (within 4.7 % instead
   // of 4.3 in bfloat16, 3.8 instead of 1.6 in float32) but in TF32 (4.2 instead of 6.3); batches were not among them.
   if (rates.measured_on != kTimedOn && !of_batches && type != 1) return 1;
-  for (const Neighbour& each : nearest_of(rows_of(type, of_batches), *shape, bias, type)) {
-    if (each.row == nullptr) break;
-    const double distance = std::sqrt(each.distance);
-    if (count == 0) least = distance;
+  const Neighbours nearest = nearest_of(rows_of(type, of_batches), *shape, bias, type);
+  const auto ratio_of = [&](const Time& row) {
     constexpr double kNanosecond = 1e-9;
-    const double timed = static_cast<double>(each.row->nanoseconds[shape->pass]) * kNanosecond;
-    votes[count] = {.ratio = timed / formula_seconds(kernel, *each.row, shape->pass, type),
-                    .weight = 1 / square(distance + kBlur)};
-    weights += votes[count++].weight;
-  }
-  std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),
-            [](const Vote& a, const Vote& b) { return a.ratio < b.ratio; });
-  double passed = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    passed += votes[i].weight;
-    if (passed < weights / 2) continue;
-    return std::pow(votes[i].ratio, std::clamp((kFar - least) / (kFar - kNear), 0.0, 1.0));
-  }
-  return 1;
+    const double timed = static_cast<double>(row.nanoseconds[shape->pass]) * kNanosecond;
+    return timed / formula_seconds(kernel, row, shape->pass, type);
+  };
+  const auto weight_of = [](double distance) { return 1 / square(std::sqrt(distance) + kBlur); };
+  const std::optional<double> ratio = nearest.median(ratio_of, weight_of);
+  if (!ratio) return 1;
+  return std::pow(*ratio, std::clamp((kFar - std::sqrt(nearest.least())) / (kFar - kNear), 0.0, 1.0));
 }
 
 }  // namespace memcalc

@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <span>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/nearest.h"
 
 namespace memcalc {
 
@@ -74,45 +74,17 @@ bool were_timed(const Kernel& kernel, const DeviceSpec& device, const DeviceRate
          kernel.dtype == DType::kBFloat16;
 }
 
-template <typename Timed>
-struct Nearest {
-  double distance = std::numeric_limits<double>::max();
-  const Timed* row = nullptr;
-};
-
 /// The median over the nearest rows of sustained over formula, each weighted by the inverse square of its distance.
 template <typename Timed, typename DistanceOf, typename FormulaOf>
 double median_over_formula(std::span<const Timed> rows, DistanceOf distance_of, FormulaOf formula_of) {
   constexpr std::size_t kNeighbours = 8;
   constexpr double kBlur = 0.15;  // in factors of two
-  std::array<Nearest<Timed>, kNeighbours> nearest;
-  for (const Timed& row : rows) {
-    const double distance = distance_of(row);
-    if (!(distance < nearest.back().distance)) continue;
-    std::size_t place = kNeighbours - 1;
-    for (; place > 0 && nearest[place - 1].distance > distance; --place) nearest[place] = nearest[place - 1];
-    nearest[place] = {.distance = distance, .row = &row};
-  }
-  struct Vote {
-    double ratio = 0, weight = 0;
-  };
-  std::array<Vote, kNeighbours> votes;
-  std::size_t count = 0;
-  double weights = 0;
-  for (const Nearest<Timed>& each : nearest) {
-    if (each.row == nullptr) break;
-    const double blurred = each.distance + kBlur;
-    votes[count] = {.ratio = sustained_seconds(*each.row) / formula_of(*each.row), .weight = 1 / (blurred * blurred)};
-    weights += votes[count++].weight;
-  }
-  std::sort(votes.begin(), votes.begin() + static_cast<std::ptrdiff_t>(count),
-            [](const Vote& a, const Vote& b) { return a.ratio < b.ratio; });
-  double passed = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    passed += votes[i].weight;
-    if (passed >= weights / 2) return votes[i].ratio;
-  }
-  return 1;
+  Nearest<Timed, kNeighbours> nearest;
+  for (const Timed& row : rows) nearest.add(row, distance_of(row));
+  return nearest
+      .median([&](const Timed& row) { return sustained_seconds(row) / formula_of(row); },
+              [](double distance) { return 1 / ((distance + kBlur) * (distance + kBlur)); })
+      .value_or(1);
 }
 
 double doublings_between(std::int64_t one, std::int64_t other) {
