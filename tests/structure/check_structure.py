@@ -46,6 +46,7 @@ FORBIDDEN_IN_LIB = {
     r"\bfloat\b": "no float: bytes are 64-bit integers, FLOPs and seconds are double",
     r"\busing\s+namespace\b": "no using namespace",
     r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
+    r"\bstd::(ranges|views)::": "no std::ranges: Debian's emscripten, which builds the page, has none of its algorithms",
 }
 # A rule forks on a behaviour, never on a version: what a version does is data (specs/profiles). Names and notes of
 # versions are shown here:
@@ -349,6 +350,7 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", "auto x = std::chrono::steady_clock::now();\n", "never reads the clock"),
     ("lib/memcalc/memcalc.cc", "float x = 1;\n", "no float"),
     ("lib/memcalc/memcalc.cc", "using namespace std;\n", "no using namespace"),
+    ("lib/memcalc/memcalc.cc", "auto x = std::ranges::count(list, 1);\n", "no std::ranges"),
     ("lib/memcalc/memcalc.cc", "\n" * MAX_LINES, f"at most {MAX_LINES}"),
     ("lib/memcalc/models/a.h", "#include <vector>\n", "no #pragma once"),
     ("lib/memcalc/models/a.cc", "#include <vector>\n", "lib/memcalc/models/a.cc is not listed"),

@@ -173,7 +173,7 @@ class ModernBertModel : public Model {
   }
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    Tensor encoded = encode(batch);
+    Tensor encoded = encoder_output(batch);
     ModelOutput output;
     if (run_.task == Task::kFeatures) {
       output.others.push_back(std::move(encoded));
@@ -211,7 +211,7 @@ class ModernBertModel : public Model {
     }
   }
 
-  [[nodiscard]] Tensor encode(const Batch& batch) const {
+  [[nodiscard]] Tensor encoder_output(const Batch& batch) const {
     Tensor positions = unsqueeze(no_grad::arange(batch.input_ids.tape(), batch.input_ids.size(1)), 0);
     Tensor hidden_states =
         dropout(embeddings_norm_(tok_embeddings_(batch.input_ids)), dropout_probability(run_, spec_.embedding_dropout));

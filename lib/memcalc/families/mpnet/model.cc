@@ -139,7 +139,7 @@ class MpnetModel : public Model {
   }
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    Tensor sequence_output = encode(batch);
+    Tensor sequence_output = encoder_output(batch);
     ModelOutput output;
     if (run_.task == Task::kFeatures) {
       output.others.push_back(sequence_output);
@@ -187,7 +187,7 @@ class MpnetModel : public Model {
   }
 
   /// MPNetModel.forward: the last hidden state; what the pooler makes of it nobody reads.
-  [[nodiscard]] Tensor encode(const Batch& batch) const {
+  [[nodiscard]] Tensor encoder_output(const Batch& batch) const {
     Tensor embedding_output = embeddings_.forward(batch.input_ids);
     Batch masked = with_mask_of_ones(batch);
     Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, masked);

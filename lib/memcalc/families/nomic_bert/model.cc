@@ -146,7 +146,7 @@ class NomicBertModel : public Model {
   }
 
   [[nodiscard]] ModelOutput forward(const Batch& batch) override {
-    Encoded outputs = encode(batch);
+    Encoded outputs = encoder_output(batch);
     ModelOutput output;
     Tensor features;  // what is classified
     if (run_.task == Task::kFeatures) {
@@ -171,7 +171,7 @@ class NomicBertModel : public Model {
 
   [[nodiscard]] bool has_pooler() const { return run_.task == Task::kSequenceClassification; }
 
-  [[nodiscard]] Encoded encode(const Batch& batch) const {
+  [[nodiscard]] Encoded encoder_output(const Batch& batch) const {
     Tensor position_ids = unsqueeze(no_grad::arange(batch.input_ids.tape(), batch.input_ids.size(1)), 0);
     Tensor embedding_output = embeddings_.forward(batch.input_ids, batch.token_type_ids);
     Tensor attention_mask = create_bidirectional_mask(run_, embedding_output, batch);

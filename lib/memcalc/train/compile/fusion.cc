@@ -438,7 +438,8 @@ void pad_sides(Kernel& kernel) {
 /// Whether only pointwise operators of forward read a value, through whatever views (_inductor/utils.py,
 /// is_pointwise_use).
 bool is_read_by_pointwise_ones(const JointGraph& graph, NodeIndex at) {
-  return std::ranges::all_of(graph[at].users, [&](NodeIndex each) {
+  const auto& users = graph[at].users;
+  return std::all_of(users.begin(), users.end(), [&](NodeIndex each) {
     const GraphNode& user = graph[each];
     if (user.kind == NodeKind::kView) return is_read_by_pointwise_ones(graph, each);
     return user.after_tangents || (user.kind == NodeKind::kPointwise && !user.concatenates);
@@ -454,11 +455,11 @@ std::vector<bool> products_without_bias(const JointGraph& graph, const Schedule&
   for (const Launch& each : schedule.launches) {
     if (graph[each.node].fuses_bias) products.push_back(each.node);
   }
-  std::ranges::sort(products);
+  std::sort(products.begin(), products.end());
   std::vector<bool> without;
   for (const NodeIndex product : products) {
     const bool is_returned =
-        std::ranges::any_of(results, [&](NodeIndex each) { return graph.storage_of(each) == product; });
+        std::any_of(results.begin(), results.end(), [&](NodeIndex each) { return graph.storage_of(each) == product; });
     without.push_back(!is_returned && size_of(graph[product].dtype) > 2 && is_read_by_pointwise_ones(graph, product));
   }
   return without;
@@ -478,7 +479,7 @@ std::optional<DType> half_of_backward(const JointGraph& graph, const Schedule& s
     ++products;
   }
   const auto is_product = [](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct; };
-  return std::ranges::count_if(eager, is_product) == products ? half : std::nullopt;
+  return std::count_if(eager.begin(), eager.end(), is_product) == products ? half : std::nullopt;
 }
 
 void multiply_in(DType half, Kernel& kernel) {
@@ -494,7 +495,8 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
   KernelList fused = Fusion(graph, schedule, given, results, multiprocessors).kernels();
   std::array<double, kOperatorClassCount> flops{};
   const std::vector<bool> without_bias = products_without_bias(graph, schedule, results);
-  const auto have_bias = std::ranges::count_if(eager, [](const Kernel& each) { return each.op == &aten::kAddmm; });
+  const auto have_bias =
+      std::count_if(eager.begin(), eager.end(), [](const Kernel& each) { return each.op == &aten::kAddmm; });
   auto product = without_bias.begin();
   const std::optional<DType> half = half_of_backward(graph, schedule, eager);
   KernelList kernels;
