@@ -26,7 +26,7 @@ using LeafModule = std::variant<Linear, Conv1D, Embedding>;
 struct BoundFunction {
   const ProgramFunction* function = nullptr;
   std::vector<std::int32_t> deaths;  // values in the order in which they die: its results, then as it drops them
-  bool is_graph = false;  // of torch.compile: one, and nothing else
+  bool is_graph = false;             // of torch.compile: one, and nothing else
   std::vector<BoundInstruction> body;
 };
 
