@@ -531,7 +531,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/program-mamba2", kSteps},
     {"histories/program-mask2former", kStepsShare, 0.989},
     {"histories/program-olmoe", kSteps},
-    {"histories/program-paddleocr_vl", kStepsShare, 0.978},
+    {"histories/program-paddleocr_vl", kStepsShare, 0.998},
     {"histories/program-parakeet_ctc", kStepsShare, 0.989},
     {"histories/program-qwen2_5_omni_thinker", kStepsShare, 0.999},
     {"histories/program-qwen3_5_text", kSteps},
