@@ -35,6 +35,16 @@ TEST(PublishedRates, OfTheMeasuredCardsNothingIsReplaced) {
   }
 }
 
+// An H100's rates are of its limit, above which it draws what an H200 does; of a card that they are carried over to, its
+// own published ones are.
+TEST(PublishedRates, PowerIsOfTheMeasuredCard) {
+  const PowerRates own = card("h100-sxm").rates->power, twin = card("h200-sxm").rates->power;
+  EXPECT_EQ(own.products, twin.products);
+  EXPECT_GT(own.full_clock, 1);
+  EXPECT_EQ(twin.full_clock, 1) << "its rates are of short sweeps";
+  EXPECT_EQ(card("a100-sxm4-80gb").rates->power.products, 0);
+}
+
 // 164.8 of 165.2 TFLOP/s over the H100's 79.9 %: a GeForce reaches its datasheet in 16 bits and two thirds in float32.
 TEST(PublishedRates, ACardThatWasTimed) {
   const DeviceSpec device = card("rtx-4090");
