@@ -217,7 +217,8 @@ TEST(MegatronTest, WithExpertsBothOptimizersGatherAndAllGradientsAreScaled) {
   EXPECT_EQ(in_the_step(deepseek(), 8, "aten::mul"), 2);
 }
 
-// token_dispatcher.py: by the counts the host splits what is exchanged; of experts padded to their capacity it knows them.
+// token_dispatcher.py: by the counts the host splits what is exchanged; of experts padded to their capacity it knows
+// them.
 TEST(MegatronTest, TheHostWaitsForTheCountsOfTokensThatNoCapacityPads) {
   const auto waits = [](bool pads) {
     RunSpec run = run_on(8);

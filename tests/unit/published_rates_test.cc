@@ -36,8 +36,8 @@ TEST(PublishedRates, OfTheMeasuredCardsNothingIsReplaced) {
   }
 }
 
-// An H100's rates are of its limit, above which it draws what an H200 does; of a card that they are carried over to, its
-// own published ones are.
+// An H100's rates are of its limit, above which it draws what an H200 does; of a card that they are carried over to,
+// its own published ones are.
 TEST(PublishedRates, PowerIsOfTheMeasuredCard) {
   const PowerRates own = card("h100-sxm").rates->power, twin = card("h200-sxm").rates->power;
   EXPECT_EQ(own.products, twin.products);

@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/megatron_permute.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -20,7 +21,6 @@ namespace memcalc {
 namespace {
 
 constexpr Operator kAllToAll{"c10d::alltoall_base_"}, kSortChunks{"megatron::sort_chunks_by_idxs"};
-constexpr Operator kCountTokens{"megatron::preprocess"};
 constexpr Operator kGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
 
 /// An expert's two matrices on this rank.
@@ -163,7 +163,9 @@ class MoeLayer : public MegatronMlpLayer {
     // dispatch_preprocess, token_dispatch: the rows that are sent stay as long as this function runs.
     const std::int64_t sent = rows_sent(tokens), received = rows_received(sent);
     const DType scores = probabilities.dtype();
-    if (!config_.options.expert_capacity) count_tokens(tokens);
+    if (!config_.options.expert_capacity) {  // drop_and_pad: where experts are padded they are known
+      exchange_token_counts(memory_.tape, tokens, moe_.experts.count, ep_ * tp_);
+    }
     Permutation permuted = permute(view(hidden_states, {tokens, width}), probabilities, sent);
     probabilities.reset();
     const bool sends = ep_ > 1;
@@ -219,8 +221,8 @@ class MoeLayer : public MegatronMlpLayer {
       probabilities = exchange(probabilities, {all, local_}, aten::kClone);  // of local experts, contiguous
     }
     Tensor output;
-    {  // dispatch_postprocess, experts, combine_preprocess
-      memory_.tape.kernels.synchronize(kCountTokens);  // local_map.sum(dim=0).long().cpu()
+    {                              // dispatch_postprocess, experts, combine_preprocess
+      read_on_host(memory_.tape);  // local_map.sum(dim=0).long().cpu()
       const Permutation permuted = permute(rows, probabilities, routed);
       rows.reset();
       probabilities.reset();
@@ -231,22 +233,6 @@ class MoeLayer : public MegatronMlpLayer {
     output = view(std::move(output), hidden_states.shape());
     if (shared.defined()) output = std::move(output) + shared;
     return output;
-  }
-
-  /// preprocess() and _maybe_dtoh_and_synchronize(): each expert's tokens are counted, ranks tell each other, and the
-  /// host waits for the counts, by which it splits what is exchanged. Not of experts that are padded to their capacity.
-  void count_tokens(std::int64_t tokens) const {
-    constexpr std::int32_t kSums = 2, kSumsOfRanks = 5;  // sums, conversions and a copy of a few numbers
-    const std::int64_t ranks = ep_ * tp_;
-    KernelLog& kernels = memory_.tape.kernels;
-    kernels.add(kCountTokens, OperatorClass::kElementwise, DType::kInt64, 0,
-                static_cast<double>(tokens * moe_.experts.count));
-    if (Kernel* kernel = kernels.last()) kernel->launches = kSums + (ranks > 1 ? kSumsOfRanks : 0);
-    if (ranks > 1) {
-      constexpr Bytes kCount = 8;
-      kernels.collective(kGather, Collective::kAllGather, DType::kInt64, kCount * moe_.experts.count * ranks, ranks);
-    }
-    kernels.synchronize(kCountTokens);
   }
 
   /// reduce_scatter_to_sequence_parallel_region, in the probabilities' type.
