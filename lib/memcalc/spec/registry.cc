@@ -524,7 +524,9 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
 
 /// The card of a file.
 DeviceSpec with_measured(const std::vector<std::string>& directories, const std::string& path, Rates rates) {
-  DeviceSpec device = with_memory(directories, read_device_file(JsonDocument::read_file(path).root()).device);
+  const auto predicted = [&](const DeviceSpec& device) { return with_rates(directories, device).rates; };
+  DeviceSpec device =
+      with_memory(directories, read_device_file(JsonDocument::read_file(path).root(), predicted).device);
   return rates == Rates::kRead ? with_rates(directories, std::move(device)) : device;
 }
 
