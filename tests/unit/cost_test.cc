@@ -617,8 +617,12 @@ TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.9, 1e-9) << "offsets of two operands";
   kernel.dtype = DType::kFloat32;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.6, 1e-9) << "one of them of 16 bits, and converted";
-  kernel.bytes = 8e8;
-  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 1.17, 1e-9);
+  kernel.bytes = 4e8;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.92, 1e-9) << "of two operands that are repeated";
+  kernel.op = &aten::kDiv;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 1.17, 1e-9) << "of one";
+  kernel.op = &kOp;
+  kernel.bytes = 6e8;
   kernel.dtype = DType::kBFloat16;
   kernel.bytes = 2e8;
   kernel.kind = KernelKind::kTurned;

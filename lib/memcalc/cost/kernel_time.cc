@@ -101,8 +101,8 @@ double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const Memo
 
 namespace {
 
-/// A softmax whose rows are read once: a warp holds a short one (PersistentSoftmax.cuh, from 2.10 on up to 2,048 values
-/// in forward), a block's registers or shared memory a longer one (SoftMax.cu: cunn_SoftMaxForwardReg,
+/// A softmax whose rows are read once: a warp holds a short one (PersistentSoftmax.cuh, in forward up to 2,048
+/// values), a block's registers or shared memory a longer one (SoftMax.cu: cunn_SoftMaxForwardReg,
 /// cunn_SoftMaxBackwardSmem; rows that begin at no multiple of 16 bytes are read twice in backward).
 struct HeldSoftmax {
   double launch_us;
@@ -218,11 +218,14 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
   constexpr double kTwoOperandsShare = 0.9, kTwoOperands = 2.5;  // of bytes over the result's
   // An operand of 16 bits in a result of 32 is converted as it is read (legacy_launch of gpu_kernel_impl). Of 16 of an
   // H200 (step_operators_h200.jsonl.gz): 0.19 to 0.25 T elements.
-  constexpr double kConvertedShare = 0.6, kConverted = 1.45, kBothWide = 1.75, kWideShare = 1.17;
+  constexpr double kConvertedShare = 0.6, kRepeated = 1.45, kConverted = 1.75;
+  // Of repeated operands alone: 0.425 T elements of one that is divided by a number (a mean's gradient), 0.335 of two
+  // (mamba2 on an H100, network_profiles_h100.jsonl.gz).
+  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.92;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
   const double result_bytes = kernel.elements * static_cast<double>(size_of(kernel.dtype));
   const bool two = kernel.bytes > kTwoOperands * result_bytes;
-  const bool converted = wide && kernel.bytes > kConverted * result_bytes && kernel.bytes < kBothWide * result_bytes &&
+  const bool converted = wide && kernel.bytes > kRepeated * result_bytes && kernel.bytes < kConverted * result_bytes &&
                          kernel.op != &aten::kCat;
   const double share = kernel.op == &aten::kCat ? (turned ? kJoinedWithEmptyShare : kJoinedShare)
                        : turned                 ? (wide ? kWideTurnedShare : kTurnedShare)
@@ -230,8 +233,9 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
                        : two                    ? kTwoOperandsShare
                                                 : 1;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
-  const double of_type = wide && !turned && kernel.op != &aten::kCat && !converted ? kWideShare : 1;
-  const double indexed = kernel.elements / (share * of_type * rates.elements * device.fp32_flops_per_second);
+  const bool repeated = wide && !turned && kernel.op != &aten::kCat && kernel.bytes < kRepeated * result_bytes;
+  const double of_repeated = !repeated ? 1 : kernel.op == &aten::kDiv ? kOneRepeatedShare : kTwoRepeatedShare;
+  const double indexed = kernel.elements / (share * of_repeated * rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
 }
 
@@ -276,18 +280,19 @@ double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const Devi
   return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * 1e-9);
 }
 
-/// cuda/Reduce.cuh over the innermost dimension: a warp goes over a row of up to 8,192 values, 16 rows a block. Of 275
-/// sums and means in profiled steps of an H200 (step_operators_h200.jsonl.gz): memory decides where rows are many and
-/// long, what a warp does for each where they are many and short, one row's chain where they are few.
+/// cuda/Reduce.cuh over the innermost dimension: a warp goes over a row of up to 8,192 values, four of each lane at a
+/// time (vt0). Memory decides where rows are many and long, what a warp does for each where they are many and short,
+/// the chain of one where they are few. Of 275 sums and means in profiled steps of an H200
+/// (step_operators_h200.jsonl.gz).
 double row_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
-  constexpr double kLaunchUs = 2, kRowNs = 0.2, kRowValueNs = 0.0008, kChainNs = 1.62, kNanosecond = 1e-9;
+  constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62, kNanosecond = 1e-9;
   constexpr double kByWarp = 8192, kMultiprocessors = 132;
   const double moved = memory_seconds(kernel, device, rates.row_sum);
   const auto rows = static_cast<double>(column_sums(kernel));
   if (rows == 0) return moved;
   const double width = kernel.elements / rows;
   if (width > kByWarp) return moved;
-  const double all = rows * (kRowNs + width * kRowValueNs) * kMultiprocessors / device.multiprocessors;
+  const double all = rows * (kRowNs + std::ceil(width / kAtOnce) * kLoadNs) * kMultiprocessors / device.multiprocessors;
   return std::max(moved, kLaunchUs * kMicrosecond + std::max(all, width * kChainNs) * kNanosecond);
 }
 
