@@ -130,9 +130,9 @@ HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
 }  // namespace
 
 // cuda/SoftMax.cu reads a long row again for each reduction (a maximum and a sum; in backward one sum). Meanwhile the
-// cache holds it if all rows at work fit. Of 70 softmaxes of up to 8,192 values alone on an H200
-// (tests/measured/kernel_sweep_h200.jsonl.gz, 2026-11-29) half are within 7 %, of 36 in profiled steps
-// (step_operators_h200.jsonl.gz) within 9; as rows of any length they were 43 and 16 % off.
+// cache holds it if all rows at work fit. Of 72 softmaxes of up to 8,192 values alone on an H200
+// (tests/measured/kernel_sweep_h200.jsonl.gz, 2026-11-29) half are within 8 %, of 38 in profiled steps
+// (step_operators_h200.jsonl.gz) within 10; as rows of any length they were 41 and 13 % off.
 double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                        const DeviceRates& rates) {
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
