@@ -221,7 +221,7 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
   constexpr double kConvertedShare = 0.6, kRepeated = 1.45, kConverted = 1.75;
   // Of repeated operands alone: 0.425 T elements of one that is divided by a number (a mean's gradient), 0.335 of two
   // (mamba2 on an H100, network_profiles_h100.jsonl.gz).
-  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.92;
+  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.96;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
   const double result_bytes = kernel.elements * static_cast<double>(size_of(kernel.dtype));
   const bool two = kernel.bytes > kTwoOperands * result_bytes;
