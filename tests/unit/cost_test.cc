@@ -614,7 +614,16 @@ TEST(Cost, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
   kernel.bytes = 6e8;  // two operands and the result, and 600 us of memory
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 600e-6, 1e-9);
   of.strided.bandwidth = 100;
-  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.86, 1e-9) << "offsets of two operands";
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.9, 1e-9) << "offsets of two operands";
+  kernel.dtype = DType::kFloat32;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.6, 1e-9) << "one of them of 16 bits, and converted";
+  kernel.bytes = 4e8;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.96, 1e-9) << "of two operands that are repeated";
+  kernel.op = &aten::kDiv;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 1.17, 1e-9) << "of one";
+  kernel.op = &kOp;
+  kernel.bytes = 6e8;
+  kernel.dtype = DType::kBFloat16;
   kernel.bytes = 2e8;
   kernel.kind = KernelKind::kTurned;
   EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.42, 1e-9);

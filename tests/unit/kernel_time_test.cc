@@ -8,6 +8,7 @@
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/vector_quantize.h"
 #include "support/plain_rates.h"
 
@@ -84,6 +85,37 @@ TEST(Attention, CudnnComputesWholeBlocksAndEndsWithTheLongest) {
   shape.dropout = false;
   shape.width = 256;
   EXPECT_NEAR(seconds() / backward, 4 * 1.5, 1e-6);
+}
+
+// kernel_forward.h and kernel_backward.h of memory-efficient attention, on device()'s 100 multiprocessors.
+TEST(Attention, MemoryEfficientKernelsComputeWholeTiles) {
+  Kernel kernel_of = kernel(0);
+  kernel_of.kind = KernelKind::kEfficientAttention;
+  kernel_of.dtype = DType::kFloat32;
+  AttentionRates attention;
+  attention.launch_us = 1e-9;
+  attention.passes = 0;
+  work::Attention shape{.heads = 300, .queries = 64, .keys = 640, .width = 64};
+  const auto seconds = [&] { return attention_seconds(kernel_of, shape, device(), attention); };
+  const double three = seconds();  // blocks of a multiprocessor, at once
+  const double tile = 64.0 * 64 * 2 * (64 + 64) * 100 / sustained_flops(kernel_of, device());
+  EXPECT_NEAR(three, 3 * (10 + 0.3) * tile, 1e-3 * three);
+  shape.keys = 600;
+  EXPECT_NEAR(seconds() / three, 1, 1e-6) << "600 keys are ten tiles of 64";
+  shape.keys = 640;
+  shape.heads = 100;
+  EXPECT_NEAR(seconds() / three, 1.7 / 3, 1e-6) << "one block leaves a multiprocessor half idle";
+  shape.heads = 400;
+  EXPECT_NEAR(seconds() / three, (3 + 1.7) / 3, 1e-6);
+  shape.heads = 300;
+  shape.width = 72;  // tiles of 128 keys; summed over 96, columns for 128; one block at a time
+  EXPECT_NEAR(seconds(), 3 * (5 + 0.3) * tile * 2 * (96 + 128) / 128 / 1.35, 1e-3 * three);
+  shape.width = 64;
+  shape.causal = true;
+  shape.queries = 640;  // 55 tiles in ten blocks of each head
+  EXPECT_NEAR(seconds(), (3 * (55 + 0.3 * 10) + 1.2 * (10 + 0.3)) * tile, 1e-3 * three);
+  shape.backward = true;  // two blocks at once; five products
+  EXPECT_NEAR(seconds(), (3 * (55 + 0.3 * 10) + 1.2 * (10 + 0.3)) * tile * 5 / 2, 1e-3 * three);
 }
 
 // 16 ranks, 8 a host with adapters of 10 GB/s: a ring for each adapter of the group's members in a host, 80 GB/s in
@@ -211,8 +243,9 @@ TEST(Collectives, RingsByHand) {
   EXPECT_EQ(collective_seconds(all_reduce, device(), rates().link), 0);
 }
 
-// float32 rows of 1 TB/s: 10,000 of 1,000 take 2 passes over 40 MB; 10 of 1,000,000, too long for the cache, 4 in
-// forward and of gradients 3 + 1; with 100 multiprocessors rows of 100 KB stay in the cache, 2 + 2 * 0.4.
+// float32 rows of 1 TB/s: 10,000 of 1,000, which warps hold, take 2 passes over 40 MB; 10 of 1,000,000, too long for
+// the cache, 4 in forward and of gradients 3 + 1; with 100 multiprocessors rows of 100 KB stay in the cache, 2 + 2 *
+// 0.4. Rows of 4,000 lie in shared memory in backward; of 4,001 no second one begins at 16 bytes.
 TEST(Softmax, LongRowsAreReadAgain) {
   const auto seconds = [](std::int64_t rows, std::int64_t length, bool backward) {
     Kernel softmax = kernel(static_cast<double>(rows * length * 4 * (backward ? 3 : 2)));
@@ -223,11 +256,30 @@ TEST(Softmax, LongRowsAreReadAgain) {
     return softmax_seconds(softmax, {.count = rows, .width = length, .softmax = true, .backward = backward}, device(),
                            cached);
   };
-  EXPECT_NEAR(seconds(10'000, 1'000, false), 80e-6, 1e-12);
+  EXPECT_NEAR(seconds(10'000, 1'000, false), 2.5e-6 + 80e-6 / 0.96, 1e-12);
   EXPECT_NEAR(seconds(10, 1'000'000, false), 160e-6, 1e-12);
-  EXPECT_NEAR(seconds(10'000, 1'000, true), 120e-6, 1e-12);
+  EXPECT_NEAR(seconds(10'000, 1'000, true), 2.5e-6 + 120e-6 / 1.08, 1e-12);
   EXPECT_NEAR(seconds(10, 1'000'000, true), 160e-6, 1e-12);
   EXPECT_NEAR(seconds(400, 25'000, false), 112e-6, 1e-12);
+  EXPECT_NEAR(seconds(2'500, 4'000, false), 4.5e-6 + 80e-6, 1e-12);
+  EXPECT_NEAR(seconds(2'500, 4'000, true), 0.8e-6 + 120e-6 / 1.03, 1e-12);
+  EXPECT_NEAR(seconds(2'500, 4'001, true), 0.8e-6 + 120.03e-6 / 0.7, 1e-12);
+}
+
+// cuda/Reduce.cuh: a warp a row.
+TEST(RowSum, FewRowsTakeOnesChainAndManyShortOnesAWarpEach) {
+  DeviceRates of = rates();
+  of.row_sum = {.launch_us = 0, .bandwidth = 1, .elements = 1};
+  const auto seconds = [&](double rows, double width) {
+    Kernel sum = kernel((width + 1) * rows * 4);
+    sum.kind = KernelKind::kRowSum;
+    sum.op = &aten::kMean;
+    sum.elements = rows * width;
+    return kernel_seconds(sum, device(), of);
+  };
+  EXPECT_NEAR(seconds(100, 4'096), 2e-6 + 4'096 * 1.62e-9, 1e-12);
+  EXPECT_NEAR(seconds(200'000, 36), 2e-6 + 200'000 * 0.24 * 1.32e-9, 1e-9);
+  EXPECT_NEAR(seconds(10'000, 4'096), 10'000 * 4'097 * 4e-12, 1e-9) << "memory decides";
 }
 
 // 2 ps a byte on a card of 1 TB/s, of which the memory takes 0.5: on one of 2 TB/s 0.25 + 1.5 ps, which is 0.57 TB/s;

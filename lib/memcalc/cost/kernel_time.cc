@@ -99,21 +99,54 @@ double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const Memo
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, computed);
 }
 
-// cuda/SoftMax.cu reads a row again for each reduction (a maximum and a sum; in backward one sum) where it is longer
-// than a block's shared memory. Meanwhile the cache holds it if all rows at work fit.
+namespace {
+
+/// A softmax whose rows are read once: a warp holds a short one (PersistentSoftmax.cuh, in forward up to 2,048
+/// values), a block's registers or shared memory a longer one (SoftMax.cu: cunn_SoftMaxForwardReg,
+/// cunn_SoftMaxBackwardSmem; rows that begin at no multiple of 16 bytes are read twice in backward).
+struct HeldSoftmax {
+  double launch_us;
+  double share;              // of the rate of longer rows
+  double values_per_second;  // that are computed where 132 multiprocessors are; 0: memory decides
+};
+
+HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
+  constexpr std::int64_t kByWarp = 1024, kByWarpForward = 2048, kAligned = 16;
+  if (rows.width <= kByWarp || (rows.width <= kByWarpForward && !rows.backward)) {
+    const bool narrow = rows.width <= kByWarp;
+    if (rows.backward) return {.launch_us = 2.5, .share = 1.08, .values_per_second = half ? 0.55e12 : 0};
+    return {.launch_us = narrow ? 2.5 : 4.5,
+            .share = 0.96,
+            .values_per_second = !half    ? 0
+                                 : narrow ? 0.48e12
+                                          : 0.42e12};
+  }
+  if (!rows.backward) return {.launch_us = 4.5, .share = 1, .values_per_second = 0.3e12};
+  const bool aligned = rows.width * (half ? 2 : 4) % kAligned == 0;
+  if (aligned) return {.launch_us = 0.8, .share = 1.03, .values_per_second = 0};
+  return {.launch_us = 0.8, .share = 0.7, .values_per_second = half ? 0.385e12 : 0};
+}
+
+}  // namespace
+
+// cuda/SoftMax.cu reads a long row again for each reduction (a maximum and a sum; in backward one sum). Meanwhile the
+// cache holds it if all rows at work fit. Of 72 softmaxes of up to 8,192 values alone on an H200
+// (tests/measured/kernel_sweep_h200.jsonl.gz, 2026-11-29) half are within 8 %, of 38 in profiled steps
+// (step_operators_h200.jsonl.gz) within 10; as rows of any length they were 41 and 13 % off.
 double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                        const DeviceRates& rates) {
   constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
+  constexpr std::int64_t kHeld = 8192;
   const double inputs = rows.backward ? 2 : 1, again = rows.backward ? 1 : 2;
   const double row = static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
-  // PersistentSoftmax.cuh: a warp holds a short row. 24 shapes of an H200, step_operators_h200.jsonl.gz: 2 to 3 us
-  // beside the bytes, where a block's reductions take 15.
-  constexpr std::int64_t kHeldByWarp = 1024;
-  constexpr double kWarpLaunchUs = 2.5;
-  if (rows.width <= kHeldByWarp) {
-    MemoryRates of_warps = rates.softmax;
-    of_warps.launch_us = std::min(of_warps.launch_us, kWarpLaunchUs);
-    return memory_seconds(kernel, device, of_warps);
+  if (rows.width <= kHeld) {
+    constexpr double kMultiprocessors = 132;
+    const HeldSoftmax held = held_softmax(rows, is_half(kernel.dtype));
+    const double bytes_per_second = held.share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
+    const double values = static_cast<double>(rows.count) * static_cast<double>(rows.width);
+    const double computed =
+        held.values_per_second > 0 ? values * kMultiprocessors / (held.values_per_second * device.multiprocessors) : 0;
+    return held.launch_us * kMicrosecond + std::max(kernel.bytes / bytes_per_second, computed);
   }
   if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
   const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
@@ -182,15 +215,27 @@ double scattered_pixels_seconds(const Kernel& kernel) {
 /// another shape, as in transformers' caches.
 double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
   constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
-  constexpr double kTwoOperandsShare = 0.86, kTwoOperands = 2.5;  // of bytes over the result's
+  constexpr double kTwoOperandsShare = 0.9, kTwoOperands = 2.5;  // of bytes over the result's
+  // An operand of 16 bits in a result of 32 is converted as it is read (legacy_launch of gpu_kernel_impl). Of 16 of an
+  // H200 (step_operators_h200.jsonl.gz): 0.19 to 0.25 T elements.
+  constexpr double kConvertedShare = 0.6, kRepeated = 1.45, kConverted = 1.75;
+  // Of repeated operands alone: 0.425 T elements of one that is divided by a number (a mean's gradient), 0.335 of two
+  // (mamba2 on an H100, network_profiles_h100.jsonl.gz).
+  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.96;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
-  const bool two = kernel.bytes > kTwoOperands * kernel.elements * static_cast<double>(size_of(kernel.dtype));
+  const double result_bytes = kernel.elements * static_cast<double>(size_of(kernel.dtype));
+  const bool two = kernel.bytes > kTwoOperands * result_bytes;
+  const bool converted = wide && kernel.bytes > kRepeated * result_bytes && kernel.bytes < kConverted * result_bytes &&
+                         kernel.op != &aten::kCat;
   const double share = kernel.op == &aten::kCat ? (turned ? kJoinedWithEmptyShare : kJoinedShare)
                        : turned                 ? (wide ? kWideTurnedShare : kTurnedShare)
+                       : converted              ? kConvertedShare
                        : two                    ? kTwoOperandsShare
                                                 : 1;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
-  const double indexed = kernel.elements / (share * rates.elements * device.fp32_flops_per_second);
+  const bool repeated = wide && !turned && kernel.op != &aten::kCat && kernel.bytes < kRepeated * result_bytes;
+  const double of_repeated = !repeated ? 1 : kernel.op == &aten::kDiv ? kOneRepeatedShare : kTwoRepeatedShare;
+  const double indexed = kernel.elements / (share * of_repeated * rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
 }
 
@@ -233,6 +278,22 @@ double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const Devi
   const double computed = kernel.elements * kMultiprocessors / (kPerSecond * device.multiprocessors);
   const double at_once = std::max(moved, is_half(kernel.dtype) ? computed : 0);
   return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * 1e-9);
+}
+
+/// cuda/Reduce.cuh over the innermost dimension: a warp goes over a row of up to 8,192 values, four of each lane at a
+/// time (vt0). Memory decides where rows are many and long, what a warp does for each where they are many and short,
+/// the chain of one where they are few. Of 275 sums and means in profiled steps of an H200
+/// (step_operators_h200.jsonl.gz).
+double row_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+  constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62, kNanosecond = 1e-9;
+  constexpr double kByWarp = 8192, kMultiprocessors = 132;
+  const double moved = memory_seconds(kernel, device, rates.row_sum);
+  const auto rows = static_cast<double>(column_sums(kernel));
+  if (rows == 0) return moved;
+  const double width = kernel.elements / rows;
+  if (width > kByWarp) return moved;
+  const double all = rows * (kRowNs + std::ceil(width / kAtOnce) * kLoadNs) * kMultiprocessors / device.multiprocessors;
+  return std::max(moved, kLaunchUs * kMicrosecond + std::max(all, width * kChainNs) * kNanosecond);
 }
 
 /// The gradient of a convolution's bias: cuda/Reduce.cuh sums planes of all images, each in pieces.
@@ -587,6 +648,7 @@ struct SecondsOf {
     if (const double published = published_share_seconds(kernel, device, rates); published > 0) return published;
     const bool of_optimizer = kernel.operator_class == OperatorClass::kOptimizer;
     if (of_optimizer && kernel.kind == KernelKind::kRowSum) return looped_sum_seconds(kernel, device);
+    if (kernel.kind == KernelKind::kRowSum) return row_sum_seconds(kernel, device, rates);
     const bool sums = kernel.op == &aten::kSum || (of_optimizer && kernel.kind == KernelKind::kColumnSum);
     if (sums && is_column_sum(kernel, device)) {
       return column_sum_seconds(kernel, device, rates.column_sum);

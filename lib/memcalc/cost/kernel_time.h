@@ -30,6 +30,8 @@ namespace memcalc {
                                      const ProductRates& rates);
 [[nodiscard]] double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                                        const AttentionRates& rates);
+[[nodiscard]] double efficient_attention_seconds(const Kernel& kernel, const work::Attention& attention,
+                                                 const DeviceSpec& device, const AttentionRates& rates);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                          const DeviceSpec& device, const ConvolutionRates& rates);
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);

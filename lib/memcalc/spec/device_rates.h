@@ -35,10 +35,10 @@ struct ProductRates {
   double bandwidth = 1;
 };
 
-/// Fused attention (cost/attention.cc).
+/// Fused attention (cost/attention.cc, efficient_attention.cc). Memory-efficient kernels have no head, keys and causal.
 struct AttentionRates {
   double launch_us = 1;
-  double forward = 1;  // share of the datasheet's FLOP/s for long sequences and wide heads
+  double forward = 1;  // share of the datasheet's FLOP/s for long sequences and wide heads, or in tiles for heads of 64
   double backward = 1;
   double head = 64;          // width of heads at which half of it is reached
   double keys = 64;          // number of keys at which half of it is reached
@@ -404,9 +404,11 @@ void visit_rates(Rates& rates, Visit visit) {
     visit(group, "launch_us", r.launch_us);
     visit(group, "forward", r.forward);
     visit(group, "backward", r.backward);
-    visit(group, "head", r.head);
-    visit(group, "keys", r.keys);
-    visit(group, "causal", r.causal);
+    if (!std::string_view(group).starts_with("efficient")) {
+      visit(group, "head", r.head);
+      visit(group, "keys", r.keys);
+      visit(group, "causal", r.causal);
+    }
     visit(group, "dropout", r.dropout);
     visit(group, "passes", r.passes);
   };

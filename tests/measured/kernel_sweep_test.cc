@@ -1,0 +1,149 @@
+// The times of single kernels against those that an H200 took for them (kernel_sweep_h200.jsonl.gz, written by
+// harness/kernel_sweep.py). A group that got worse names its rows; what each group is off by stands in the test's
+// output.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/json_node.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/symbolic/aten.h"
+#include "support/paths.h"
+#include "support/recorded_file.h"
+
+namespace memcalc::measured {
+namespace {
+
+const JsonNode& at(const JsonNode& node, std::string_view key) {
+  const auto found =
+      std::find_if(node.children.begin(), node.children.end(), [&](const JsonNode& each) { return each.key == key; });
+  EXPECT_NE(found, node.children.end()) << key;
+  return *found;
+}
+
+std::int64_t size_at(const JsonNode& sizes, std::string_view key) { return at(sizes, key).integer; }
+
+/// A line of the file: [operator, sizes, type, [[operator, kernel, microseconds], …]].
+struct Row {
+  explicit Row(const JsonNode& line)
+      : name(line.children[0].text), sizes(line.children[1]), type(line.children[2].text), kernels(line.children[3]) {}
+
+  [[nodiscard]] DType dtype() const {
+    return type == "fp32" ? DType::kFloat32 : type == "bf16" ? DType::kBFloat16 : DType::kFloat16;
+  }
+  std::string name;
+  const JsonNode& sizes;
+  std::string type;
+  const JsonNode& kernels;
+};
+
+Kernel rows_kernel(const Row& row, KernelKind kind, double tensors) {
+  Kernel kernel;
+  kernel.kind = kind;
+  kernel.dtype = row.dtype();
+  const auto rows = static_cast<double>(size_at(row.sizes, "rows"));
+  kernel.elements = rows * static_cast<double>(size_at(row.sizes, "width"));
+  const double results = kind == KernelKind::kRowSum ? rows : 0;
+  kernel.bytes = (tensors * kernel.elements + results) * static_cast<double>(size_of(kernel.dtype));
+  return kernel;
+}
+
+/// What memcalc has for one of the row's kernels; kPartOfPrevious: nothing is compared.
+Kernel kernel_of(const Row& row, std::string_view op, std::string_view kernel_name) {
+  Kernel none;
+  none.kind = KernelKind::kPartOfPrevious;
+  const bool backward = op.find("backward") != std::string_view::npos;
+  if (row.name == "softmax" || row.name == "log_softmax") {
+    if (op.find("softmax") == std::string_view::npos) return none;  // a product before softmax's backward
+    Kernel kernel = rows_kernel(row, KernelKind::kRowwise, backward ? 3 : 2);
+    kernel.work = work::Rows{.count = size_at(row.sizes, "rows"),
+                             .width = size_at(row.sizes, "width"),
+                             .softmax = true,
+                             .backward = backward};
+    return kernel;
+  }
+  if (row.name == "means" && op == "mean") {
+    Kernel kernel = rows_kernel(row, KernelKind::kRowSum, 1);
+    kernel.op = &aten::kMean;
+    return kernel;
+  }
+  if (row.name != "attention" || op.find("_efficient") == std::string_view::npos) return none;
+  if (kernel_name.find("fmha") == std::string_view::npos) return none;
+  Kernel kernel;
+  kernel.kind = KernelKind::kEfficientAttention;
+  kernel.dtype = row.dtype();
+  const std::int64_t length = size_at(row.sizes, "length");
+  kernel.work = work::Attention{.heads = size_at(row.sizes, "batch") * size_at(row.sizes, "heads"),
+                                .queries = length,
+                                .keys = length,
+                                .width = size_at(row.sizes, "width"),
+                                .causal = at(row.sizes, "causal").boolean,
+                                .backward = backward};
+  return kernel;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+TEST(KernelSweep, IsWithinWhatItWas) {
+  const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h200-sxm");
+  ASSERT_NE(device.rates, nullptr);
+  std::map<std::string, std::vector<double>> errors;
+  std::map<std::string, std::string> listed;
+  std::istringstream file = open_recorded(test::measured_dir() / "kernel_sweep_h200.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const JsonNode node = parse_json_text(line, "kernel_sweep_h200.jsonl");
+    const Row row(node);
+    for (const JsonNode& each : row.kernels.children) {
+      const std::string& op = each.children[0].text;
+      const Kernel kernel = kernel_of(row, op, each.children[1].text);
+      if (kernel.kind == KernelKind::kPartOfPrevious) continue;
+      const double told = 1e6 * kernel_seconds(kernel, device, *device.rates), took = each.children[2].number;
+      if (took < 4) continue;  // us: what a launch takes
+      const bool is_long = row.name.find("softmax") != std::string::npos && size_at(row.sizes, "width") > 8192;
+      const std::string group = op + (is_long ? " of long rows " : " ") + row.type;
+      errors[group].push_back(told / took - 1);
+      listed[group] += std::to_string(took) + " us, told " + std::to_string(told) + "\n";
+    }
+  }
+  // Half of a group's kernels are within this.
+  const std::map<std::string, double> limits = {
+      {"_softmax bf16", 0.12},
+      {"_softmax fp32", 0.12},
+      {"_softmax of long rows bf16", 0.2},
+      {"_softmax of long rows fp32", 0.2},
+      {"_softmax_backward_data bf16", 0.15},
+      {"_softmax_backward_data fp32", 0.15},
+      {"_softmax_backward_data of long rows bf16", 0.25},
+      {"_softmax_backward_data of long rows fp32", 0.2},
+      {"_log_softmax of long rows bf16", 0.2},
+      {"_log_softmax of long rows fp32", 0.35},
+      {"_log_softmax_backward_data of long rows bf16", 0.2},
+      {"_log_softmax_backward_data of long rows fp32", 0.25},
+      {"_efficient_attention_forward fp32", 0.06},
+      {"_efficient_attention_backward fp32", 0.1},  // told with a sum that the file has beside it
+      {"mean bf16", 0.5},
+      {"mean fp32", 0.5}};
+  for (const auto& [group, of_group] : errors) {
+    std::vector<double> sizes;
+    for (const double each : of_group) sizes.push_back(std::abs(each));
+    RecordProperty(group, std::to_string(median(sizes)));
+    const auto limit = limits.find(group);
+    ASSERT_NE(limit, limits.end()) << group << " " << median(sizes);
+    EXPECT_LE(median(sizes), limit->second) << group << ":\n" << listed[group];
+  }
+  EXPECT_EQ(errors.size(), limits.size());
+}
+
+}  // namespace
+}  // namespace memcalc::measured
