@@ -404,16 +404,15 @@ void visit_rates(Rates& rates, Visit visit) {
     visit(group, "launch_us", r.launch_us);
     visit(group, "forward", r.forward);
     visit(group, "backward", r.backward);
-    if (!std::string_view(group).starts_with("efficient")) {
-      visit(group, "head", r.head);
-      visit(group, "keys", r.keys);
-      visit(group, "causal", r.causal);
-    }
     visit(group, "dropout", r.dropout);
     visit(group, "passes", r.passes);
   };
-  const auto biased_attention = [&](const char* group, auto& r) {
-    attention(group, r);
+  const auto ramps = [&](const char* group, auto& r) {
+    visit(group, "head", r.head);
+    visit(group, "keys", r.keys);
+    visit(group, "causal", r.causal);
+  };
+  const auto biases = [&](const char* group, auto& r) {
     visit(group, "bias", r.bias);
     visit(group, "bias_backward", r.bias_backward);
   };
@@ -441,10 +440,16 @@ void visit_rates(Rates& rates, Visit visit) {
   product("half", rates.half);
   product("tf32", rates.tf32);
   product("float32", rates.float32);
-  biased_attention("cudnn", rates.cudnn);
-  attention("flash", rates.flash);  // takes no mask (sdp_utils.cpp)
-  biased_attention("efficient", rates.efficient);
-  biased_attention("efficient_float32", rates.efficient_float32);
+  attention("cudnn", rates.cudnn);
+  ramps("cudnn", rates.cudnn);
+  biases("cudnn", rates.cudnn);
+  attention("flash", rates.flash);
+  ramps("flash", rates.flash);  // it takes no bias (sdp_utils.cpp)
+  // "efficient" of files of 0.2.0 are shares of another formula, which had ramps.
+  attention("memory_efficient", rates.efficient);
+  biases("memory_efficient", rates.efficient);
+  attention("memory_efficient_float32", rates.efficient_float32);
+  biases("memory_efficient_float32", rates.efficient_float32);
   convolution("convolution_half", rates.convolution_half);
   convolution("convolution_tf32", rates.convolution_tf32);
   convolution("convolution_float32", rates.convolution_float32);
