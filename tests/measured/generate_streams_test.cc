@@ -25,7 +25,7 @@ namespace {
 
 struct Case {
   std::string name;
-  std::size_t not_found = 1;  // a request of the CPU's isin, whose place on a card is another
+  std::size_t not_found = 0;  // of the tower, which has other kernels on a CPU
 };
 
 void PrintTo(const Case& each, std::ostream* out) { *out << each.name; }
@@ -95,9 +95,9 @@ TEST_P(GenerateStream, HasEveryTensorOfTheFramework) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerateStream,
-                         testing::Values(Case{"llava"}, Case{"internvl"}, Case{"paligemma"}, Case{"paligemma2"},
-                                         Case{"gemma3"}, Case{"qwen2_vl"}, Case{"qwen2_5_vl"}, Case{"qwen3_vl"},
-                                         Case{"mistral3"}),
+                         testing::Values(Case{"llava", 4}, Case{"internvl"}, Case{"paligemma"}, Case{"paligemma2"},
+                                         Case{"gemma3"}, Case{"qwen2_vl"}, Case{"qwen2_5_vl", 39}, Case{"qwen3_vl", 3},
+                                         Case{"mistral3", 4}),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

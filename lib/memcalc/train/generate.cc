@@ -193,9 +193,10 @@ ModelOutput Generation::decode(const Tensor& input_ids, const Batch& batch, Batc
   const auto last_token = [](const Tensor& x) { return no_grad::clone(no_grad::slice(x, -1, x.size(-1) - 1, 1)); };
   ids_of(next) = call_.caches ? last_token(input_ids) : no_grad::clone(input_ids);
   if (position_ids_.defined()) next.position_ids = call_.caches ? last_token(position_ids_) : position_ids_;
-  if (token_types_.defined() && model_.images->growing_types().repeats_last) {
-    next.token_type_ids = last_token(token_types_);
-    if (!model_.images->growing_types().handed_on) next.token_type_ids.reset();
+  if (token_types_.defined()) {
+    const GrowingTypes& types = model_.images->growing_types();
+    next.token_type_ids = types.repeats_last ? last_token(token_types_) : token_types_;
+    if (!types.handed_on) next.token_type_ids.reset();
   }
   if (next.position_ids.defined()) next.position_ids = positions_of_call(next.position_ids);
   next.attention_mask = attention_mask_;
