@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
-#include "memcalc/spec/inference_spec.h"
 #include "memcalc/spec/image_text_spec.h"
+#include "memcalc/spec/inference_spec.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"

@@ -62,7 +62,7 @@ double least_seconds(const KernelList& kernels, Phase phase, const DeviceSpec& d
     if (kernel.phase != phase || kernel.operator_class != OperatorClass::kContraction) continue;
     const auto repeats = static_cast<double>(kernel.repeats);
     computing += kernel.flops / 2 / peak_flops(kernel, device) * repeats;  // half: of causal attention that is computed
-    constexpr double kLeastBytes = 1e8;  // the card's cache may hold what is smaller
+    constexpr double kLeastBytes = 1e8;                                    // the card's cache may hold what is smaller
     if (kernel.bytes > kLeastBytes) reading += kernel.bytes / device.memory_bandwidth_bytes_per_second * repeats;
   }
   return std::max(reading, computing);

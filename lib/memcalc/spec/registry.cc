@@ -272,9 +272,10 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
   const std::string hint = model ? did_you_mean(meant_models(reference, names)) : did_you_mean(reference, names);
   if (!hint.empty()) return {ErrorCode::kUsage, start + hint};
   const std::string word = model ? beginning_of_known(reference, names) : "";
-  return {ErrorCode::kUsage, start + "; 'memcalc " + std::string(command) +
-                                 (word.empty() ? "' lists the known ones"
-                                               : " --search " + one_line(word) + "' lists the known ones of that name")};
+  return {ErrorCode::kUsage,
+          start + "; 'memcalc " + std::string(command) +
+              (word.empty() ? "' lists the known ones"
+                            : " --search " + one_line(word) + "' lists the known ones of that name")};
 }
 
 // `name`: of a model whose file says none.

@@ -131,9 +131,9 @@ Tensor Generation::position_ids_for(const Tensor& attention_mask) {
 
 /// What a model of images and text is given beside the text.
 void Generation::prepare_images(const Batch& batch) {
-  // PreTrainedConfig._get_generation_parameters makes the whole configuration anew, `self.__class__().to_dict()`: Python
-  // like that of an encoder's, of eight models of images and text 4.2 to 5.3 times as much (Gemma 3's 1.9), timed on a
-  // CPU beside a tiny LLaMA's generate() on 2026-11-29.
+  // PreTrainedConfig._get_generation_parameters makes the whole configuration anew, `self.__class__().to_dict()`:
+  // Python like that of an encoder's, of eight models of images and text 4.2 to 5.3 times as much (Gemma 3's 1.9),
+  // timed on a CPU beside a tiny LLaMA's generate() on 2026-11-29.
   record_host_work(tape_, HostWork::kGenerateEncoder, 5);
   Batch with_mask = batch;
   with_mask.attention_mask = attention_mask_;
