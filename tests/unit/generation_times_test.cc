@@ -12,6 +12,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/train/step.h"
 #include "support/paths.h"
 
@@ -49,7 +50,9 @@ std::optional<RunSpec> generating(const ModelSpec& model, Precision precision) {
   if (model.model_type == "whisper") options.sequence_length.reset();
   options.inference = Inference{.new_tokens = 2};
   try {
-    return resolve(model, options).run;
+    const RunSpec run = resolve(model, options).run;
+    static_cast<void>(run_symbolically(model, run, registry().device("h200-sxm")));
+    return run;
   } catch (const Error&) {
     return std::nullopt;  // it does not generate, or not so
   }
