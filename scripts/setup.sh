@@ -66,15 +66,22 @@ require_packages() {
   rm -f "$log"
 }
 
-# build DIRECTORY TARGET [-DOPTION=VALUE...]: configures and builds; chatter only to stderr, all of it on failure.
-build() {
-  local directory=$1 target=$2 log=$1/build.log
-  shift 2
+# configure DIRECTORY [-DOPTION=VALUE...], build DIRECTORY TARGET [-DOPTION=VALUE...]: chatter only to stderr, all of it on
+# failure.
+configure() {
+  local directory=$1 log=$1/build.log
+  shift
   mkdir -p "$directory"
   if ! cmake -S "$root" -B "$directory" -G Ninja "$@" </dev/null >"$log" 2>&1; then
     cat "$log" >&2
     fail 3 "configuring failed; the log is $log"
   fi
+}
+
+build() {
+  local directory=$1 target=$2 log=$1/build.log
+  shift 2
+  configure "$directory" "$@"
   if [ -t 2 ]; then  # a person watches: ninja's one line of progress
     cmake --build "$directory" --target "$target" </dev/null >&2 || fail 3 "building failed"
   elif ! cmake --build "$directory" --target "$target" </dev/null >"$log" 2>&1; then

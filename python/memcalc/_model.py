@@ -53,12 +53,18 @@ class Model:
         """From what a config.json holds: a dict (with `model_type`), or a `PretrainedConfig` of transformers (whatever
         has `to_dict()`). The dict may also be a model file of ours (docs/specs.md).
 
-        Raises `UnsupportedError` for a family that is not modelled, `InputError` for a wrong value.
+        Raises `UnsupportedError` for a family that is not modelled, `InputError` for a wrong value, `UsageError` for what
+        is no configuration.
         """
+        if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
+            error = _core.UsageError(f"config: expected a dict or what has to_dict(), found {type(config).__name__}")
+            error.part = "config"
+            raise error
         values = config if isinstance(config, Mapping) else config.to_dict()
-        named = name or values.get("_name_or_path") or values.get("name") or values.get("model_type") or "config"
+        names = (name, values.get("_name_or_path"), values.get("name"), values.get("model_type"))
+        named = next((each for each in names if each and isinstance(each, str)), "config")
         text = json.dumps(dict(values), default=_plain)
-        return cls._of(_core.model_from_json(text, str(named)), _config_in(json.loads(text)))
+        return cls._of(_core.model_from_json(text, named), _config_in(json.loads(text)))
 
     @classmethod
     def from_program(cls, path: str | os.PathLike[str]) -> Model:

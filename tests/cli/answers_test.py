@@ -24,6 +24,7 @@ CASES = [
     ("--model", "roberta-large", "--task", "mlm", "--bf16", "--padding", "--dropout", "0", "--gpu", "a100-sxm4-80gb"),
     ("--model", "bert-base", "--attn", "eager", "--clip-grad", "0.5", "--explain"),
     ("--model", ROOT / "specs/examples/cnn.json", "--bs", "32", "--bf16"),
+    ("--model", "gpt2", "--loop", "trl-sft", "--seq", "1"),  # a row of which no label is left
     ("--arch", "mistral", "--layers", "2", "--hidden", "512", "--heads", "8", "--kv-heads", "2", "--head-dim", "64",
      "--ffn", "1024", "--vocab", "9000", "--max-positions", "4096", "--tie"),
 ]

@@ -129,6 +129,9 @@ def test_what_is_wrong_is_named(keywords, kind, part, words):
 def test_errors_are_pythons_own_kinds_too():
     with pytest.raises(ValueError): memcalc.estimate("gtp2")
     with pytest.raises(NotImplementedError): memcalc.Model.from_config({"model_type": "csm"})
+    for nothing in ([], None, "{}"):
+        with pytest.raises(memcalc.UsageError, match="config: expected a dict"): memcalc.Model.from_config(nothing)
+    with pytest.raises(memcalc.InputError, match="config: /model_type: found 3"): memcalc.Model.from_config({"model_type": 3})
     assert issubclass(memcalc.OverflowError, OverflowError) and issubclass(memcalc.InternalError, RuntimeError)
 
 

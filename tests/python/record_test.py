@@ -327,6 +327,23 @@ def test_types_under_autocast_are_those_of_its_lists():
         {"d": "compute"}, {"d": "compute"}, {"d": "weights"}]
 
 
+class Padded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, 8, 4, 4, padding="valid")
+
+    def forward(self, x, place):
+        patches = self.patches(x)
+        return (patches + place.to(patches.dtype)).sum()
+
+
+def test_a_padding_by_name_is_no_way_around_autocast():
+    """conv2d.padding is not on autocast's lists, but calls conv2d."""
+    example = {"x": torch.zeros(2, 3, 8, 8), "place": torch.zeros(8, 2, 2)}
+    content = record(Padded(), example, symbols={}, variants=[Variant()]).to_dict()
+    assert [made[2][1] for made in content["functions"][0]["body"] if made[:2] == ["call", "torch.Tensor.to"]] == [{"d": "compute"}]
+
+
 class Joined(torch.nn.Module):
     def __init__(self):
         super().__init__()

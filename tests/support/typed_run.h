@@ -31,7 +31,8 @@ namespace memcalc::test {
 
 /// Of the registry's models and cards.
 [[nodiscard]] inline Question question_of(const std::vector<std::string>& words) {
-  return memcalc::question_of(request_of(words), SpecRegistry(specs_dir().string()));
+  static const SpecRegistry registry(specs_dir().string());  // what all cards share is read once
+  return memcalc::question_of(request_of(words), registry);
 }
 
 }  // namespace memcalc::test

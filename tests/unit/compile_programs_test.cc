@@ -45,14 +45,18 @@ std::string call(const std::string& function, const std::string& arguments = "")
   return R"(["call", ")" + function + R"(", [{"v": 1})" + arguments + "], {}, [2]]";
 }
 
+/// Of its registry, card and model, which are read once: under the sanitizers that takes as long as all calls together.
 Trace compiled(Program program, CompiledParts parts = CompiledParts::kModel) {
-  const SpecRegistry registry(test::specs_dir().string());
-  ModelSpec model = registry.model((test::measured_dir() / "programs/custom_functions.json.gz").string());
+  static const SpecRegistry registry(test::specs_dir().string());
+  static const DeviceSpec device = registry.device("h100-sxm");
+  static const ModelSpec recorded =
+      registry.model((test::measured_dir() / "programs/custom_functions.json.gz").string());
+  ModelSpec model = recorded;
   model.architecture = ProgramSpec{std::make_shared<Program>(std::move(program))};
   RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .compile = true};
   options.batch_size = kBatch;
   options.compiled_parts = parts;
-  return run_symbolically(model, resolve(model, options).run, registry.device("h100-sxm")).trace;
+  return run_symbolically(model, resolve(model, options).run, device).trace;
 }
 
 /// How many tensors as large as the product the last step makes.
@@ -170,6 +174,7 @@ TEST(CompiledPrograms, OfTransformersAreThoseThatWereRecordedCompiled) {
 /// Answered, or refused in one line; never an error of memcalc itself.
 TEST(CompiledPrograms, ThatAreShippedAreAnsweredOrRefused) {
   const SpecRegistry registry(test::specs_dir().string());
+  const DeviceSpec device = registry.device("h100-sxm");
   int answered = 0;
   for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
     if (file.path().extension() != ".gz") continue;
@@ -181,7 +186,7 @@ TEST(CompiledPrograms, ThatAreShippedAreAnsweredOrRefused) {
         options.batch_size = 2;
         options.compiled_parts = parts;
         try {
-          (void)run_symbolically(model, resolve(model, options).run, registry.device("h100-sxm"));
+          (void)run_symbolically(model, resolve(model, options).run, device);
           ++answered;
         } catch (const Error& error) {
           EXPECT_TRUE(error.code() == ErrorCode::kUnsupported || !error.rule().empty()) << error.what();

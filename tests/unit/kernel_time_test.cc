@@ -107,6 +107,18 @@ TEST(Collectives, BetweenHostsByHand) {
   EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
 }
 
+// Half of what each of two hosts' sixteen members sends leaves the host, by its own adapter.
+TEST(Collectives, AnAllToAllBetweenHostsHasAnAdapterForEachMember) {
+  LinkRates link = rates().link;
+  link.network_bytes_per_second = 10e9;
+  work::Communication exchange{.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 16};
+  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 8 / 16 / 10e9, 1e-9);
+  exchange.distance = 8;  // a member in each host
+  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
+  exchange = {.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 8};
+  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 7 / 8 / 100e9, 1e-9) << "within a host";
+}
+
 // The others wait for the card that is the slowest at its power limit: of eight it takes 1.42 standard deviations more.
 TEST(Collectives, ProductsTakeTheTimeOfTheSlowestCard) {
   Kernel product;
@@ -142,6 +154,10 @@ TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
   EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, (std::sqrt(0.25 + 8) - 0.5) / 2, 1e-6);
   list.push_back(kernel(4e12 * full));
   EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1, 1e-6) << "2 + 0.5 * 5 is less than 1 + 5";
+  limited.power.full_clock = 1.1;  // the rates are of loops at the limit
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1 / 1.1, 1e-6);
+  list.resize(1);
+  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0) / 1.1, 1e-6);
 }
 
 TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {

@@ -217,6 +217,23 @@ TEST(MegatronTest, WithExpertsBothOptimizersGatherAndAllGradientsAreScaled) {
   EXPECT_EQ(in_the_step(deepseek(), 8, "aten::mul"), 2);
 }
 
+// token_dispatcher.py: by the counts the host splits what is exchanged; of experts padded to their capacity it knows
+// them.
+TEST(MegatronTest, TheHostWaitsForTheCountsOfTokensThatNoCapacityPads) {
+  const auto waits = [](bool pads) {
+    RunSpec run = run_on(8);
+    run.parallel.expert = 8;
+    if (pads) run.parallel.megatron().expert_capacity = 1;
+    int count = 0;
+    for (const Kernel& each : run_megatron(deepseek(), run, test::h100(), 0).kernels) {
+      count += each.phase == Phase::kForward && each.kind == KernelKind::kSynchronize ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(waits(false), 7) << "one a layer of experts, of eight layers";
+  EXPECT_EQ(waits(true), 0);
+}
+
 TEST(MegatronTest, MuonHasOneMomentOfMatrices) {
   RunSpec adam = run_on(1);
   adam.parallel.data_parallel = DataParallel::kDdp;

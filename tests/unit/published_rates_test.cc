@@ -36,6 +36,16 @@ TEST(PublishedRates, OfTheMeasuredCardsNothingIsReplaced) {
   }
 }
 
+// An H100's rates are of its limit, above which it draws what an H200 does; of a card that they are carried over to,
+// its own published ones are.
+TEST(PublishedRates, PowerIsOfTheMeasuredCard) {
+  const PowerRates own = card("h100-sxm").rates->power, twin = card("h200-sxm").rates->power;
+  EXPECT_EQ(own.products, twin.products);
+  EXPECT_GT(own.full_clock, 1);
+  EXPECT_EQ(twin.full_clock, 1) << "its rates are of short sweeps";
+  EXPECT_EQ(card("a100-sxm4-80gb").rates->power.products, 0);
+}
+
 // memcalc-probe of 0.2.0 wrote it on two H200s: softmax's rates are younger.
 TEST(PublishedRates, StandInForWhatAFileDoesNotSay) {
   const DeviceSpec device = card((test::measured_dir() / "probe/h200_x2_device.json").string());

@@ -58,6 +58,7 @@ const test::RuleCase kCases[] = {
      "resnet50",
      [](RunSpec& run) { run.training().saving = ModelSaving::kCheckpoint; },
      {.loop = Loop::kBare, .stages = Stages::kAll}},
+    {"stages-after-loading", "gpt2", split_among_two, {.loop = Loop::kBare, .stages = Stages::kAll}},
 };
 
 TEST(RulesOfStages, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_stages(), kCases); }

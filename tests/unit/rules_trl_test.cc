@@ -91,6 +91,10 @@ const test::RuleCase kCases[] = {
        run.training().compile = true;
      },
      {.loop = Loop::kTrainer}},
+    {"trl-generation-size",
+     "gpt2",
+     [](RunSpec& run) { run.training().accumulation_steps = 4097; },
+     {.loop = Loop::kTrlGrpo}},
     {"trl-generate-every",
      "gpt2",
      [](RunSpec& run) { run.training().steps_per_generation = 99; },

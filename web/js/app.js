@@ -29,7 +29,7 @@ function message_parts(text) {
   const said = new Set(text.match(/[\w./-]+\w/g));
   const meant = [...said].filter((name) => known.has(name)).slice(0, 5);
   return [text, ...meant.map((name) => h('button', {type: 'button', onclick: () => page.controls.set(about_model ? 'model' : 'gpu', name)}, name)),
-    about_model ? h('span', {class: 'hint'}, ' Any other model of transformers: drop its config.json.') : ''];
+    about_model ? h('span', {class: 'hint'}, (text.endsWith('?') ? '' : '.') + ' Any other model of transformers: drop its config.json.') : ''];
 }
 
 let searching = null, addressing = null;

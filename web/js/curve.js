@@ -61,16 +61,25 @@ export function draw_curve(element, curve, {limit = null, limit_label = '', top 
     ];
   });
   const label = `peak ${bytes(peak_bytes)} in ${phase_of(curve.peak)}`;
-  // Its text stands where there is room for it, at about 7.4 units a letter.
-  const peak_x = x(curve.peak), left_half = peak_x + 8 + 7.4 * label.length < width - RIGHT;
+  // Its text stands where there is room for it, at about 7.9 units a letter, and beside the point where the line of what is
+  // reserved would cut it.
+  const peak_x = x(curve.peak), label_width = 7.9 * label.length;
+  const right_of = peak_x + 10 + label_width < width - RIGHT, left_of = peak_x - 10 - label_width > LEFT;
+  const label_x = right_of ? peak_x + 10 : left_of ? peak_x - 10 : width - RIGHT;
+  const above = Math.max(TOP + 11, y(peak_bytes) - 8);
+  const is_cut = Math.abs(y(curve.reserved_bytes[curve.peak]) - above + 4) < 9;
+  const label_y = !is_cut ? above : y(peak_bytes) + (right_of || left_of ? 5 : 20);
   const peak = [
     svg('line', {x1: peak_x, x2: peak_x, y1: y(peak_bytes), y2: height - BOTTOM, class: 'peak-line'}),
     svg('circle', {cx: peak_x, cy: y(peak_bytes), r: 4.5, class: 'peak'}),
-    svg('text', {x: peak_x + (left_half ? 8 : -8), y: Math.max(TOP + 11, y(peak_bytes) - 8), 'text-anchor': left_half ? 'start' : 'end', class: 'peak-name'}, label),
+    svg('text', {x: label_x, y: label_y, 'text-anchor': right_of ? 'start' : 'end', class: 'peak-name'}, label),
   ];
+  // Above its line, else under it: where neither the phases' names nor the peak's stand.
+  const limit_y = [-5, 14, 28].map((below) => y(limit ?? 0) + below)
+    .find((at) => [TOP - 6, label_y].every((other) => Math.abs(at - other) >= 12)) ?? y(limit ?? 0) - 5;
   const line = limit && limit <= top ? [
     svg('line', {x1: LEFT, x2: width - RIGHT, y1: y(limit), y2: y(limit), class: 'limit'}),
-    svg('text', {x: left_half ? width - RIGHT - 4 : LEFT + 4, y: y(limit) - 5, 'text-anchor': left_half ? 'end' : 'start', class: 'limit-name'}, limit_label),
+    svg('text', {x: right_of ? width - RIGHT - 4 : LEFT + 4, y: limit_y, 'text-anchor': right_of ? 'end' : 'start', class: 'limit-name'}, limit_label),
   ] : [];
   const reserved = svg('polyline', {points: curve.reserved_bytes.map((value, i) => place(i, value)).join(' '), class: 'reserved'});
   const cursor = svg('line', {x1: 0, x2: 0, y1: TOP - 14, y2: height - BOTTOM, class: 'cursor', visibility: 'hidden'});

@@ -66,9 +66,13 @@ double collective_seconds(const work::Communication& communication, const Device
     const double crossings = is_message ? 1 : passes * (hosts - 1);
     hops -= crossings;
     crossed = rates.network_us * kMicrosecond * crossings;
-    // A ring crosses each host's border once, and there is a ring for each member's adapter.
-    const double together = is_message ? 1 : static_cast<double>(in_host);
-    const double network = rates.network_bandwidth * rates.network_bytes_per_second * together;
+    const double adapter = rates.network_bandwidth * rates.network_bytes_per_second;
+    // A ring crosses each host's border once, and there is a ring for each member's adapter. What members of other
+    // hosts get in an all-to-all each member sends by its own, beside what those of its host get over their links.
+    const double outside = (ranks - static_cast<double>(in_host)) / (ranks - 1);
+    const double network = is_message                                    ? adapter
+                           : communication.kind == Collective::kAllToAll ? adapter / outside
+                                                                         : adapter * static_cast<double>(in_host);
     rate = std::min(rate, network);
     quick_rate = std::min(quick_rate, network);
   }

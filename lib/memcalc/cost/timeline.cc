@@ -101,6 +101,10 @@ double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& d
   return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
 }
 
+bool is_product(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
+}
+
 // A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
@@ -109,20 +113,30 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
                  std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
-  double products = 0, busy = 0, host = 0;
+  double products = 0, busy = 0;
   std::vector<double> of_products(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
-    const auto times = static_cast<double>(kernel.repeats);
-    host += times * host_seconds(kernel, rates.host);
     if (runs_beside(kernel) || kernel.stream != CudaStream::kDefault) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
+    if (of_products[i] > 0 && is_product(kernel)) {
+      const double at_full_clock = of_products[i] / power.full_clock;
+      seconds[i] -= of_products[i] - at_full_clock;
+      of_products[i] = at_full_clock;
+    }
+    const auto times = static_cast<double>(kernel.repeats);
     products += times * of_products[i];
     busy += times * seconds[i];
   }
   if (products <= 0) return;
-  const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * std::max(host - busy, 0.0);
-  const double longer = (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+  const auto longer_beside = [&](double idle) {
+    const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * idle;
+    return (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+  };
+  if (longer_beside(0) <= 1) return;  // without a pause
+  double host = 0;
+  for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
+  const double longer = longer_beside(std::max(host - busy, 0.0));
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
 }

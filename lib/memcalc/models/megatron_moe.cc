@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/concatenate.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/megatron_permute.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -162,6 +163,9 @@ class MoeLayer : public MegatronMlpLayer {
     // dispatch_preprocess, token_dispatch: the rows that are sent stay as long as this function runs.
     const std::int64_t sent = rows_sent(tokens), received = rows_received(sent);
     const DType scores = probabilities.dtype();
+    if (!config_.options.expert_capacity) {  // drop_and_pad: where experts are padded they are known
+      exchange_token_counts(memory_.tape, tokens, moe_.experts.count, ep_ * tp_);
+    }
     Permutation permuted = permute(view(hidden_states, {tokens, width}), probabilities, sent);
     probabilities.reset();
     const bool sends = ep_ > 1;
@@ -217,7 +221,8 @@ class MoeLayer : public MegatronMlpLayer {
       probabilities = exchange(probabilities, {all, local_}, aten::kClone);  // of local experts, contiguous
     }
     Tensor output;
-    {  // dispatch_postprocess, experts, combine_preprocess
+    {                              // dispatch_postprocess, experts, combine_preprocess
+      read_on_host(memory_.tape);  // local_map.sum(dim=0).long().cpu()
       const Permutation permuted = permute(rows, probabilities, routed);
       rows.reset();
       probabilities.reset();

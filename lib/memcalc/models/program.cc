@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -36,6 +37,29 @@ bool has(const ProgramForward& forward, std::string_view input) {
 bool takes_number_of_items(const Program& program) {
   return std::any_of(program.forwards.begin(), program.forwards.end(),
                      [](const ProgramForward& each) { return has(each, kNumberOfItems); });
+}
+
+/// BoundFunction::deaths: where frames end, or a recomputation stops, the innermost first. A result that the function
+/// itself made, of no module within it, is a variable of its own, mostly with the name of an argument.
+std::vector<std::int32_t> deaths_in(const ProgramFunction& function) {
+  std::vector<std::int32_t> inner, own, outer;
+  int depth = 0;
+  const auto is_result = [&](std::int32_t value) {
+    return std::find(function.results.begin(), function.results.end(), value) != function.results.end();
+  };
+  for_each_instruction(function.body, [&](const ProgramInstruction& each) {
+    if (const auto* module = std::get_if<ProgramModule>(&each)) {
+      depth += module->path.empty() ? -1 : 1;
+    } else if (const auto* drop = std::get_if<ProgramDrop>(&each)) {
+      std::vector<std::int32_t>& deaths = depth > 0 ? inner : outer;
+      deaths.insert(deaths.end(), drop->values.begin(), drop->values.end());
+    } else if (const auto* call = std::get_if<ProgramCall>(&each); call != nullptr && depth == 0) {
+      std::copy_if(call->results.begin(), call->results.end(), std::back_inserter(own), is_result);
+    }
+  });
+  inner.insert(inner.end(), own.begin(), own.end());
+  inner.insert(inner.end(), outer.begin(), outer.end());
+  return inner;
 }
 
 }  // namespace
@@ -156,6 +180,7 @@ void ProgramModel::bind_functions() {
     const ProgramFunction& function = program_->functions.at(number);
     auto bound = std::make_unique<BoundFunction>();
     bound->function = &function;
+    bound->deaths = deaths_in(function);
     bound->body = bound_body(function.body, binding_, program_->name);
     if (forward_->graphs) {
       relate_graphs(bound->body, function.results, program_->name);
@@ -263,7 +288,7 @@ ModelOutput ProgramModel::forward(const Batch& batch) {
   for (Tensor& each : kept_) each.reset();
   kept_.clear();
   const BoundFunction& main = bound(placed_->main);
-  Variables variables(*main.function);
+  Variables variables(main);
   std::vector<Tensor>& values = variables.values();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const BoundInput& input = inputs_[i];

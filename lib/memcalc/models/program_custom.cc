@@ -76,14 +76,15 @@ void ProgramModel::run_custom(const PlacedFunction& caller, const BoundCustom& c
   Node* node = custom.backward < 0 ? nullptr
                                    : tape_.autograd.record(kCustomBackward, custom_backward, inputs.data(),
                                                            static_cast<int>(inputs.size()));
-  const ProgramFunction& function = *bound(called).function;
-  Variables variables(function);
+  const BoundFunction& bound_called = bound(called);
+  const ProgramFunction& function = *bound_called.function;
+  Variables variables(bound_called);
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     variables.values()[i] = given(caller, call.arguments[i], values);
   }
   {
     const NoGrad no_grad(tape_.modes);
-    run_body(called, bound(called).body, variables.values());
+    run_body(called, bound_called.body, variables.values());
   }
   const auto result = [&](std::size_t i) -> Tensor& {
     return variables.values()[static_cast<std::size_t>(function.results[i])];
@@ -122,8 +123,9 @@ void ProgramModel::custom_backward(BackwardCall& call) {
 
 void ProgramModel::run_backward(const CustomPass& pass, BackwardCall& call) const {
   const ProgramCustom& custom = *pass.call->custom;
-  const ProgramFunction& function = *bound(*pass.backward).function;
-  Variables variables(function);
+  const BoundFunction& backward = bound(*pass.backward);
+  const ProgramFunction& function = *backward.function;
+  Variables variables(backward);
   const auto value = [&](std::size_t i) -> Tensor& { return variables.values()[i]; };
   int output = 0;
   for (std::size_t i = 0; i < pass.results.size(); ++i) {
@@ -145,7 +147,7 @@ void ProgramModel::run_backward(const CustomPass& pass, BackwardCall& call) cons
         place < saved ? call.saved(static_cast<int>(place)) : pass.attributes[place - saved];
   }
   const NoGrad no_grad(tape_.modes);
-  run_body(*pass.backward, bound(*pass.backward).body, variables.values());
+  run_body(*pass.backward, backward.body, variables.values());
   for (std::size_t i = 0; i < function.results.size(); ++i) {  // one tensor may be the gradient of several
     call.set(static_cast<int>(i), value(static_cast<std::size_t>(function.results[i])));
   }

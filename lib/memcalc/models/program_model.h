@@ -25,7 +25,8 @@ using LeafModule = std::variant<Linear, Conv1D, Embedding>;
 
 struct BoundFunction {
   const ProgramFunction* function = nullptr;
-  bool is_graph = false;  // of torch.compile: one, and nothing else
+  std::vector<std::int32_t> deaths;  // values in the order in which they die: its results, then as it drops them
+  bool is_graph = false;             // of torch.compile: one, and nothing else
   std::vector<BoundInstruction> body;
 };
 
@@ -41,12 +42,16 @@ struct HeldParameters {
   std::vector<const Tensor*> tensors;
 };
 
-/// The variables of one call of a function. A recomputation that stops in its middle leaves them to die from the last
-/// one made: Python's traceback lets go of the innermost frame first (CPython 3.11, Python/traceback.c, tb_dealloc).
+/// The variables of one call of a function. A recomputation that stops in its middle leaves them to Python's traceback,
+/// which lets go of the innermost frame first (CPython 3.11, Python/traceback.c, tb_dealloc), of its variables in the
+/// order of their names in the code (Objects/frameobject.c, frame_dealloc): as they die where a frame ends. What is
+/// returned has mostly the name of an argument.
 class Variables {
  public:
-  explicit Variables(const ProgramFunction& function) : values_(static_cast<std::size_t>(function.values)) {}
+  explicit Variables(const BoundFunction& bound)
+      : values_(static_cast<std::size_t>(bound.function->values)), deaths_(&bound.deaths) {}
   ~Variables() {
+    for (const std::int32_t value : *deaths_) values_[static_cast<std::size_t>(value)].reset();
     for (auto value = values_.rbegin(); value != values_.rend(); ++value) value->reset();
   }
   Variables(const Variables&) = delete;
@@ -57,6 +62,7 @@ class Variables {
 
  private:
   std::vector<Tensor> values_;
+  const std::vector<std::int32_t>* deaths_;
 };
 
 struct CustomPass;

@@ -245,10 +245,11 @@ void ProgramModel::run_call(const PlacedFunction& function, const BoundCall& cal
 /// The first result of a function; the further ones go to `others`, which has places for them; null: there are none.
 Tensor ProgramModel::run_called(const PlacedFunction& called, const KeptTensors& given,
                                 std::vector<Tensor>* others) const {
-  const ProgramFunction& function = *bound(called).function;
-  Variables variables(function);
+  const BoundFunction& bound_called = bound(called);
+  const ProgramFunction& function = *bound_called.function;
+  Variables variables(bound_called);
   std::copy(given.begin(), given.end(), variables.values().begin());
-  run_body(called, bound(called).body, variables.values());
+  run_body(called, bound_called.body, variables.values());
   if (others != nullptr && !tape_.moment.recomputing) {
     for (std::size_t i = 1; i < function.results.size(); ++i) (*others)[i - 1] = variables.take(function.results[i]);
   }

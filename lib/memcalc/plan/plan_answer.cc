@@ -4,6 +4,7 @@
 
 #include "memcalc/plan/plainness.h"
 #include "memcalc/plan/plan.h"
+#include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/run_fields.h"
@@ -138,6 +139,17 @@ void add_whole_training(const PlanQuestion& question, const PlanEntry& first, An
   }
 }
 
+/// What a plan does not search, and what is worth most: models stored in float32 are trained in it unless one asks.
+void add_precision(const DeviceSpec& device, Answer& answer) {
+  const bool brain = takes_bfloat16(device);
+  const double half = brain ? device.bf16_flops_per_second : device.fp16_flops_per_second;
+  constexpr double kWorthSaying = 2;
+  if (device.fp32_flops_per_second <= 0 || half < kWorthSaying * device.fp32_flops_per_second) return;
+  answer.notes.push_back("products are in float32 (precision is not searched): in 16 bits the card's datasheet has " +
+                         format_fixed(half / device.fp32_flops_per_second, 0) + " times the rate (--precision " +
+                         (brain ? "amp-bf16" : "amp-fp16") + ")");
+}
+
 void add_host(const PlanQuestion& question, const Plan& plan, Answer& answer) {
   const auto hosted =
       std::max_element(plan.front.begin(), plan.front.end(),
@@ -220,6 +232,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     answer.notes.push_back("the first is the plainest that is no more than " + format_fixed(100 * kAsFast, 0) +
                            " % slower than the fastest: step times are not predicted better than that");
   }
+  if (!plan.front.empty() && question.run.precision == Precision::kFp32) add_precision(question.device, answer);
   if (!plan.front.empty()) add_whole_training(question, plan.front.front(), answer);
   if (plan.front.empty() && plan.complete) answer.notes = tried_notes(question, plan);
   add_host(question, plan, answer);

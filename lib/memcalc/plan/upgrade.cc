@@ -180,7 +180,10 @@ Answer answer_of(const Profiles& profiles) {
       fmt::format("{} profiles; --torch, --transformers and others choose single versions.", profiles.named().size());
   answer.columns = {{"name", "name", Unit::kText}};
   for (std::size_t i = 0; i < kSoftwareCount; ++i) {
-    answer.columns.push_back({std::string(kSoftwareNames[i]), std::string(kSoftwareNames[i]), Unit::kText});
+    const auto software = static_cast<Software>(i);
+    const bool dispensable = software == Software::kPeft || software == Software::kBitsandbytes;
+    answer.columns.push_back(
+        {std::string(kSoftwareNames[i]), std::string(kSoftwareNames[i]), Unit::kText, dispensable});
   }
   answer.columns.push_back({"validated", "validated", Unit::kText});
   for (const NamedProfile& each : profiles.named()) {
@@ -210,9 +213,12 @@ Answer behaviors_answer(const Profiles& profiles) {
   answer.command = "profiles";
   const std::span<const Behavior> table = behavior_table();
   answer.headline = fmt::format("{} behaviours differ between releases.", table.size());
-  answer.columns = {{"behavior", "behaviour", Unit::kText},      {"software", "of", Unit::kText},
-                    {"release", "from release", Unit::kText},    {"value", "is", Unit::kText},
-                    {"compared_by", "compared by", Unit::kText}, {"source", "source", Unit::kText, true}};
+  answer.columns = {{"behavior", "behaviour", Unit::kText},
+                    {"software", "of", Unit::kText},
+                    {"release", "from release", Unit::kText},
+                    {"value", "is", Unit::kText},
+                    {"compared_by", "compared by", Unit::kText, true},
+                    {"source", "source", Unit::kText, true}};
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Behavior& row = table[i];
     for (const Release& release : profiles.releases(row.software)) {

@@ -196,7 +196,8 @@ class Drawing {
     if (plot_.limit) {
       const double y = y_of(*plot_.limit);
       line(kLeft, y, kRight, y, "stroke=\"#d00\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"");
-      text(kRight - 4, y - 5, plot_.limit_label, "end", " fill=\"#d00\"");
+      text(kRight - 4, y - 5, plot_.limit_label, "end",  // also over a bar
+           " fill=\"#d00\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\"");
     }
     double y = kTop + 10;
     for (std::size_t k = plot_.layers.size(); k-- > 0;) {

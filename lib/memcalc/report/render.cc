@@ -211,7 +211,11 @@ std::vector<std::string> setting_of(const Report& report) {
   const RunSpec& run = report.run;
   std::vector<std::string> words;
   words.push_back("batch " + std::to_string(run.batch_size) + sample_words(report.model, run));
-  if (run.target_sequence_length > 0) words.back() += " to " + std::to_string(run.target_sequence_length);
+  if (run.target_sequence_length > 0) {  // of images the objects, or the tokens that are read from them
+    const std::string targets = std::to_string(run.target_sequence_length);
+    words.back() +=
+        run.image_size > 0 ? ", " + targets + " " + plural(run.target_sequence_length, "target") : " to " + targets;
+  }
   if (run.accumulation_steps() > 1) words.push_back(std::to_string(run.accumulation_steps()) + " micro-batches a step");
   words.emplace_back(name_of(run.precision));
   words.push_back(weights_text(report.model, run));

@@ -182,6 +182,15 @@ class Explanation {
   void write_kernels() {
     if (!report_.time || report_.time->step.costliest.empty()) return;
     title("Kernels that take most of the step");
+    constexpr std::size_t kUsualName = 26, kLongestAligned = 34;
+    const auto shown_name = [](const CostlyKernel& kernel) {
+      return kernel.name.starts_with("aten::") ? kernel.name.substr(6) : kernel.name;
+    };
+    std::size_t names = kUsualName;
+    for (const CostlyKernel& kernel : report_.time->step.costliest) {
+      const std::size_t needed = shown_name(kernel).size() + 1;
+      if (needed <= kLongestAligned) names = std::max(names, needed);
+    }
     for (const CostlyKernel& kernel : report_.time->step.costliest) {
       const double bytes = kernel.bytes / kernel.seconds;
       std::string reached =
@@ -190,12 +199,10 @@ class Explanation {
         reached += ", " + format_fixed(kernel.flops / kernel.seconds / 1e12, 1) + " of " +
                    format_fixed(kernel.possible_flops_per_second / 1e12, 1) + " TFLOP/s";
       }
-      std::string name = kernel.name;
-      if (name.starts_with("aten::")) name.erase(0, 6);
-      term(name, format_seconds(kernel.seconds),
+      term(shown_name(kernel), format_seconds(kernel.seconds),
            format_percent(kernel.seconds, report_.time->step.step_seconds) + " of the step, " +
                format_counted(kernel.calls, "call") + ", " + kernel.shape + ": " + reached,
-           26);
+           names);
     }
   }
 

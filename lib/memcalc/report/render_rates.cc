@@ -45,7 +45,9 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
   if (const PowerRates& power = rates.power; !power.source.empty()) {
     text += ",\n" + margin + "  \"power\": {\"products\": " + general_text(power.products, 4) +
             ", \"best\": " + general_text(power.best, 4) + ", \"others\": " + general_text(power.others, 4) +
-            ", \"idle\": " + general_text(power.idle, 4) + ", \"source\": " + in_quotes(power.source) + "}";
+            ", \"idle\": " + general_text(power.idle, 4);
+    if (power.full_clock > 1) text += ", \"full_clock\": " + general_text(power.full_clock, 4);
+    text += ", \"source\": " + in_quotes(power.source) + "}";
   }
   if (const DepthwiseRates& depthwise = rates.depthwise; !depthwise.source.empty()) {
     text += ",\n" + margin + "  \"depthwise\": {";

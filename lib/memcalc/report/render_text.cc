@@ -346,15 +346,19 @@ class TextRenderer {
 
   void write_accounting() {
     const Accounting& accounting = report_.accounting;
-    title("Bytes per parameter          as usually counted     as PyTorch holds them");
-    for (const AccountingLine& each : accounting_lines(accounting)) {
+    const std::vector<AccountingLine> lines = accounting_lines(accounting);
+    std::size_t names = kNameColumns;  // "quantisation constants" needs more
+    for (const AccountingLine& each : lines) names = std::max(names, each.name.size() + 1);
+    title("Bytes per parameter" + std::string(names - kNameColumns, ' ') +
+          "          as usually counted     as PyTorch holds them");
+    for (const AccountingLine& each : lines) {
       const bool nothing = (each.classic == nullptr || each.classic->total_bytes == 0) &&
                            (each.profile == nullptr || each.profile->total_bytes == 0);
-      if (!nothing) line("  " + pad_right(each.name, kNameColumns) + cell(each.classic) + "    " + cell(each.profile));
+      if (!nothing) line("  " + pad_right(each.name, names) + cell(each.classic) + "    " + cell(each.profile));
     }
     const AccountingRow classic = total_of(accounting.classic);
     const AccountingRow profile = total_of(accounting.profile);
-    line("  " + pad_right("total", kNameColumns) + cell(&classic) + "    " + cell(&profile));
+    line("  " + pad_right("total", names) + cell(&classic) + "    " + cell(&profile));
   }
 
   void write_flops() {

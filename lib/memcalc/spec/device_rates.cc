@@ -99,6 +99,7 @@ DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predict
     rates.power.best = power->required_double("best", {0.01, 2});
     rates.power.others = power->required_double("others", {0, 1});
     rates.power.idle = power->required_double("idle", {0, 1});
+    rates.power.full_clock = power->optional_double("full_clock", {1, 2}).value_or(1);
     rates.power.source = power->required_string("source");
   }
   const RateReader reader(predicted, rates);
@@ -213,6 +214,7 @@ DeviceRates with_host(const DeviceRates& rates, const std::string& path) {
 }
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
+  rates.power = {};  // another card's: what others published of it is of its limit
   for (MemoryRates* const each : memory_bound_groups(rates)) {
     each->bandwidth = carried_bandwidth(rates.scaling, each->bandwidth, bytes_per_second, multiprocessors);
   }

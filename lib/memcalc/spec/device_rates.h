@@ -223,6 +223,7 @@ struct PowerRates {
   double best = 1;      // that rate, of the datasheet's
   double others = 1;    // in other kernels
   double idle = 0;
+  double full_clock = 1;  // how many times their rates products reach there: those of loops are of the limit
   std::string source;
 };
 

@@ -31,6 +31,7 @@ bool begins_with_loading(const RuleQuestion& q) {
   return reads_on_host(training_of(q).loading);
 }
 bool merges(const RuleQuestion& q) { return training_of(q).saving == ModelSaving::kMerge; }
+bool counts_all_stages(const RuleQuestion& q) { return trains(q) && training_of(q).stages == Stages::kAll; }
 bool saves(const RuleQuestion& q) { return trains(q) && training_of(q).saving != ModelSaving::kNone; }
 
 constexpr Rule kLoading[] = {
@@ -113,9 +114,21 @@ constexpr Rule kSaving[] = {
      .broken = is_outside_transformers},
 };
 
+constexpr Rule kStages[] = {
+    {.id = "stages-after-loading",
+     .options = "--stages --load --gpus --parallel",
+     .message = "stages: on several GPUs those of a job are modelled where they begin with --load host or, of a packed "
+                "base, under "
+                "DDP",
+     .accepted = "--load host, or --gpus 1, or no --stages",
+     .broken = [](const RuleQuestion& q) { return is_parallel(q) && !begins_with_loading(q); },
+     .code = ErrorCode::kUnsupported},
+};
+
 constexpr RuleGroup kGroups[] = {
     {.title = "Loading", .concerns = is_asked_to_load, .rules = kLoading},
     {.title = "Saving", .concerns = saves, .rules = kSaving},
+    {.title = "Stages", .concerns = counts_all_stages, .rules = kStages},
 };
 
 }  // namespace

@@ -297,6 +297,11 @@ constexpr Rule kCompletions[] = {
            const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
            return training_of(q).float32_head && (shards || q.run.uses_vllm() || q.run.fine_tuning.liger);
          }},
+    {.id = "trl-generation-size",  // all of them are simulated: 4096 take 2 s and 1 GiB
+     .options = "--loop --accum --steps-per-generation",
+     .message = "completions: {--loop} with more than 4096 micro-batches in a generation is not simulated",
+     .accepted = "--accum of 4096 or less",
+     .broken = [](const RuleQuestion& q) { return training_of(q).generated_micro_batches() > 4096; }},
     {.id = "trl-generate-every",
      .options = "--steps-per-generation --iterations --accum",
      .message =

@@ -43,6 +43,16 @@ bool is_dense(const Shape& shape, const Shape& strides) {
   return true;
 }
 
+namespace {
+
+/// ATen/TensorUtils.cpp, computeStride_impl: a tensor without elements has strides as if it were resized.
+std::optional<Shape> view_of_nothing(const Shape& shape, const Shape& strides, const Shape& target) {
+  if (shape.elements() != 0) return std::nullopt;
+  return shape == target ? strides : contiguous_strides(target);
+}
+
+}  // namespace
+
 std::optional<Shape> view_strides(const Shape& shape, const Shape& strides, const Shape& target) {
   Shape result;
   result.rank = target.rank;
@@ -62,14 +72,14 @@ std::optional<Shape> view_strides(const Shape& shape, const Shape& strides, cons
       view_elements *= target[view_dim];
       --view_dim;
     }
-    if (view_elements != tensor_elements) return std::nullopt;
+    if (view_elements != tensor_elements) return view_of_nothing(shape, strides, target);
     if (dim > 0) {
       chunk_base_stride = strides[dim - 1];
       tensor_elements = 1;
       view_elements = 1;
     }
   }
-  if (view_dim != -1) return std::nullopt;
+  if (view_dim != -1) return view_of_nothing(shape, strides, target);
   return result;
 }
 

@@ -12,6 +12,7 @@ import torch
 
 
 _SIZED = "an image has as many places in the text as its size gives"
+_UNKNOWN_PLACES = "how many places its images have in the text is not known here"
 
 
 @dataclass
@@ -103,7 +104,7 @@ def _features(config: Any, model: Any, edge: int) -> int:
             given = getattr(made, "get_image_features", None) or made.model.get_image_features
             found = given(pixel_values=torch.empty(1, getattr(config.vision_config, "num_channels", 3), edge, edge))
     except Exception as error:  # of the module's own code, which wants more than pixels, or values of them
-        raise ValueError(f"{config.model_type}: how many places its images have in the text is not known here") from error
+        raise ValueError(f"{config.model_type}: {_UNKNOWN_PLACES}") from error
     found = getattr(found, "pooler_output", found)
     each = found[0] if isinstance(found, (tuple, list)) else found
     return int(each.numel()) // int(each.shape[-1])
@@ -113,6 +114,7 @@ def _patches(config: Any, vision: Any, forward: set[str], count: int, edge: int 
              types: str | None) -> Pictures:
     """Qwen2-VL and its like: an image is a grid of patches, all images are one list of patches."""
     told = "image_merge_sizes" in forward  # VideoLLaMA 3, beside the grid: 1 of images, 2 of videos
+    if not told and not hasattr(vision, "spatial_merge_size"): raise ValueError(f"{config.model_type}: {_UNKNOWN_PLACES}")
     patch, merge = int(vision.patch_size), 1 if told else int(vision.spatial_merge_size)
     edge = edge or 16 * patch * merge
     if edge % (patch * merge): raise ValueError(f"{config.model_type} takes images whose edge is a multiple of {patch * merge}")

@@ -47,10 +47,11 @@ _SIZED_BY_ARGUMENTS = frozenset("index_put tensor as_tensor asarray scalar_tenso
 # First values, of which nothing has a size or a type: they are not drawn.
 _FILLS = frozenset("""normal_ uniform_ fill_ zero_ ones_ zeros_ constant_ trunc_normal_ kaiming_uniform_ kaiming_normal_
     xavier_uniform_ xavier_normal_""".split())
+_PADDED = frozenset("conv1d conv2d conv3d".split())  # padding="valid" and "same"
 _COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
 _INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split())
 # The last parts of the names for which `_by_rule` has rules, and of those that may take whole numbers as tensors.
-_RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
+_RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss conv1d conv2d conv3d
     _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED
 _TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split expand".split())
 # What values may be known of though those of the arguments are not.
@@ -338,6 +339,10 @@ class Recorder(TorchFunctionMode):
         if name in _RECURRENT: return self._recurrent(name, args), False
         if name in _CELLS: return self._cell(args), False
         if last in ("grouped_mm", "_grouped_mm"): return self._grouped(args, kwargs), False
+        if last in _PADDED and any(type(a) is str for a in (*args, *kwargs.values())) and torch.is_autocast_enabled("cuda"):
+            # conv2d.padding is none of autocast's operators, conv2d is, which it calls; below autograd autocast does not see that call.
+            args, kwargs = with_tensors((args, kwargs), lambda t: t.to(_cast(t)) if isinstance(t, torch.Tensor) else t)
+            return function(*args, **kwargs), False
         if last == "ctc_loss":
             bound = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
             shape = args[2].shape if bound.arguments.get("reduction", "mean") == "none" else ()

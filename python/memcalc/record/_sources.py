@@ -116,7 +116,9 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             if getattr(config, key, None) is None: setattr(config, key, 0)
     symbols = {"batch": batch}
     reads = kind.main_input_name == "input_ids" or task == "audio-text"
-    is_frames = task == "ctc" and kind.main_input_name == "input_features"  # Parakeet: a spectrogram of any length; its last label is the padding
+    # A spectrogram of any length (Parakeet, whose last label is the padding; Canary, whose encoder is Parakeet's); Whisper's has one.
+    is_frames = kind.main_input_name == "input_features" and (task == "ctc" or task == "speech" and hasattr(config, "encoder_config"))
+    bins = getattr(getattr(config, "encoder_config", config), "num_mel_bins", None) or getattr(config, "feature_projection_input_dim", 80)
     if reads or is_frames: symbols["sequence"] = sequence
     if labels == "target": symbols["target"] = min(target or sequence, getattr(text, "max_target_positions", None) or 1 << 30)
     vision = getattr(config, "encoder", config) if task == "captions" else getattr(config, "vision_config", config)
@@ -150,7 +152,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
         made: dict[str, Any]
         if is_pixels: made = {"pixel_values": torch.empty(batch, channels, image, image)}
         elif is_frames:
-            made = {"input_features": torch.empty(batch, sequence, config.encoder_config.num_mel_bins),
+            made = {"input_features": torch.empty(batch, sequence, bins),
                     "attention_mask": torch.ones(batch, sequence, dtype=torch.long)}
             made["attention_mask"][-1, -sequence // 8:] = 0  # its processor pads to the longest
         elif kind.main_input_name == "input_features" and not reads:

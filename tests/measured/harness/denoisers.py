@@ -250,6 +250,7 @@ def residents_of(entry, dtype):
         name, _, type_of = words.partition(".json.gz")
         with torch.device("meta"): part = parts[name]().to(torch.float32 if "float32" in type_of else dtype)
         part = part.to_empty(device="cuda")
+        if hasattr(part, "tie_weights"): part.tie_weights()  # which to_empty unties (rows before 2026-11-29 22:00: T5's embedding twice)
         fill(part)
         for buffer in part.buffers(): buffer.copy_(torch.arange(buffer.numel()).view(buffer.shape)) if buffer.dtype == torch.long else buffer.zero_()
         return part.requires_grad_(False).eval()
@@ -352,7 +353,8 @@ def one(case, alone=None):
         with accelerator.accumulate([transformer]):
             if vae is not None:
                 with torch.no_grad():
-                    latents = vae.encode(pixel_values.to(device).to(dtype=vae.dtype)).latent_dist.sample().to(weight_dtype)
+                    batch = pixel_values.to(device)  # the loader's, a variable of the loop (rows before 2026-11-29 22:00: let go of here)
+                    latents = vae.encode(batch.to(dtype=vae.dtype)).latent_dist.sample().to(weight_dtype)
                     for encoder, each in zip(text_encoders, ids): encoder(each.to(device))
             if kind == "UNet2DConditionModel":
                 model_input = latents * 0.13025

@@ -80,28 +80,29 @@ struct Block {
   }
 
   [[nodiscard]] Tensor mlp(const Tensor& input, const Tensor& residual) const {
-    Tensor hidden_states;
+    Tensor hidden_states, intermediate_output;
+    const Locals locals(hidden_states, intermediate_output);
     {
       const Tensor widened = dense_h_to_4h(input);
       hidden_states = bloom_gelu(widened);
     }
-    Tensor intermediate_output = dense_4h_to_h(hidden_states);
-    Tensor output = dropout_add(intermediate_output, residual, hidden_dropout);
-    drop(hidden_states, intermediate_output);
-    return output;
+    intermediate_output = dense_4h_to_h(hidden_states);
+    return dropout_add(intermediate_output, residual, hidden_dropout);
   }
 
   /// Beside the hidden states it returns its attention weights.
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& alibi, const Tensor& mask,
                                KeyValueCache* cache, Tensor& attn_weights) const {
-    Tensor layernorm_output = input_layernorm(hidden_states);
-    Tensor residual = residual_is_normed ? layernorm_output : hidden_states;
-    AttentionResult attention = self_attention(layernorm_output, residual, alibi, mask, cache);
+    Tensor layernorm_output, residual;
+    AttentionResult attention;
+    const Locals locals(layernorm_output, residual, attention.output, attention.weights);
+    layernorm_output = input_layernorm(hidden_states);
+    residual = residual_is_normed ? layernorm_output : hidden_states;
+    attention = self_attention(layernorm_output, residual, alibi, mask, cache);
     layernorm_output = post_attention_layernorm(attention.output);
     residual = residual_is_normed ? layernorm_output : attention.output;
     Tensor output = mlp(layernorm_output, residual);
     if (!output.tape().moment.recomputing) attn_weights = std::move(attention.weights);
-    drop(layernorm_output, residual, attention.output, attention.weights);
     return output;
   }
 };

@@ -105,13 +105,13 @@ struct CohereLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
-    Tensor hidden_states_mlp = mlp.forward(hidden_states);
-    hidden_states = residual + attention.output + hidden_states_mlp;
-    drop(residual, attention.output, attention.weights, hidden_states_mlp);
-    return hidden_states;
+    Tensor hidden_states, hidden_states_mlp;
+    AttentionResult attention;
+    const Locals locals(hidden_states, attention.output, attention.weights, hidden_states_mlp);
+    hidden_states = input_layernorm(input);
+    attention = self_attn.forward(hidden_states, positions, mask, cache);
+    hidden_states_mlp = mlp.forward(hidden_states);
+    return input + attention.output + hidden_states_mlp;
   }
 };
 

@@ -225,16 +225,15 @@ struct DebertaV2Layer {
 
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& attention_mask, const Tensor& relative_pos,
                                const Tensor& rel_embeddings) const {
-    Tensor attention;
+    Tensor attention, intermediate_output;
+    const Locals locals(attention, intermediate_output);
     {
       const Tensor self_output = self.forward(hidden_states, attention_mask, relative_pos, rel_embeddings);
       attention = attention_output.forward(self_output, hidden_states);
     }
-    Tensor intermediate_output = intermediate(attention);
+    intermediate_output = intermediate(attention);
     intermediate_output = activation_function(hidden_act, intermediate_output);
-    Tensor layer_output = output.forward(intermediate_output, attention);
-    drop(attention, intermediate_output);
-    return layer_output;
+    return output.forward(intermediate_output, attention);
   }
 };
 

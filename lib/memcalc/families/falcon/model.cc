@@ -199,23 +199,24 @@ struct FalconLayer {
   /// Beside the hidden states it returns its attention weights.
   [[nodiscard]] Tensor forward(const Tensor& hidden_states, const Tensor& alibi, const Tensor& mask,
                                const RotaryPositions& positions, KeyValueCache* cache, Tensor& attn_weights) const {
-    Tensor residual = hidden_states;
-    Tensor attention_layernorm_out = norms == FalconNorms::kParallel ? (*ln_attn)(hidden_states) : Tensor();
-    Tensor mlp_layernorm_out = norms == FalconNorms::kParallel ? (*ln_mlp)(hidden_states) : Tensor();
-    if (norms != FalconNorms::kParallel) attention_layernorm_out = (*input_layernorm)(hidden_states);
-    AttentionResult attention = self_attention.forward(attention_layernorm_out, alibi, mask, positions, cache);
+    Tensor residual = hidden_states, attention_layernorm_out, mlp_layernorm_out, mlp_output;
+    AttentionResult attention;
     Tensor& attention_output = attention.output;
+    const Locals locals(residual, attention_layernorm_out, mlp_layernorm_out, attention_output, attention.weights,
+                        mlp_output);
+    attention_layernorm_out = (norms == FalconNorms::kParallel ? *ln_attn : *input_layernorm)(hidden_states);
+    if (norms == FalconNorms::kParallel) mlp_layernorm_out = (*ln_mlp)(hidden_states);
+    attention = self_attention.forward(attention_layernorm_out, alibi, mask, positions, cache);
     if (norms == FalconNorms::kSequential) {
       residual = dropout_add(attention_output, residual, attention_dropout);
       mlp_layernorm_out = (*post_attention_layernorm)(residual);
     } else if (norms == FalconNorms::kShared) {
       mlp_layernorm_out = attention_layernorm_out;
     }
-    Tensor mlp_output = mlp(mlp_layernorm_out);
+    mlp_output = mlp(mlp_layernorm_out);
     if (norms != FalconNorms::kSequential) mlp_output = add_in_place(mlp_output, attention_output);
     Tensor output = dropout_add(mlp_output, residual, hidden_dropout);
     if (!output.tape().moment.recomputing) attn_weights = std::move(attention.weights);
-    drop(residual, attention_layernorm_out, mlp_layernorm_out, attention_output, attention.weights, mlp_output);
     return output;
   }
 };

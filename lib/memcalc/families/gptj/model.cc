@@ -118,14 +118,15 @@ struct Block {
   /// Beside the hidden states it returns its attention weights.
   [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& mask, const Tensor& position_ids,
                                KeyValueCache* cache, Tensor& attn_weights) const {
-    Tensor residual = input;
-    Tensor hidden_states = ln_1(input);
-    AttentionResult attn = attention(hidden_states, mask, position_ids, cache);
-    Tensor feed_forward_hidden_states = mlp(hidden_states);
-    hidden_states = attn.output + feed_forward_hidden_states + residual;
-    if (!hidden_states.tape().moment.recomputing) attn_weights = std::move(attn.weights);
-    drop(residual, attn.output, attn.weights, feed_forward_hidden_states);
-    return hidden_states;
+    Tensor hidden_states, feed_forward_hidden_states;
+    AttentionResult attn;
+    const Locals locals(hidden_states, attn.output, attn.weights, feed_forward_hidden_states);
+    hidden_states = ln_1(input);
+    attn = attention(hidden_states, mask, position_ids, cache);
+    feed_forward_hidden_states = mlp(hidden_states);
+    Tensor output = attn.output + feed_forward_hidden_states + input;
+    if (!output.tape().moment.recomputing) attn_weights = std::move(attn.weights);
+    return output;
   }
 };
 

@@ -58,22 +58,20 @@ struct StableLmLayer {
 
   [[nodiscard]] Tensor forward(const Tensor& input, const RotaryPositions& positions, const Tensor& mask,
                                KeyValueCache* cache) const {
-    Tensor residual = input;
-    Tensor hidden_states = input_layernorm(input);
-    AttentionResult attention = self_attn.forward(hidden_states, positions, mask, cache);
-    Tensor mlp_output;
+    Tensor hidden_states, residual = input, mlp_output;
+    AttentionResult attention;
+    const Locals locals(hidden_states, residual, attention.output, attention.weights, mlp_output);
+    hidden_states = input_layernorm(input);
+    attention = self_attn.forward(hidden_states, positions, mask, cache);
     if (use_parallel_residual) {
       mlp_output = mlp.forward(hidden_states);
       mlp_output = dropout(mlp_output, hidden_dropout);
-      hidden_states = residual + attention.output + mlp_output;
-    } else {
-      residual = residual + attention.output;
-      mlp_output = mlp.forward(post_attention_layernorm(residual));
-      mlp_output = dropout(mlp_output, hidden_dropout);
-      hidden_states = residual + mlp_output;
+      return residual + attention.output + mlp_output;
     }
-    drop(residual, attention.output, attention.weights, mlp_output);
-    return hidden_states;
+    residual = residual + attention.output;
+    mlp_output = mlp.forward(post_attention_layernorm(residual));
+    mlp_output = dropout(mlp_output, hidden_dropout);
+    return residual + mlp_output;
   }
 };
 

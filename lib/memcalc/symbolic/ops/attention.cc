@@ -235,7 +235,7 @@ Tensor flash_attention(const Tensor& query, const Tensor& key, const Tensor& val
   if (node != nullptr) {
     for (const Tensor* tensor : {&logsumexp, &out, &rng_state, &unused}) tape.autograd.save(*node, *tensor);
   }
-  drop(unused, rng_state, logsumexp);
+  drop(logsumexp, rng_state, unused);  // libstdc++'s tuple destroys its first element first
   return std::move(out);
 }
 

@@ -1,6 +1,7 @@
 #include "memcalc/symbolic/ops/megatron_permute.h"
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -9,6 +10,7 @@ namespace {
 
 constexpr Operator kGatherTokens{"c10d::_allgather_base_"}, kScatterTokens{"c10d::_reduce_scatter_base_"};
 constexpr Operator kGatherTokensNode{"_GatherFromSequenceParallelRegionBackward"};
+constexpr Operator kCountTokens{"megatron::preprocess"};
 constexpr Operator kSelectMaskedNode{"MaskedSelectBackward0"};
 
 struct GatheredPayload {
@@ -46,6 +48,17 @@ void scatter_add_backward(BackwardCall& call) {  // saved: indices
 }
 
 }  // namespace
+
+void exchange_token_counts(Tape& tape, std::int64_t tokens, std::int64_t experts, std::int64_t ranks) {
+  constexpr std::int32_t kSums = 2, kSumsOfRanks = 5;  // sums, conversions and a copy, of a few numbers
+  constexpr Bytes kCount = 8;
+  tape.kernels.add(kCountTokens, OperatorClass::kElementwise, DType::kInt64, 0, static_cast<double>(tokens * experts));
+  if (Kernel* kernel = tape.kernels.last()) kernel->launches = kSums + (ranks > 1 ? kSumsOfRanks : 0);
+  if (ranks > 1) {
+    tape.kernels.collective(kGatherTokens, Collective::kAllGather, DType::kInt64, kCount * experts * ranks, ranks);
+  }
+  read_on_host(tape, kCountTokens);
+}
 
 Tensor gather_in_global_buffer(MegatronMemory& memory, const Tensor& x, std::int64_t ranks) {
   Tape& tape = memory.tape;
