@@ -55,8 +55,8 @@ const test::RuleCase kCases[] = {
      kLongEnough},
     {"images-compiled", "llava-1.5-7b", [](RunSpec& run) { run.training().compile = true; }, kLongEnough},
     {"images-flash-attention", "llava-1.5-7b", [](RunSpec& run) { run.attention = Attention::kFlash; }, kLongEnough},
-    {"images-generate", "llava-1.5-7b", [](RunSpec& run) { run.inference()->new_tokens = 4; },
-     {.sequence_length = 1024, .inference = Inference{}}},
+    {"images-beams", "llava-1.5-7b", [](RunSpec& run) { run.inference()->beams = 2; },
+     {.sequence_length = 1024, .inference = Inference{.new_tokens = 4}}},
     // masks and caches
     {"padding-of-images", "resnet18", [](RunSpec& run) { run.padding = true; }},
     {"padding-of-layers", "layers/decoder", [](RunSpec& run) { run.padding = true; }},

@@ -26,6 +26,13 @@ struct TextInputs {
   bool holds_layer_outputs = false;  // a variable of its own has each layer's output until the next one's is there
 };
 
+/// What tells places of images from text in the batch, which generate() makes longer with each token.
+struct GrowingTypes {
+  std::optional<std::size_t> place{};  // among Batch::others; none: there is no such input
+  bool repeats_last = false;           // token_type_ids: by the last one; mm_token_type_ids: by zeros
+  bool handed_on = true;               // token_type_ids to the forward passes of later tokens
+};
+
 class ImageParts {
  public:
   ImageParts(const ImageTextSpec& spec, const RunSpec& run) : run_(run), spec_(spec) {}
@@ -45,6 +52,13 @@ class ImageParts {
   /// The batch as the processor makes it, in its order.
   [[nodiscard]] virtual std::vector<ModelInput> inputs() const = 0;
 
+  /// generate(): the family's own _prepare_position_ids_for_generation, which has the text's.
+  [[nodiscard]] virtual Tensor positions_for_generation(const Batch& /*batch*/, const Tensor& text_positions) const {
+    return text_positions;
+  }
+  [[nodiscard]] const GrowingTypes& growing_types() const { return growing_types_; }
+  [[nodiscard]] bool counts_from_one() const { return counts_from_one_; }
+
   [[nodiscard]] std::int64_t images() const { return spec_.images.value_or(0); }
   [[nodiscard]] bool accepts_loss_kwargs() const { return accepts_loss_kwargs_; }
   [[nodiscard]] bool hands_on_use_cache() const { return hands_on_use_cache_; }
@@ -56,12 +70,16 @@ class ImageParts {
   [[nodiscard]] DType type_of_pixels() const;
   /// [batch · images, channels, height, width]
   [[nodiscard]] ModelInput pixel_values(std::int64_t channels) const;
+  /// Whether the forward pass is given images: of generate() the first one alone.
+  [[nodiscard]] bool sees_images(const Batch& batch) const { return images() > 0 && batch.pixel_values.defined(); }
   [[nodiscard]] ImageSize image() const { return spec_.size_of_image(run_.image_size); }
   [[nodiscard]] std::int64_t all_images() const { return run_.batch_size * images(); }
 
   RunSpec run_;
   ImageTextSpec spec_;
   bool accepts_loss_kwargs_ = true;
+  GrowingTypes growing_types_;
+  bool counts_from_one_ = false;     // prepare_inputs_for_generation adds one to the positions (PaliGemma)
   bool hands_on_use_cache_ = false;  // the whole model's config.use_cache to the text model, which else reads its own
   std::string_view scope_ = "language_model";  // of the text model, within the model around all
 };

@@ -125,6 +125,8 @@ struct ModelInput {
   Tensor Batch::*member = nullptr;  // null: one of Batch::others
 };
 
+class ImageParts;  // models/image_text.h
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -138,10 +140,11 @@ class Model {
   std::vector<std::shared_ptr<PackedExperts>> experts;          // and routers: those that fine-tuning may change
   std::vector<Tensor> buffers;                                  // in the order in which they were made
   std::optional<std::vector<std::string>> layer_paths;          // of a program: its checkpointable layers, as they run
-  std::vector<ModelInput> inputs;  // of a program: the whole batch; else the batch is as the task says
-  Shape input_features;            // of one sample, where it is neither token ids nor an RGB image
-  Shape sample_labels;             // a user's own layers: of one sample; none: one label
-  bool uses_sdpa = true;           // F.scaled_dot_product_attention where the run asks for sdpa
+  std::vector<ModelInput> inputs;      // of a program: the whole batch; else the batch is as the task says
+  Shape input_features;                // of one sample, where it is neither token ids nor an RGB image
+  Shape sample_labels;                 // a user's own layers: of one sample; none: one label
+  const ImageParts* images = nullptr;  // of a model of images and text with its tower
+  bool uses_sdpa = true;               // F.scaled_dot_product_attention where the run asks for sdpa
   bool is_encoder_decoder = false;
   std::optional<std::int64_t> sliding_window;  // of the layers that keep no more keys and values
   bool loss_shifts_labels = false;             // the Trainer then counts the items of labels[..., 1:]

@@ -342,6 +342,7 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
     plan.images->build(b);
     accepts_loss_kwargs = plan.images->accepts_loss_kwargs();
     inputs = plan.images->inputs();
+    images = plan.images.get();
     return b.scope(plan.images->scope(), build_decoder);
   });
   for (const bool sliding : {false, true}) {

@@ -154,10 +154,10 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
 }
 
 /// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: how many times as long as
-/// on the reference host in the median of these moments, and between what nine in ten of them lie, from a core alone to
-/// one whose other half another thread keeps busy. The middle host's calls take the geometric mean of the medians; the
-/// range goes from the least of the second to the most of the third. Times of steps know nothing of this: they are
-/// means over many moments.
+/// on the reference host in the median of windows as long as a call, and between what nine in ten of the moments lie,
+/// from a core alone to one whose other half another thread keeps busy. The middle host's calls take the geometric mean
+/// of the medians; the range goes from the least of the second to the most of the third. Times of steps know nothing of
+/// this: they are means over many moments.
 void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
   const std::vector<JsonObject> rows = root.optional_objects("calls");
   if (rows.empty()) return;

@@ -247,11 +247,11 @@ constexpr Rule kImagesInText[] = {
      .message = "attention flash: of {model}, a model of images and text, it is not modelled",
      .accepted = "--attn sdpa, eager",
      .broken = [](const RuleQuestion& q) { return q.run.attention == Attention::kFlash; }},
-    {.id = "images-generate",
-     .options = "--new-tokens --images",
-     .message = "new tokens: generate() of {model}, a model of images and text, is not modelled",
-     .accepted = "no --new-tokens",
-     .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->new_tokens > 0; }},
+    {.id = "images-beams",
+     .options = "--beams --images",
+     .message = "beams: what generate() of {model}, a model of images and text, repeats for each beam is not modelled",
+     .accepted = "--beams 1",
+     .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; }},
 };
 
 // --- masks and caches

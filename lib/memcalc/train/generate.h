@@ -62,6 +62,7 @@ class Generation {
   void look_for_right_padding(const Tensor& input_ids);
   [[nodiscard]] Tensor attention_mask_for(const Tensor& input_ids) const;
   [[nodiscard]] static Tensor position_ids_for(const Tensor& attention_mask);
+  void prepare_images(const Batch& batch);
   [[nodiscard]] Tensor decoder_start(std::int64_t batch_size) const;
   void expand_inputs(const Batch& batch);
 
@@ -70,6 +71,8 @@ class Generation {
   [[nodiscard]] Tensor& ids_of(Batch& inputs) const {
     return model_.is_encoder_decoder ? inputs.decoder_input_ids : inputs.input_ids;
   }
+  /// As prepare_inputs_for_generation hands them over.
+  [[nodiscard]] Tensor positions_of_call(const Tensor& position_ids) const;
   [[nodiscard]] ModelOutput prefill(const Batch& batch);
   [[nodiscard]] ModelOutput decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs);
   void update_model_kwargs(std::int64_t added);
@@ -92,7 +95,7 @@ class Generation {
   std::int64_t repeats_;  // of the micro-batch that it is a part of
   Tensor bos_, eos_, pad_, decoder_start_, forced_eos_, has_right_padding_;
   Tensor input_ids_;  // as the loop goes on
-  Tensor attention_mask_, position_ids_, encoder_outputs_, labels_;
+  Tensor attention_mask_, token_types_, position_ids_, encoder_outputs_, labels_;
   EncoderDecoderCache cache_;
   KeyValueCacheSize cache_size_;
 };

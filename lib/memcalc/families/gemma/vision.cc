@@ -76,7 +76,9 @@ Tensor block_sequence_ids_of(const Tensor& token_type_ids) {
 class Gemma3Vision final : public ImageParts {
  public:
   Gemma3Vision(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {}
+      : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {
+    growing_types_ = {.place = kTokenTypes, .repeats_last = true, .handed_on = false};
+  }
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
@@ -94,7 +96,7 @@ class Gemma3Vision final : public ImageParts {
   [[nodiscard]] Tensor forward(const Batch& batch, const LookUp& look_up, const Decode& decode,
                                ModelOutput& output) const override {
     Tensor inputs_embeds = look_up(batch.input_ids);
-    if (images() == 0) {
+    if (!sees_images(batch)) {
       Tensor hidden_states = decode({.inputs_embeds = inputs_embeds});
       inputs_embeds.reset();
       return hidden_states;
@@ -128,7 +130,10 @@ class Gemma3Vision final : public ImageParts {
 class PaliGemma final : public ImageParts {
  public:
   PaliGemma(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {}
+      : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {
+    growing_types_ = {.place = kTokenTypes, .repeats_last = true};
+    counts_from_one_ = true;
+  }
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
@@ -147,10 +152,13 @@ class PaliGemma final : public ImageParts {
                                ModelOutput& output) const override {
     Tape& tape = batch.input_ids.tape();
     Tensor inputs_embeds = look_up(batch.input_ids);
-    Tensor position_ids = no_grad::add(no_grad::arange(tape, inputs_embeds.size(1)));
-    position_ids = no_grad::add(no_grad::unsqueeze(position_ids, 0));  // counted from 1
+    Tensor position_ids = batch.position_ids;
+    if (!position_ids.defined()) {
+      position_ids = no_grad::add(no_grad::arange(tape, inputs_embeds.size(1)));
+      position_ids = no_grad::add(no_grad::unsqueeze(position_ids, 0));  // counted from 1
+    }
     Tensor image_features, special_image_mask, block_sequence_ids;
-    if (images() > 0) {
+    if (sees_images(batch)) {
       PooledStates image_outputs = vision_tower_[0].forward(run_, batch.pixel_values);
       Tensor projected = projector_(image_outputs.last_hidden_state);
       image_outputs.last_hidden_state.reset();
@@ -188,7 +196,9 @@ class PaliGemma final : public ImageParts {
       return create_block_mask(run_, inputs_embeds, batch, blocks, position_ids,
                                window ? BlockWindow::kOfCausal : BlockWindow::kNone);
     }
-    return create_causal_mask(run_, inputs_embeds, batch, PastTokens(false), window);
+    const auto* const cache = batch.past_key_values;
+    return create_causal_mask(run_, inputs_embeds, batch,
+                              cache == nullptr ? PastTokens(false) : PastTokens(&cache->self_attention), window);
   }
 
   PaliGemmaParts parts_;

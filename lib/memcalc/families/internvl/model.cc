@@ -228,7 +228,7 @@ class InternVl final : public ImageParts {
                                ModelOutput& output) const override {
     Tensor inputs_embeds = look_up(batch.input_ids);
     Tensor image_features, special_image_mask;
-    if (images() > 0) {
+    if (sees_images(batch)) {
       {
         const Tensor pooler_output = get_image_features(batch.pixel_values);
         image_features = to_dtype(pooler_output, inputs_embeds.dtype());

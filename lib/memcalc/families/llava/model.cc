@@ -56,7 +56,7 @@ class Llava final : public ImageParts {
                                ModelOutput& output) const override {
     Tensor inputs_embeds = look_up(batch.input_ids);
     Tensor image_features, special_image_mask;
-    if (images() > 0) {
+    if (sees_images(batch)) {
       {
         const std::vector<Tensor> of_images = unbind(get_image_features(batch.pixel_values), 0);
         const Tensor joined = concatenate(of_images, 0);

@@ -109,7 +109,7 @@ class Mistral3 final : public ImageParts {
                                ModelOutput& output) const override {
     Tensor inputs_embeds = look_up(batch.input_ids);
     Tensor image_features, special_image_mask;
-    if (images() > 0) {
+    if (sees_images(batch)) {
       {
         std::vector<Tensor> of_images = get_image_features(batch.pixel_values, batch.others[kImageSizes]);
         const Tensor joined = concatenate(of_images, 0);

@@ -180,7 +180,6 @@ const Family kQwen2Vl = {
     .read = qwen2_vl,
     .build = build_qwen2_vl,
     .measured = kQwen2VlMeasured,
-    .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
 
@@ -190,7 +189,6 @@ const Family kQwen25Vl = {
     .read = qwen2_5_vl,
     .build = build_qwen2_vl,
     .measured = kQwen2VlMeasured,
-    .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
 

@@ -54,7 +54,8 @@ RotaryPositions multimodal_positions(const RotaryEmbedding& rotary, const Tensor
   Tape& tape = x.tape();
   const NoGrad no_grad(tape.modes);
   const bool of_text = position_ids.rank() == 2;  // position_ids.view(1, 1, -1).expand(3, batch, -1)
-  const Tensor three = of_text ? expand(unsqueeze(position_ids, 0), {3, x.size(0), -1}) : position_ids;
+  Tensor three = of_text ? expand(unsqueeze(position_ids, 0), {3, x.size(0), -1}) : position_ids;
+  if (three.size(0) == 4) three = slice(three, 0, 1, 3);  // generate()'s, of which the first are the text's
   const std::int64_t count = rotary.inverse_frequencies.size(0), batch = three.size(1);
   Tensor inv_freq_expanded = expand(view(rotary.inverse_frequencies, {1, 1, count, 1}), {3, batch, count, 1});
   Tensor position_ids_expanded = to_dtype(unsqueeze(three, 2), DType::kFloat32);
@@ -105,6 +106,7 @@ class Qwen2Vl final : public ImageParts {
       : ImageParts(spec, run), parts_(spec.parts.as<QwenVisionParts>()) {
     // Qwen2VLForConditionalGeneration does not say accepts_loss_kwargs = False, only the Qwen2VLModel in it does.
     accepts_loss_kwargs_ = parts_.kind == QwenVision::k2;
+    growing_types_.place = kTokenTypes;
     const ImageSize size = image();
     grid_ = {size.height / parts_.patch_size, size.width / parts_.patch_size, parts_.spatial_merge_size};
   }
@@ -129,12 +131,13 @@ class Qwen2Vl final : public ImageParts {
                                ModelOutput& output) const override {
     const bool is_3 = parts_.kind == QwenVision::k3;
     Tensor inputs_embeds = look_up(batch.input_ids);
-    if (images() == 0) {
+    if (!sees_images(batch)) {
+      if (rope_deltas_.defined()) output.others.push_back(rope_deltas_);
       Tensor hidden_states = decode({.inputs_embeds = inputs_embeds, .holds_layer_outputs = is_3});
       inputs_embeds.reset();
       return hidden_states;
     }
-    const Tensor& image_grid_thw = batch.others[2];
+    const Tensor& image_grid_thw = batch.others[kGrids];
     QwenVisionTower::Output image_outputs;
     Tensor image_embeds, image_mask, video_mask;
     std::vector<Tensor> of_images = get_image_features(batch.pixel_values, image_grid_thw, image_outputs);
@@ -147,7 +150,7 @@ class Qwen2Vl final : public ImageParts {
     get_placeholder_masks(batch.input_ids, image_mask, video_mask);
     inputs_embeds = masked_scatter(inputs_embeds, image_mask, image_embeds);
     if (is_3) image_mask = no_grad::select(image_mask, 2);
-    Tensor position_ids = get_rope_index(batch, image_grid_thw);
+    Tensor position_ids = batch.position_ids.defined() ? batch.position_ids : get_rope_index(batch, image_grid_thw);
     output.others.push_back(rope_deltas_);
     Tensor hidden_states = decode({.inputs_embeds = inputs_embeds,
                                    .position_ids = position_ids,
@@ -165,7 +168,21 @@ class Qwen2Vl final : public ImageParts {
     return hidden_states;
   }
 
+  /// [4, batch, tokens]: the text's positions, then those of time, height and width.
+  [[nodiscard]] Tensor positions_for_generation(const Batch& batch, const Tensor& text_positions) const override {
+    Tensor vision_positions;
+    if (images() > 0) {
+      vision_positions = get_rope_index(batch, batch.others[kGrids]);
+    } else {
+      vision_positions = no_grad::expand(no_grad::unsqueeze(text_positions, 0), {3, -1, -1});
+      rope_deltas_ = no_grad::zeros(text_positions.tape(), {text_positions.size(0), 1}, DType::kInt64);
+    }
+    return no_grad::cat(no_grad::unsqueeze(text_positions, 0), vision_positions, 0);
+  }
+
  private:
+  static constexpr std::size_t kGrids = 2, kTokenTypes = 3;  // their places in the batch
+
   /// The images' tokens, as views of one tensor.
   [[nodiscard]] std::vector<Tensor> get_image_features(const Tensor& pixels, const Tensor& image_grid_thw,
                                                        QwenVisionTower::Output& outputs) const {
@@ -223,7 +240,7 @@ class Qwen2Vl final : public ImageParts {
 
   /// get_rope_index: [3, batch, tokens]. The module holds rope_deltas until it makes them anew.
   [[nodiscard]] Tensor get_rope_index(const Batch& batch, const Tensor& image_grid_thw) const {
-    const Tensor &input_ids = batch.input_ids, &mm_token_type_ids = batch.others[3];
+    const Tensor &input_ids = batch.input_ids, &mm_token_type_ids = batch.others[kTokenTypes];
     Tape& tape = input_ids.tape();
     const std::int64_t rows = input_ids.size(0), tokens = input_ids.size(1);
     Tensor position_ids = no_grad::zeros(tape, {3, rows, tokens}, DType::kInt64);
