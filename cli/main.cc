@@ -121,12 +121,22 @@ void refuse_leftovers(const CLI::App& app) {
                    app.get_name() + " --help lists all)");
 }
 
-// A value that an option does not take may be something that is not modelled: --task dpo.
-void refuse_value_not_modelled(const CLI::App& app, const Error& error) {
+// A value that an option does not take may be something that is not modelled (--loop ppo) or has another name here
+// (--task dpo is --loop trl-dpo).
+void refuse_value_of_elsewhere(const CLI::App& app, const Error& error) {
   if (error.code() != ErrorCode::kUsage || !error.part().starts_with("--")) return;
   const CLI::Option* option = app.get_option_no_throw(std::string(error.part()));
   if (option == nullptr) return;
+  const Field* field = find_field(error.part());
   for (const std::string& value : option->results()) {
+    if (field != nullptr && std::find(field->names.begin(), field->names.end(), value) != field->names.end()) continue;
+    if (const auto elsewhere = option_name_elsewhere(specs_or_nothing(app), value)) {
+      const std::string& ours = elsewhere->ours;  // "--loop trl-dpo"; not "--bs", which says nothing of the value
+      const std::size_t end = ours.find_first_of(" ,");
+      if (end != std::string::npos && ours[end] == ' ') {
+        throw UsageError(option->get_name() + " " + one_line(value) + ": memcalc calls it " + ours);
+      }
+    }
     if (const auto instead = not_modelled_here(app, AskedAs::kValue, value)) {
       throw UsageError(option->get_name() + " " + one_line(value) + ": " + *instead);
     }
@@ -266,7 +276,7 @@ ExitStatus run(const std::vector<std::string>& typed, Declare declare) {
     try {
       return command.run();
     } catch (const Error& error) {
-      refuse_value_not_modelled(*command.app, error);
+      refuse_value_of_elsewhere(*command.app, error);
       throw;
     }
   }

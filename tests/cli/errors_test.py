@@ -46,6 +46,7 @@ CASES = [
     *(((*BERT, "--dropout", text), "--dropout: expected a number")
       for text in ("-0.1", "1", "2", "nan", "inf", "x", "0,1", "1e400")),
     *(((*BERT, "--clip-grad", text), "--clip-grad: expected a number") for text in ("-1", "nan", "inf", "x")),
+    ((*BERT, "--gpu", "h100", "--storage-rate", "1e9"), "--storage-rate: expected --sample-bytes beside it, found none"),
     # choices
     (("--model", "resnet50", "--bs", "8", "--loop", "trainer", "--precision", "bf16"), "the Trainer's images are float32"),
     (("--model", "clip-vit-base-patch32", "--loop", "trainer"), "collator for return_loss"),

@@ -57,11 +57,16 @@ ANSWERED = [
 
 # A question, what is typed, and what its one line says of what can be done instead.
 REFUSED = [
-    ("sentence-transformers' contrastive loss", "--model all-MiniLM-L6-v2 --task contrastive --bs 128 --seq 128", ["seqcls"]),
+    ("sentence-transformers' contrastive loss", "--model all-MiniLM-L6-v2 --task contrastive --bs 128 --seq 128", ["--loop sentence-transformer"]),
     ("my own nn.Module", "--model mymodule.py", ["from_module"]),
     ("a V100 with torch 2.4", "--model gpt2 --gpu v100 --torch 2.4", ["releases before 2.8.0", "accepted"]),
-    ("DPO with a reference model", "--model llama-3.1-8b --task dpo --bf16", ["--task causal", "twice the --bs"]),
-    ("GRPO with vLLM", "--model llama-3.1-8b --grpo --bf16", ["--new-tokens"]),
+    ("DPO with a reference model", "--model llama-3.1-8b --task dpo --bf16", ["--task dpo: memcalc calls it --loop trl-dpo"]),
+    ("DPO as a loop", "--model llama-3.1-8b --loop dpo --bf16", ["--loop dpo: memcalc calls it --loop trl-dpo"]),
+    ("KTO's loss without its loop", "--model llama-3.1-8b --kto-loss kto", ["it belongs to TRL's KTOTrainer (--loop trl-kto)"]),
+    ("GRPO with vLLM", "--model llama-3.1-8b --grpo --bf16", ["memcalc calls it --loop trl-grpo"]),
+    ("PPO", "--model llama-3.1-8b --loop ppo --bf16", ["--loop trl-grpo and trl-rloo", "--new-tokens"]),
+    ("some InternLM", "--model internlm2-8b", ["did you mean 'internlm2-7b'"]),
+    ("some LLaMA", "--model llama", ["'memcalc models --search llama' lists"]),
     ("Qwen-VL", "--model Qwen/Qwen-VL-Plus", ["qwen2.5-vl-7b"]),
     ("pictures from SDXL", "--model sdxl --infer", ["sampling is not modelled"]),
     ("a 70B at 128k served on four H100", "--model llama-3.1-70b --infer --gpus 4 --tp 4 --seq 131072 --gpu h100", ["--gpus 1"]),

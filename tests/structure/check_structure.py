@@ -47,6 +47,7 @@ FORBIDDEN_IN_LIB = {
     r"\busing\s+namespace\b": "no using namespace",
     r"\bfile\s*\(\s*GLOB": "sources are listed, never globbed",
     r"\bstd::(ranges|views)::": "no std::ranges: Debian's emscripten, which builds the page, has none of its algorithms",
+    r"\bstd::bit_cast\b": "no std::bit_cast, which emscripten's C++ library lacks: bits_of (base/bytes.h)",
 }
 # A rule forks on a behaviour, never on a version: what a version does is data (specs/profiles). Names and notes of
 # versions are shown here:
@@ -351,6 +352,7 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/memcalc.cc", "float x = 1;\n", "no float"),
     ("lib/memcalc/memcalc.cc", "using namespace std;\n", "no using namespace"),
     ("lib/memcalc/memcalc.cc", "auto x = std::ranges::count(list, 1);\n", "no std::ranges"),
+    ("lib/memcalc/memcalc.cc", "auto x = std::bit_cast<std::uint64_t>(1.0);\n", "no std::bit_cast"),
     ("lib/memcalc/memcalc.cc", "\n" * MAX_LINES, f"at most {MAX_LINES}"),
     ("lib/memcalc/models/a.h", "#include <vector>\n", "no #pragma once"),
     ("lib/memcalc/models/a.cc", "#include <vector>\n", "lib/memcalc/models/a.cc is not listed"),

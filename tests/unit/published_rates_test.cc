@@ -1,6 +1,7 @@
 // spec/published_rates.h: what others measured of cards, and what is assumed of cards that nobody did.
 #include "memcalc/spec/published_rates.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -33,6 +34,17 @@ TEST(PublishedRates, OfTheMeasuredCardsNothingIsReplaced) {
     EXPECT_EQ(device.product_shares.float32, 1) << name;
     EXPECT_EQ(device.rates->published_source, "") << name;
   }
+}
+
+// memcalc-probe of 0.2.0 wrote it on two H200s: softmax's rates are younger.
+TEST(PublishedRates, StandInForWhatAFileDoesNotSay) {
+  const DeviceSpec device = card((test::measured_dir() / "probe/h200_x2_device.json").string());
+  EXPECT_FALSE(device.rates->predicted);
+  EXPECT_DOUBLE_EQ(device.rates->vectorized.bandwidth, 0.9357);
+  EXPECT_THAT(device.rates->unsaid, testing::Contains("softmax"));
+  EXPECT_THAT(device.rates->unsaid, testing::Not(testing::Contains("vectorized")));
+  EXPECT_EQ(device.rates->softmax.launch_us, card("h100-sxm").rates->softmax.launch_us);
+  EXPECT_EQ(device.rates->convolution_times, "");
 }
 
 // 164.8 of 165.2 TFLOP/s over the H100's 79.9 %: a GeForce reaches its datasheet in 16 bits and two thirds in float32.

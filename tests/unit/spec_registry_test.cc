@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -311,11 +312,19 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   };
   const std::string path = (test::specs_dir() / "not_modelled.json").string();
   const JsonDocument document = JsonDocument::read_file(path);
+  const std::vector<ModelListing> models_there = shipped.models();
   std::size_t models = 0;
   for (const JsonObject& family : document.root().optional_objects("families")) {
     const std::string name = family.required_string("family");
     const std::string nearest = family.optional_string("nearest").value_or("bert-base");
     EXPECT_EQ(shipped.model(nearest).name, nearest);
+    if (!family.has("nearest") && !family.has("instead")) {  // then none of its models is known
+      for (const std::string& word : family.optional_strings("names")) {
+        for (const ModelListing& known : models_there) {
+          EXPECT_FALSE(known.name.starts_with(word) && std::isalpha(known.name[word.size()]) == 0) << known.name;
+        }
+      }
+    }
     for (const std::string& model : family.optional_strings("models")) {
       EXPECT_TRUE(refusal(model).starts_with(model + ": the family " + name + " is not built yet; ")) << refusal(model);
       ++models;
@@ -329,6 +338,8 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
             "Qwen/Qwen-VL-Plus: the family Qwen-VL is not built yet; qwen2-vl-7b, qwen2.5-vl-7b and qwen3-vl-8b are "
             "known; or its language model alone: qwen2-7b, qwen2.5-7b, qwen3-8b");
   EXPECT_EQ(error_code([&] { static_cast<void>(shipped.model("EleutherAI/gpt-neo-1.3B")); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal("Qwen/qwen3"),
+            "unknown model 'Qwen/qwen3'; 'memcalc models --search qwen3' lists the known ones of that name");
   EXPECT_EQ(refusal("gpt-neox-20"), "unknown model 'gpt-neox-20'; did you mean 'gpt-neox-20b'?");
   static_cast<void>(write("not_modelled.json", R"({"families": [{"familie": "x"}]})"));
   EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry(folder.string()).model("zebra")); }),

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/symbolic/aten.h"
@@ -125,7 +125,7 @@ double formula_seconds(const Kernel& kernel, const Time& row, std::size_t pass, 
 double doublings(std::int64_t size) {
   constexpr double kFraction = 0x1p-52, kBias = 1023;
   const auto real = static_cast<double>(std::max<std::int64_t>(size, 1));
-  return static_cast<double>(std::bit_cast<std::uint64_t>(real)) * kFraction - kBias;
+  return static_cast<double>(bits_of(real)) * kFraction - kBias;
 }
 
 /// 0: rows of so many elements are a multiple of 16 bytes; to 2: at odd ones

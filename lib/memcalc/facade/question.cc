@@ -10,6 +10,10 @@ namespace memcalc {
 namespace {
 
 void add_input(const TimeOptions& asked, Report& report) {
+  if (asked.storage_rate && !asked.sample_bytes) {
+    throw Error(ErrorCode::kUsage, "--storage-rate: expected --sample-bytes beside it, found none", "--storage-rate",
+                "storage-rate-needs-bytes");
+  }
   if (!asked.sample_seconds && !asked.sample_bytes) return;
   if (!report.time) {
     throw Error(ErrorCode::kUsage, "--sample-seconds: no step time is known of this GPU, so nothing to compare with",

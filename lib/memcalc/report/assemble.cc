@@ -28,7 +28,7 @@
 #include "memcalc/report/throughput.h"
 #include "memcalc/report/versions_used.h"
 #include "memcalc/report/vllm_on_card.h"
-#include "memcalc/spec/host_step.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
@@ -302,7 +302,6 @@ void say_what_is_left_out_between_steps(const RunSpec& run, std::vector<std::str
           "steps after the third: each sends its weights on new streams, whose buffers PyTorch keeps for streams that "
           "come again after 16 steps, so that reserved memory grows until the card is full");
     }
-    not_modelled.emplace_back("the time in which vLLM generates: the time of a step lacks it");
   }
   if (run.training().saving == ModelSaving::kNone) left_out.emplace_back("checkpoint saving");
   if (left_out.empty()) return;
@@ -362,8 +361,12 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
   if (run.trains()) say_what_is_left_out_between_steps(run, report.not_modelled);
   if (!time) report.not_modelled.push_back(untimed(symbolic.kernels, run, device));
   for (std::string& note : substituted_types(symbolic.kernels, device)) report.assumptions.push_back(std::move(note));
-  if (time && steps_on_host(run)) {
-    report.not_modelled.emplace_back("the optimizer's step on the host and its copies: the time of a step lacks them");
+  if (time && !device.rates->unsaid.empty()) {
+    report.assumptions.push_back(fmt::format("the file of {} lacks rates of {}: its datasheet and an H100's stand in",
+                                             device.name, fmt::join(device.rates->unsaid, ", ")));
+  }
+  if (const std::string part = untimed_part(run); time && !part.empty()) {
+    report.not_modelled.push_back("the time of " + part + ", which the time of a step lacks");
   }
   if (run.expandable_segments) report.not_modelled.emplace_back("retries of the allocator when the card is full");
   report.kv_cache = symbolic.kv_cache;

@@ -40,12 +40,6 @@ void refuse_outside(double value, double least, double most, const char* option,
               fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, value, least, most, unit));
 }
 
-/// What a step does whose time is not known.
-std::string lacking(const RunSpec& run) {
-  if (steps_on_host(run)) return "the optimizer's step on the host";
-  return run.uses_vllm() ? "vLLM's generation" : "";
-}
-
 /// That of the measured runs like this one.
 std::optional<StepError> error_of_step(const Report& report, const StepTime& step) {
   if (report.device.errors == nullptr) return std::nullopt;
@@ -62,6 +56,11 @@ double data_parallel_ranks(const Parallel& parallel) {
 }
 
 }  // namespace
+
+std::string untimed_part(const RunSpec& run) {
+  if (steps_on_host(run)) return "the optimizer's step on the host";
+  return run.uses_vllm() ? "vLLM's generation" : "";
+}
 
 double samples_per_step(const Report& report) {
   const RunSpec& run = report.run;
@@ -166,7 +165,7 @@ Throughput throughput_of(const Report& report, const StepTime& step) {
 
 void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report, step);
-  report.time->lacks = lacking(report.run);
+  report.time->lacks = untimed_part(report.run);
   if (report.time->lacks.empty()) report.time->error = error_of_step(report, step);
   const std::string note =
       "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "

@@ -1,6 +1,8 @@
 // What a step time means: samples and tokens a second, utilisation, energy.
 #pragma once
 
+#include <string>
+
 #include "memcalc/report/report.h"
 
 namespace memcalc {
@@ -9,6 +11,9 @@ namespace memcalc {
 /// half that is computed.
 /// Pre: report.epoch is set where batches are as long as the data makes them.
 [[nodiscard]] Throughput throughput_of(const Report& report, const StepTime& step);
+
+/// What a step does whose time is not known; empty: nothing.
+[[nodiscard]] std::string untimed_part(const RunSpec& run);
 
 /// Sets `report.time`, and says so among the assumptions where MFU leaves the masked half out.
 void set_time(Report& report, const StepTime& step);

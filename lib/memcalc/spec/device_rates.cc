@@ -29,14 +29,54 @@ DeviceSpec on_one_host(DeviceSpec device) {
   return device;
 }
 
-DeviceRates read_device_rates(const JsonObject& json) {
-  DeviceRates rates;
+namespace {
+
+/// Reads the numbers of a file. What it does not say stays as `predicted` has it, or is an error where that is null.
+class RateReader {
+ public:
+  RateReader(const DeviceRates* predicted, DeviceRates& rates) : predicted_(predicted), rates_(rates) {}
+
+  void read(const std::optional<JsonObject>& group, const char* group_name, const char* name, double& value,
+            DoubleRange range) const {
+    if (predicted_ == nullptr || (group && group->has(name))) {
+      value = group->required_double(name, range);
+      return;
+    }
+    std::vector<std::string>& unsaid = rates_.unsaid;
+    if (unsaid.empty() || unsaid.back() != group_name) unsaid.emplace_back(group_name);
+  }
+
+  /// Null where the file does not have it and need not.
+  [[nodiscard]] std::optional<JsonObject> group(const JsonObject& of, const char* name) const {
+    if (predicted_ != nullptr && !of.has(name)) return std::nullopt;
+    return of.required_object(name);
+  }
+
+ private:
+  const DeviceRates* predicted_;
+  DeviceRates& rates_;
+};
+
+void read_sources(const JsonObject& json, DeviceRates& rates) {
   rates.measured_on = json.required_string("measured_on");
   rates.command = json.required_string("command");
   rates.date = json.required_string("date");
   rates.host_source = json.optional_string("host_source").value_or("");
   rates.attention_source = json.optional_string("attention_source").value_or("");
   rates.link_source = json.optional_string("link_source").value_or("");
+}
+
+}  // namespace
+
+DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predicted) {
+  DeviceRates rates = predicted != nullptr ? *predicted : DeviceRates{};
+  rates.predicted = false;
+  rates.published_source.clear();
+  rates.hosts.clear();
+  rates.scaling = {};
+  rates.convolution_times = json.optional_string("convolution_times").value_or("");
+  rates.product_times = json.optional_string("product_times").value_or("");
+  read_sources(json, rates);
   if (const std::optional<JsonObject> scaling = json.nullable_object("memory_scaling")) {
     rates.scaling.bytes_per_second = scaling->required_double("bytes_per_second", {1, 1e18});
     rates.scaling.multiprocessors = scaling->required_double("multiprocessors", {1, 1e6});
@@ -61,50 +101,23 @@ DeviceRates read_device_rates(const JsonObject& json) {
     rates.power.idle = power->required_double("idle", {0, 1});
     rates.power.source = power->required_string("source");
   }
+  const RateReader reader(predicted, rates);
+  constexpr DoubleRange kRate = {1e-12, 1e15};
   if (const std::optional<JsonObject> depthwise = json.nullable_object("depthwise")) {
     visit_depthwise_rates(rates.depthwise, [&](const char* name, double& value) {
-      if (!std::string_view(name).ends_with("_wide") ||
-          depthwise->has(name)) {  // files of before 2026-11-26 lack these
-        value = depthwise->required_double(name, {1e-12, 1e6});
-      }
+      reader.read(depthwise, "depthwise", name, value, {1e-12, 1e6});
     });
     rates.depthwise.source = depthwise->required_string("source");
   }
-  if (json.has("convolution_times")) rates.convolution_times = json.required_string("convolution_times");
-  if (json.has("product_times")) rates.product_times = json.required_string("product_times");
   if (const std::optional<JsonObject> blocks = json.nullable_object("blocks")) {
     rates.blocks.source = blocks->required_string("source");
     visit_block_rates(rates.blocks, [&](const char* group, const char* name, double& value) {
-      const bool own = *group == '\0';
-      value = (own ? *blocks : blocks->required_object(group)).required_double(name, {1e-12, 1e15});
+      reader.read(*group == '\0' ? blocks : reader.group(*blocks, group), "blocks", name, value, kRate);
     });
   }
-  const bool of_compiled = json.required_object("host").has("compiled_us"), pooling = json.has("pooling");
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
-    if (!pooling && std::string_view(group) == "pooling") return;
-    if (!of_compiled && std::string_view(name).starts_with("compiled")) return;
-    const JsonObject object = json.required_object(group);
-    const std::string_view key(name);
-    const bool of_calls = key == "model_call_us" || key == "call_ratio" || key.starts_with("generate") ||
-                          key == "cache_layer_us" || key == "packed_linear_us" || key.starts_with("int8_");
-    const bool of_jobs = key == "collated_token_us" || key == "text_token_us" || key == "toggled_module_us";
-    const bool is_younger =  // than 2026-11-27
-        key.starts_with("bias") || key == "vmapped_index_us" || key == "exchange_bandwidth" ||
-        key == "gather_bandwidth" || key == "gather_hop_us" || key == "own_bandwidth" ||
-        key == "gather_own_bandwidth" || key.starts_with("quick_") || key == "collective_contention" || of_calls ||
-        of_jobs;
-    if (is_younger && !object.has(name)) return;
-    value = object.required_double(name, {1e-12, 1e15});
+    reader.read(reader.group(json, group), group, name, value, kRate);
   });
-  const JsonObject link = json.required_object("link");
-  if (!link.has("exchange_bandwidth")) rates.link.exchange_bandwidth = rates.link.bandwidth;
-  if (!link.has("gather_hop_us")) rates.link.gather_hop_us = rates.link.hop_us;
-  if (!link.has("gather_bandwidth")) rates.link.gather_bandwidth = rates.link.bandwidth;
-  if (!pooling) rates.pooling = rates.image;  // files of before 2026-11-26 have neither
-  if (!of_compiled) {
-    rates.host.compiled_us = rates.host.pointwise_us;
-    rates.host.compiled_call_us = rates.host.backward_us;
-  }
   return rates;
 }
 

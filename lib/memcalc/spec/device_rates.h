@@ -236,11 +236,12 @@ struct DeviceRates {
   std::string measured_on;  // name of the card
   std::string command;      // that made them
   std::string date;
-  std::string host_source;       // where the host's numbers are from; empty: not said
-  std::string attention_source;  // and those of attention with a bias
-  std::string link_source;       // where the network's are from
-  std::string published_source;  // of those that others measured on this card; empty: none
-  bool predicted = false;        // this card was not measured
+  std::string host_source;          // where the host's numbers are from; empty: not said
+  std::string attention_source;     // and those of attention with a bias
+  std::string link_source;          // where the network's are from
+  std::string published_source;     // of those that others measured on this card; empty: none
+  bool predicted = false;           // this card was not measured
+  std::vector<std::string> unsaid;  // groups of which a measured card's file lacks numbers: predicted ones stand in
 
   MemoryRates vectorized, converting, strided, random, rowwise, softmax, row_sum, column_sum, image, pooling, indexed,
       multi_tensor;
@@ -407,6 +408,9 @@ void visit_rates(Rates& rates, Visit visit) {
     visit(group, "causal", r.causal);
     visit(group, "dropout", r.dropout);
     visit(group, "passes", r.passes);
+  };
+  const auto biased_attention = [&](const char* group, auto& r) {
+    attention(group, r);
     visit(group, "bias", r.bias);
     visit(group, "bias_backward", r.bias_backward);
   };
@@ -434,10 +438,10 @@ void visit_rates(Rates& rates, Visit visit) {
   product("half", rates.half);
   product("tf32", rates.tf32);
   product("float32", rates.float32);
-  attention("cudnn", rates.cudnn);
-  attention("flash", rates.flash);
-  attention("efficient", rates.efficient);
-  attention("efficient_float32", rates.efficient_float32);
+  biased_attention("cudnn", rates.cudnn);
+  attention("flash", rates.flash);  // takes no mask (sdp_utils.cpp)
+  biased_attention("efficient", rates.efficient);
+  biased_attention("efficient_float32", rates.efficient_float32);
   convolution("convolution_half", rates.convolution_half);
   convolution("convolution_tf32", rates.convolution_tf32);
   convolution("convolution_float32", rates.convolution_float32);

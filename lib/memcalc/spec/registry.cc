@@ -244,6 +244,20 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
   return result;
 }
 
+// "qwen3" of "Qwen/qwen3-14c": the longest beginning of a name, by whole words, with which known ones begin, too.
+// Empty: there is none.
+std::string beginning_of_known(const std::string& reference, const std::vector<std::string>& known) {
+  const auto begins = [](const std::string& name, const std::string& word) {
+    return ascii_lower(without_owner(name)).starts_with(word);
+  };
+  std::string word = ascii_lower(without_owner(reference));
+  for (; !word.empty(); word.resize(std::min(word.find_last_of("-_"), word.size()))) {
+    if (std::any_of(known.begin(), known.end(), [&](const auto& name) { return begins(name, word); })) return word;
+    if (word.find_first_of("-_") == std::string::npos) break;
+  }
+  return "";
+}
+
 Error unknown_error(const std::vector<std::string>& directories, std::string_view folder, std::string_view kind,
                     std::string_view command, const std::string& reference) {
   const std::vector<std::string>& names = known_names(directories, folder);
@@ -254,10 +268,13 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
       return {ErrorCode::kUnsupported, one_line(reference) + ": " + *instead};
     }
   }
-  const std::string hint =
-      folder == kModelFolder ? did_you_mean(meant_models(reference, names)) : did_you_mean(reference, names);
-  return {ErrorCode::kUsage,
-          start + (hint.empty() ? "; 'memcalc " + std::string(command) + "' lists the known ones" : hint)};
+  const bool model = folder == kModelFolder;
+  const std::string hint = model ? did_you_mean(meant_models(reference, names)) : did_you_mean(reference, names);
+  if (!hint.empty()) return {ErrorCode::kUsage, start + hint};
+  const std::string word = model ? beginning_of_known(reference, names) : "";
+  return {ErrorCode::kUsage, start + "; 'memcalc " + std::string(command) +
+                                 (word.empty() ? "' lists the known ones"
+                                               : " --search " + one_line(word) + "' lists the known ones of that name")};
 }
 
 // `name`: of a model whose file says none.
@@ -506,7 +523,9 @@ DeviceSpec with_rates(const std::vector<std::string>& directories, DeviceSpec de
 
 /// The card of a file.
 DeviceSpec with_measured(const std::vector<std::string>& directories, const std::string& path, Rates rates) {
-  DeviceSpec device = with_memory(directories, read_device_file(JsonDocument::read_file(path).root()).device);
+  const auto predicted = [&](const DeviceSpec& device) { return with_rates(directories, device).rates; };
+  DeviceSpec device =
+      with_memory(directories, read_device_file(JsonDocument::read_file(path).root(), predicted).device);
   return rates == Rates::kRead ? with_rates(directories, std::move(device)) : device;
 }
 

@@ -64,7 +64,7 @@ constexpr Rule kTasks[] = {
     {.id = "task-contrastive-of-pairs",
      .options = "--task --model",
      .message = "task contrastive: {model} has no images and captions to compare",
-     .accepted = "--task {}; of sentence encoders seqcls with the --bs of both sides of the pairs is the nearest",
+     .accepted = "--task {}; pairs of texts train a sentence encoder by --loop sentence-transformer",
      .broken = [](const RuleQuestion& q) { return q.run.task == Task::kContrastive; },
      .detail = task_names},
     {.id = "task-of-encoder-decoders",

@@ -221,7 +221,7 @@ ModelFile read_model_file(const JsonObject& json, Programs programs) {
   return file;
 }
 
-DeviceFile read_device_file(const JsonObject& json) {
+DeviceFile read_device_file(const JsonObject& json, const PredictedRates& predicted) {
   json.refuse_unknown_keys(kDeviceKeys);
   DeviceFile file;
   file.aliases = json.optional_strings("aliases");
@@ -253,8 +253,10 @@ DeviceFile read_device_file(const JsonObject& json) {
   device.usd_per_hour = json.optional_double("usd_per_hour", {0, 1e6}).value_or(0);
   device.price_source = json.optional_string("price_source").value_or("");
   device.power_watts = json.optional_double("power_watts", {0, 1e5}).value_or(0);
-  if (const std::optional<JsonObject> rates = json.nullable_object("rates")) {
-    device.rates = std::make_shared<const DeviceRates>(read_device_rates(*rates));
+  const std::optional<JsonObject> rates = json.nullable_object("rates");
+  if (rates && predicted) {
+    const std::shared_ptr<const DeviceRates> others = predicted(device);
+    device.rates = std::make_shared<const DeviceRates>(read_device_rates(*rates, others.get()));
   }
   device.source = json.required_string("source");
   device.date = json.required_string("date");

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,9 +50,13 @@ enum class Programs : std::uint8_t { kRead, kLeave };
 [[nodiscard]] ModelSpec program_model(const JsonObject& json);
 /// The same of a file, *.json or *.json.gz.
 [[nodiscard]] ModelSpec read_program_model(const std::string& path);
-[[nodiscard]] DeviceFile read_device_file(const JsonObject& json);
-/// A card's rates.json in specs/measured, or the "rates" of a device file that memcalc-probe wrote.
-[[nodiscard]] DeviceRates read_device_rates(const JsonObject& json);
+/// The rates that a card has whose file says none.
+using PredictedRates = std::function<std::shared_ptr<const DeviceRates>(const DeviceSpec&)>;
+/// `predicted`: stands in for what the file's "rates" do not say; without it they are left unread.
+[[nodiscard]] DeviceFile read_device_file(const JsonObject& json, const PredictedRates& predicted = {});
+/// A card's rates.json in specs/measured, or the "rates" of a device file that memcalc-probe wrote. A file of an older
+/// memcalc lacks numbers that are younger: `predicted` has them; where it is null each has to be there.
+[[nodiscard]] DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predicted = nullptr);
 
 /// The keys that each kind of file may have: those of specs/schema/*.schema.json, which a test compares.
 [[nodiscard]] std::span<const std::string_view> model_file_keys();

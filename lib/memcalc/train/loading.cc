@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -136,18 +138,21 @@ BlockId load_on_card(Tape& tape, Model& model, std::string_view model_type) {
 
 void move_to_card(Tape& tape, const Model& model) {
   const auto* program = dynamic_cast<const ProgramModel*>(&model);
-  std::vector<const Tensor*> before(model.buffers.size());
-  for (std::size_t i = 0; program != nullptr && i < before.size(); ++i) before[i] = program->moved_before(i);
+  // Those of each parameter that a buffer of a program follows; of none: after all parameters.
+  std::multimap<const TensorImpl*, const Tensor*> buffers;
+  for (std::size_t i = 0; i < model.buffers.size(); ++i) {
+    const Tensor* before = program != nullptr ? program->moved_before(i) : nullptr;
+    buffers.emplace(before != nullptr ? before->impl() : nullptr, &model.buffers[i]);
+  }
+  const auto move_those_after = [&](const TensorImpl* parameter) {
+    const auto [begin, end] = buffers.equal_range(parameter);
+    for (auto each = begin; each != end; ++each) give_storage(tape, *each->second, aten::kToCopy);
+  };
   for (const Parameter& parameter : model.parameters) {
     give_storage(tape, parameter.tensor, aten::kToCopy);
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      if (before[i] == nullptr || before[i]->impl() != parameter.tensor.impl()) continue;
-      give_storage(tape, model.buffers[i], aten::kToCopy);
-    }
+    move_those_after(parameter.tensor.impl());
   }
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i] == nullptr) give_storage(tape, model.buffers[i], aten::kToCopy);
-  }
+  move_those_after(nullptr);
 }
 
 void prepare_model(Tape& tape, Model& model, const RunSpec& run) {
