@@ -198,6 +198,17 @@ TEST(Cost, PythonOfACallGoesWithItsFamilysInstructions) {
   EXPECT_LT(not_counted, many);
 }
 
+// The loops of two H200s: six times what c10d's own takes to issue.
+TEST(Cost, AFunctionalCollectiveTakesTheHostLonger) {
+  HostRates host = rates().host;
+  host.collective_us = 40;
+  Kernel gather = kernel(0);
+  gather.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1e6, .ranks = 2};
+  const double usual = host_seconds(gather, host) * 1e6;
+  gather.node = &kFunctionalCollective;
+  EXPECT_NEAR(host_seconds(gather, host) * 1e6 - usual, 5.1 * 40, 1e-6);
+}
+
 // A host file says what calls without autograd take of what training says of the host; the card's own times stay.
 TEST(Cost, ACallTakesItsShareOfAHostsRates) {
   DeviceRates measured = rates();

@@ -1,5 +1,6 @@
 // What marks the kernels that no Python of a model precedes (Kernel::node): those that autocast issues inside of
-// another operator's call, its conversions, and those of loops around a model (ops/integer.h).
+// another operator's call, its conversions, and those of loops around a model (ops/integer.h); and those before which
+// other Python runs: functional collectives.
 #pragma once
 
 #include "memcalc/symbolic/kernel_list.h"
@@ -9,6 +10,9 @@ namespace memcalc {
 inline constexpr Operator kAutocast{"autocast"};
 
 inline constexpr Operator kAroundModel{"around a model"};
+
+/// Of torch/distributed/_functional_collectives.py, where no rate of a wrapper has it (DTensor's Linear).
+inline constexpr Operator kFunctionalCollective{"functional collective"};
 
 [[nodiscard]] inline bool is_around_model(const Kernel& kernel) { return kernel.node == &kAroundModel; }
 [[nodiscard]] inline bool is_of_autocast(const Kernel& kernel) { return kernel.node == &kAutocast; }

@@ -3,6 +3,7 @@ forward, by family, counted by sys.monitoring on the tiny models of inference_ho
 
 usage: python_counts.py OUT.jsonl [FAMILY …]
        python_counts.py OUT.jsonl --streams [FAMILY …]    of the tiny models of families_streams.jsonl a token with a cache alone
+       python_counts.py OUT.jsonl --trained [FAMILY …]    of these and inference_host.py's a forward with labels alone, in training
 A line for each family: of decode (a token with a cache), forward (without labels), train (with them) and generate (a token of generate(); first: all
 up to the first token), what each layer adds and what is beside the layers: {"instr": [layer, rest], "starts": …, "ccalls": …, "ops": …}.
 An encoder-decoder's layer is one of both sides in train and first, one of the decoder in decode.
@@ -75,6 +76,22 @@ def streams(names):
         with open(sys.argv[1], "a") as out: out.write(json.dumps(row) + "\n")
 
 
+def trained(names):
+    from compile_breaks import batches, models
+    for name, task, make in models():
+        if names and name not in names: continue
+        few, many = [], []
+        try:
+            for layers, of in ((2, few), (4, many)):
+                model = make(layers).train()
+                batch, _ = batches(model, task)
+                of.append(counted(lambda: model(**batch)))
+        except Exception as error: print(name, repr(error)[:120], flush=True); continue
+        (few,), (many,) = few, many
+        layer = {k: [(many[k] - few[k]) / 2, few[k] - (many[k] - few[k])] for k in ("instr", "starts", "ops")}
+        with open(sys.argv[1], "a") as out: out.write(json.dumps(dict(family=name, python=".".join(map(str, sys.version_info[:2])), train=layer)) + "\n")
+
+
 def main():
     torch.set_num_threads(1)
     if MONITOR is not None: MONITOR.use_tool_id(TOOL, "counts")
@@ -82,6 +99,7 @@ def main():
         def add(*_, key=key): COUNTED[key] += 1
         MONITOR.register_callback(TOOL, getattr(MONITOR.events, name), add)
     if sys.argv[2:3] == ["--streams"]: return streams(sys.argv[3:])
+    if sys.argv[2:3] == ["--trained"]: return trained(sys.argv[3:])
     for family in sys.argv[2:] or FAMILIES:
         both = []
         for layers in (2, 4):

@@ -15,6 +15,7 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 
@@ -75,6 +76,7 @@ class Rotater {
       received_ = tape_.empty(buffer.shape(), buffer.dtype(), kAllToAll, Category::kCommunication);
       tape_.kernels.collective(kAllToAll, Collective::kSend, buffer.dtype(), received_.bytes(), 2);
     }
+    if (Kernel* const kernel = tape_.kernels.last()) kernel->node = &kFunctionalCollective;
     sent_ = buffer;
   }
   [[nodiscard]] const Tensor& next() {
