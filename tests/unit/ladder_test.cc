@@ -240,9 +240,9 @@ TEST(Remedies, OfReplicasAreDifferentRuns) {
   EXPECT_EQ(commands.size(), remedies.size());
 }
 
-// 5.00 s with micro-batches alone, 4.86 s with larger ones and checkpointing.
+// 1.63 s with micro-batches, 1.58 s with checkpointing.
 TEST(Remedies, AsFastAsOthersComeInTheOrderOfTheTable) {
-  const std::vector<Remedy> remedies = remedies_of("--model roberta-large --bs 64 --gpu rtx-2070 --fp16");
+  const std::vector<Remedy> remedies = remedies_of("--model vit-large --bs 64 --gpu rtx-2070 --fp16");
   ASSERT_GE(remedies.size(), 2U);
   ASSERT_TRUE(remedies[0].step_seconds && remedies[1].step_seconds);
   EXPECT_THAT(remedies[0].techniques, SizeIs(1));

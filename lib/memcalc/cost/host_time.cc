@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
@@ -145,8 +146,7 @@ constexpr double kUsualInstructions = 63;
 
 bool has_grouped_experts(const KernelList& kernels) {
   return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
-    if (kernel.op == nullptr) return false;
-    return kernel.op == &aten::kGroupedMm || std::string_view(kernel.op->name) == "transformers::grouped_mm_fallback";
+    return kernel.op == &aten::kGroupedMm || kernel.op == &aten::kGroupedMmFallback;
   });
 }
 

@@ -208,34 +208,34 @@ double scattered_pixels_seconds(const Kernel& kernel) {
   return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
 }
 
+/// Of the rate at which a kernel over strided operands calculates an index for each element.
+double index_share(const Kernel& kernel) {
+  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
+  const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
+  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where one is
+  // empty and of another shape, as in transformers' caches.
+  if (kernel.op == &aten::kCat) return turned ? kJoinedWithEmptyShare : kJoinedShare;
+  if (turned) return wide ? kWideTurnedShare : kTurnedShare;  // a matrix: 0.15 and 0.14 T
+  // What is read and written, over the result: tells what the operands are.
+  constexpr double kRepeated = 1.45, kConverted = 1.75, kTwoOperands = 2.5;
+  const double bytes = kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype)));
+  // Repeated ones alone: 0.425 T of one that is divided by a number (a mean's gradient), 0.335 of two (mamba2 on an
+  // H100, network_profiles_h100.jsonl.gz).
+  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.96;
+  if (wide && bytes < kRepeated) return kernel.op == &aten::kDiv ? kOneRepeatedShare : kTwoRepeatedShare;
+  // One of 16 bits in a result of 32 is converted as it is read (legacy_launch of gpu_kernel_impl). Of 16 of an H200
+  // (step_operators_h200.jsonl.gz): 0.19 to 0.25 T.
+  constexpr double kConvertedShare = 0.6, kTwoOperandsShare = 0.9;
+  if (wide && bytes < kConverted) return kConvertedShare;
+  return bytes > kTwoOperands ? kTwoOperandsShare : 1;
+}
+
 /// cuda/CUDALoops.cuh, gpu_kernel_impl: an index calculation for each element decides in 16 bits, 0.35 to 0.38 T
 /// elements a second on an H100 and on an H200 (tests/measured/operator_times_h100.jsonl.gz, op_times_h200.jsonl); in
-/// float32 the bytes do, at a share of the memory's rate. A matrix that is turned over takes 0.15 and 0.14 T; parts
-/// that are not contiguous are joined at 0.23 (cuda/Shape.cu, CatArrayBatchedCopy), at 0.16 where one is empty and of
-/// another shape, as in transformers' caches.
+/// float32 the bytes do, at a share of the memory's rate.
 double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
-  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
-  constexpr double kTwoOperandsShare = 0.9, kTwoOperands = 2.5;  // of bytes over the result's
-  // An operand of 16 bits in a result of 32 is converted as it is read (legacy_launch of gpu_kernel_impl). Of 16 of an
-  // H200 (step_operators_h200.jsonl.gz): 0.19 to 0.25 T elements.
-  constexpr double kConvertedShare = 0.6, kRepeated = 1.45, kConverted = 1.75;
-  // Of repeated operands alone: 0.425 T elements of one that is divided by a number (a mean's gradient), 0.335 of two
-  // (mamba2 on an H100, network_profiles_h100.jsonl.gz).
-  constexpr double kOneRepeatedShare = 1.17, kTwoRepeatedShare = 0.96;
-  const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
-  const double result_bytes = kernel.elements * static_cast<double>(size_of(kernel.dtype));
-  const bool two = kernel.bytes > kTwoOperands * result_bytes;
-  const bool converted = wide && kernel.bytes > kRepeated * result_bytes && kernel.bytes < kConverted * result_bytes &&
-                         kernel.op != &aten::kCat;
-  const double share = kernel.op == &aten::kCat ? (turned ? kJoinedWithEmptyShare : kJoinedShare)
-                       : turned                 ? (wide ? kWideTurnedShare : kTurnedShare)
-                       : converted              ? kConvertedShare
-                       : two                    ? kTwoOperandsShare
-                                                : 1;
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
-  const bool repeated = wide && !turned && kernel.op != &aten::kCat && kernel.bytes < kRepeated * result_bytes;
-  const double of_repeated = !repeated ? 1 : kernel.op == &aten::kDiv ? kOneRepeatedShare : kTwoRepeatedShare;
-  const double indexed = kernel.elements / (share * of_repeated * rates.elements * device.fp32_flops_per_second);
+  const double indexed = kernel.elements / (index_share(kernel) * rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
 }
 

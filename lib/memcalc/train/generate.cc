@@ -230,8 +230,8 @@ void Generation::update_model_kwargs(std::int64_t added) {
   Shape added_shape = position_ids_.shape();  // 2D, 3D of Qwen2-VL
   added_shape[-1] = added;
   next_position_ids = no_grad::cat(position_ids_, no_grad::expand(next_position_ids, added_shape), -1);
-  const Tensor next_mask = no_grad::new_ones(tape_, {rows, 1}, attention_mask_.dtype());
-  Tensor attention_mask = no_grad::cat(attention_mask_, no_grad::expand(next_mask, {rows, added}), 1);
+  Tensor attention_mask = no_grad::cat(
+      attention_mask_, no_grad::expand(no_grad::new_ones(tape_, {rows, 1}, attention_mask_.dtype()), {rows, added}), 1);
   token_types_ = std::move(token_types);
   position_ids_ = std::move(next_position_ids);
   attention_mask_ = std::move(attention_mask);
