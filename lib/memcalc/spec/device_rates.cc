@@ -40,10 +40,14 @@ class RateReader {
             DoubleRange range) const {
     if (predicted_ == nullptr || (group && group->has(name))) {
       value = group->required_double(name, range);
-      return;
+    } else {
+      leave(group_name);
     }
+  }
+  /// What the file does not say of a group.
+  void leave(const char* group_name) const {
     std::vector<std::string>& unsaid = rates_.unsaid;
-    if (unsaid.empty() || unsaid.back() != group_name) unsaid.emplace_back(group_name);
+    if (predicted_ != nullptr && (unsaid.empty() || unsaid.back() != group_name)) unsaid.emplace_back(group_name);
   }
 
   /// Null where the file does not have it and need not.
@@ -109,12 +113,16 @@ DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predict
       reader.read(depthwise, "depthwise", name, value, {1e-12, 1e6});
     });
     rates.depthwise.source = depthwise->required_string("source");
+  } else {
+    reader.leave("depthwise");
   }
   if (const std::optional<JsonObject> blocks = json.nullable_object("blocks")) {
     rates.blocks.source = blocks->required_string("source");
     visit_block_rates(rates.blocks, [&](const char* group, const char* name, double& value) {
       reader.read(*group == '\0' ? blocks : reader.group(*blocks, group), "blocks", name, value, kRate);
     });
+  } else {
+    reader.leave("blocks");
   }
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     reader.read(reader.group(json, group), group, name, value, kRate);
