@@ -145,6 +145,14 @@ class Page(unittest.TestCase):
         self.page.wait_for_function("document.querySelector('#message').hidden")
         self.assertIn("llama-3.1-8b", self.page.inner_text(".headline"))
 
+    def test_a_limit_that_is_said_is_there_to_choose(self):
+        self.open("#model=llama-3.1-8b&gpu=rtx-4090&bs=1&seq=2048")
+        self.page.fill("#field-model", "gpt2")
+        self.page.press("#field-model", "Tab")
+        self.page.click("#message button:text('--seq 1024')")
+        self.settled()
+        self.assertEqual(self.page.input_value("#field-sequence_length"), "1024")
+
     def test_two_runs_stand_side_by_side(self):
         self.open("#model=gpt2&gpu=rtx-4090&bs=4")
         self.settled()

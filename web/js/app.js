@@ -21,10 +21,17 @@ function say(text, part = '') {
   page.controls?.blame(part);
 }
 
-/// Names that the library proposes are there to choose.
+/// "accepted: --seq of 1024 or less": that much.
+function limit_in(text) {
+  const [, flag, most] = text.match(/accepted: (--[\w-]+) of (\d+) or less/) ?? [];
+  const key = Object.keys(page.controls?.schema ?? {}).find((each) => page.controls.schema[each]['x-flag'] === flag);
+  return key === undefined ? null : h('button', {type: 'button', onclick: () => page.controls.set(key, most)}, `${flag} ${most}`);
+}
+
+/// What the library proposes, names or a limit, is there to choose.
 function message_parts(text) {
   const about_model = /unknown model/.test(text), about_card = /unknown GPU/.test(text);
-  if (!about_model && !about_card) return [text];
+  if (!about_model && !about_card) return [text, limit_in(text) ?? ''];
   const known = new Set(about_model ? page.start.models.models.flatMap((each) => [each.name, ...(each.aliases ?? [])]) : page.start.gpus.gpus.map((each) => each.name));
   const said = new Set(text.match(/[\w./-]+\w/g));
   const meant = [...said].filter((name) => known.has(name)).slice(0, 5);
