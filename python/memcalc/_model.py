@@ -57,9 +57,7 @@ class Model:
         is no configuration.
         """
         if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
-            error = _core.UsageError(f"config: expected a dict or what has to_dict(), found {type(config).__name__}")
-            error.part = "config"
-            raise error
+            raise _error(_core.UsageError, "config", f"expected a dict or what has to_dict(), found {type(config).__name__}")
         values = config if isinstance(config, Mapping) else config.to_dict()
         names = (name, values.get("_name_or_path"), values.get("name"), values.get("model_type"))
         named = next((each for each in names if each and isinstance(each, str)), "config")

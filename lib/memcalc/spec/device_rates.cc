@@ -124,8 +124,12 @@ DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predict
   } else {
     reader.leave("blocks");
   }
+  std::string_view last;  // the numbers of a group come one after the other: it is looked for once
+  std::optional<JsonObject> object;
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
-    reader.read(reader.group(json, group), group, name, value, kRate);
+    if (group != last) object = reader.group(json, group);
+    last = group;
+    reader.read(object, group, name, value, kRate);
   });
   return rates;
 }

@@ -118,8 +118,7 @@ constexpr Rule kStages[] = {
     {.id = "stages-after-loading",
      .options = "--stages --load --gpus --parallel",
      .message = "stages: on several GPUs those of a job are modelled where they begin with --load host or, of a packed "
-                "base, under "
-                "DDP",
+                "base, under DDP",
      .accepted = "--load host, or --gpus 1, or no --stages",
      .broken = [](const RuleQuestion& q) { return is_parallel(q) && !begins_with_loading(q); },
      .code = ErrorCode::kUnsupported},

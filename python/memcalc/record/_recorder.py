@@ -51,8 +51,8 @@ _PADDED = frozenset("conv1d conv2d conv3d".split())  # padding="valid" and "same
 _COUNTED = frozenset("where nonzero masked_select".split())  # their results are as many as a mask has, which a policy may say
 _INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split())
 # The last parts of the names for which `_by_rule` has rules, and of those that may take whole numbers as tensors.
-_RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss conv1d conv2d conv3d
-    _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED
+_RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
+    _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED | _PADDED
 _TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split expand".split())
 # What values may be known of though those of the arguments are not.
 _ANSWERED = frozenset([*_FILLED, "new_full", "full_like", *_PICKS, "isnan", "isinf", "isfinite", "rand", "rand_like"])
