@@ -133,7 +133,8 @@ def answer_of(memcalc, case, *more):
     """What memcalc says of a case: (predicted_ms, predicted, bytes reserved)."""
     answer = memcalc.json(*question(case, memcalc.file), *more, "--no-remedies")
     step = answer["time"]
-    told = dict(kernel_ms=round(1e3 * step["kernel_seconds"], 3), host_ms=round(1e3 * step["host_seconds"], 3), bound=step["bound_by"])
+    told = dict(kernel_ms=round(1e3 * step["kernel_seconds"], 3), host_ms=round(1e3 * step["host_seconds"], 3), bound=step["bound_by"],
+                allocated=answer["memory"]["peak_allocated_bytes"], reserved=answer["memory"]["peak_reserved_bytes"])
     return round(1e3 * step["step_seconds"], 3), told, answer["memory"]["peak_reserved_bytes"]
 
 
