@@ -1,5 +1,6 @@
-"""Times the cases of expert_blind.py, each in a process of its own: expert_blind_run.py CASES.jsonl OUT.jsonl SECONDS. A tiny LLaMA stands beside each."""
-import json, os, sys, time
+"""Times the cases of expert_blind.py, each in a process of its own: expert_blind_run.py CASES.jsonl OUT.jsonl SECONDS. A tiny LLaMA runs after
+each, in its process, so that the bytes of a run are its own; what stood before it is the LLaMA after the run before."""
+import gc, json, os, sys, time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -33,11 +34,12 @@ for case in lines:
     if child == 0:
         begin = time.time()
         try:
-            before = tiny()
-            row = dict(profile_steps.one(case), tiny_llama_ms=before, tiny_llama_after_ms=tiny())
+            row = dict(profile_steps.one(case), peak_reserved=torch.cuda.max_memory_reserved())
+            gc.collect()
+            row["tiny_llama_after_ms"] = tiny()
         except Exception as error: row = dict(case, error=repr(error)[:300])
         row["wall_s"] = round(time.time() - begin, 2)
         with open(out, "a") as f: f.write(json.dumps(row, separators=(",", ":")) + "\n")
-        print(case["id"], row.get("step_ms_median"), case["predicted_ms"], row.get("host_ms"), row["wall_s"], row.get("error", ""), flush=True)
+        print(case["id"], row.get("step_ms_median"), case["predicted_ms"], row.get("host_ms"), row.get("peak_allocated"), row.get("peak_reserved"), case["predicted"].get("reserved"), row["wall_s"], row.get("error", ""), flush=True)
         os._exit(0)
     os.waitpid(child, 0)
