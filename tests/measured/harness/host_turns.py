@@ -13,6 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 DEPTHS = (2, 6)
+# A library of DeepSpeed's csrc/includes/cpu_adam.h (0.18.5): Step_AVX<8> of floats, compiled with -O3 -march=skylake-avx512 -D__AVX512__ -fopenmp.
+ADAM = os.environ.get("ADAM_LIBRARY")
 FAMILIES = ("llama", "gpt2", "gpt_neox", "opt", "qwen3", "phi", "gemma2", "gemma3_text", "granitemoe", "t5", "bart", "whisper", "bert", "vit")
 CHECKPOINTED = ("llama", "gpt2", "gpt_neox", "opt", "gemma3_text", "t5", "bart", "whisper", "bert", "vit")
 MODES = (*(("plain", f) for f in FAMILIES), *(("amp", f) for f in FAMILIES), *(("ckpt", f) for f in CHECKPOINTED), *(("ckpt-re", f) for f in ("llama", "gpt2", "gemma3_text", "t5", "bert")),
@@ -170,6 +172,23 @@ def passes(emit, device, seconds):
                 for _ in range(1 if threads == 1 and numel >= 1 << 20 else 4):
                     t = clock(); optimizer.step(); ms.append(round(1e3 * (clock() - t), 3))
                 emit(kind="passes", optimizer=name, tensors=count, numel=numel, dtype=dtype, threads=threads, ms=ms)
+        if ADAM and dtype == "float32":
+            import ctypes
+            from glob import glob
+            openmp = ctypes.CDLL((glob(os.path.join(os.path.dirname(torch.__file__), "lib/libgomp*")) + glob("/usr/lib/*/libgomp.so.1"))[-1], mode=ctypes.RTLD_GLOBAL)
+            step = ctypes.CDLL(ADAM).step
+            state = [[torch.zeros_like(p) for p in params] for _ in range(2)]
+            place = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
+            for threads in dict.fromkeys((cores, max(1, cores // 2), max(1, cores // 4), 1)):
+                if clock() > end: return
+                openmp.omp_set_num_threads(threads)
+                ms = []
+                for number in range(2 if threads == 1 else 5):
+                    t = clock()
+                    for p, m, v in zip(params, *state): step(place(p), place(p.grad), place(m), place(v), ctypes.c_size_t(numel), ctypes.c_size_t(number + 1))
+                    ms.append(round(1e3 * (clock() - t), 3))
+                emit(kind="passes", optimizer="deepspeed", tensors=count, numel=numel, dtype=dtype, threads=threads, ms=ms[1:])
+            del state
         torch.set_num_threads(cores)
         if numel >= 1 << 20:
             for name, run in {"add_": lambda p: p.detach().add_(p.grad), "copy_": lambda p: p.grad.copy_(p.detach()), "norm": lambda p: p.grad.norm(), "cast": lambda p: p.detach().to(torch.bfloat16)}.items():
