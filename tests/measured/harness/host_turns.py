@@ -17,7 +17,7 @@ DEPTHS = (2, 6)
 ADAM = os.environ.get("ADAM_LIBRARY")
 FAMILIES = ("llama", "gpt2", "gpt_neox", "opt", "qwen3", "phi", "gemma2", "gemma3_text", "granitemoe", "t5", "bart", "whisper", "bert", "vit")
 CHECKPOINTED = ("llama", "gpt2", "gpt_neox", "opt", "gemma3_text", "t5", "bart", "whisper", "bert", "vit")
-MODES = (*(("plain", f) for f in FAMILIES), *(("amp", f) for f in FAMILIES), *(("ckpt", f) for f in CHECKPOINTED), *(("ckpt-re", f) for f in ("llama", "gpt2", "gemma3_text", "t5", "bert")),
+MODES = (*(("plain", f) for f in FAMILIES), *(("amp", f) for f in FAMILIES), *(("ckpt", f) for f in CHECKPOINTED), *(("ckpt-re", f) for f in ("llama", "gpt2", "gemma3_text", "vit", "bert")),
          *(("ckpt-amp", f) for f in ("llama", "gpt2", "bert")), *(("lora", f) for f in ("llama", "qwen3", "gemma3_text", "gpt2", "opt", "bart", "bert", "vit")))
 
 
