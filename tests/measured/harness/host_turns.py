@@ -1,11 +1,12 @@
 """What training takes the host for, by family and by mode: tiny models whose kernels take no time take turns in one process.
 
-usage: host_turns.py OUT.jsonl [--seconds N] [--device cuda] [--parts turns,regions,passes]
+usage: host_turns.py OUT.jsonl [--seconds N] [--device cuda] [--parts turns,regions,masks,passes]
 Each part runs in a process of its own and appends lines; no profiler is at work in any of them.
   turns    families at two depths, plain, under autocast, with checkpoints (not reentrant; re: reentrant), with both, with LoRA: forward, backward,
            optimizer and zero_grad by the host's clock, each from an idle card; before each a loop of Python and forward and backward of a LLaMA of
            two layers, so that every number has the machine's state beside it. "ms": {phase: one of each round}, "beside": [loop us, forward, backward]
   regions  what one region of a checkpoint takes around its function: forward and backward of 20 regions in a row, by what is in them
+  masks    a mask by torch.vmap, as transformers 4.57.6 makes it: microseconds, by what it looks up
   passes   AdamW's step over lists of parameters in host memory, by their size and by threads: milliseconds
 """
 import argparse, json, os, sys, time, traceback, warnings
@@ -149,6 +150,47 @@ def regions(emit, device, seconds):
     emit(kind="region", way="beside", ms=sides)
 
 
+def masks(emit, device, seconds):
+    """As transformers 4.57.6 makes a mask (masking_utils.py, sdpa_mask_recent_torch): the pattern under four vmaps, and with one or two indices of
+    a padding mask or of packed sequences; a LLaMA's step stands before each."""
+    import torch
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    sync = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    clock = time.perf_counter
+    beside, beside_params = build("llama", 2, "plain", device)
+    length = 16
+    place, row = torch.arange(length, device=device), torch.zeros(1, length, dtype=torch.long, device=device)
+    keep = row == 0
+
+    def both(*functions):
+        def mask(batch, head, query, key):
+            result = query.new_ones((), dtype=torch.bool)
+            for function in functions: result = result & function(batch, head, query, key).to(result.device)
+            return result
+        return mask
+
+    def causal(batch, head, query, key): return key <= query
+    def packed(batch, head, query, key): return row[batch, query] == row[batch, key]
+    def padded(batch, head, query, key): return keep[batch, key]
+
+    def make(function):
+        for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)): function = torch.vmap(function, in_dims=dims, out_dims=0)
+        keys, batch, head = torch.arange(length, device=device), torch.arange(1, device=device), torch.arange(1, device=device)
+        with TransformGetItemToIndex(): return function(batch, head, place, keys)
+
+    ways = {"causal": causal, "causal and causal": both(causal, causal), "padded": both(causal, padded), "packed": both(causal, packed)}
+    got, sides, end = {}, {}, clock() + seconds
+    for round_ in range(100):
+        if clock() > end: break
+        for name, function in ways.items():
+            sync(); t = clock(); loss = beside(); f = clock() - t; sync(); t = clock(); loss.backward(); b = clock() - t; sync()
+            for p in beside_params: p.grad = None
+            state = [spin(), round(1e3 * f, 3), round(1e3 * b, 3)]
+            sync(); t = clock(); make(function); us = round(1e6 * (clock() - t), 1); sync()
+            if round_ > 1: got.setdefault(name, []).append(us); sides.setdefault(name, []).append(state)
+    for name, us in got.items(): emit(kind="mask", of=name, us=us, beside=sides[name])
+
+
 def passes(emit, device, seconds):
     import torch
     clock, end = time.perf_counter, time.perf_counter() + seconds
@@ -211,12 +253,12 @@ def main():
 
     def emit(**values):
         with open(a.out, "a") as out: out.write(json.dumps(values, separators=(",", ":")) + "\n")
-    share = dict(turns=1, regions=0.1, passes=0.3)
+    share = dict(turns=1, regions=0.1, masks=0.05, passes=0.3)
     for part in a.parts.split(","):
         child = os.fork()
         if child == 0:
             begin = time.time()
-            try: dict(turns=turns, regions=regions, passes=passes)[part](emit, a.device, max(4.0, a.seconds * share[part]))
+            try: dict(turns=turns, regions=regions, masks=masks, passes=passes)[part](emit, a.device, max(4.0, a.seconds * share[part]))
             except BaseException: emit(kind="error", part=part, error=traceback.format_exc()[-700:])
             print(part, round(time.time() - begin, 1), flush=True)
             os._exit(0)
