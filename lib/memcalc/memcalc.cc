@@ -12,6 +12,7 @@
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/missing_rates.h"
+#include "memcalc/cost/trained_python.h"
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/epoch.h"
 #include "memcalc/report/rank_reports.h"
@@ -30,15 +31,17 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
   if (device.rates == nullptr || symbolic.kernels.empty() || !untimed_call(run).empty()) return std::nullopt;
   if (!missing_rates(symbolic.kernels, device).empty()) return std::nullopt;
   const bool experts = has_grouped_experts(symbolic.kernels);
+  const Family* family = family_of(model);
   if (!run.trains()) {
-    const Family* family = family_of(model);
     const double instructions = family != nullptr ? family->instructions_per_operator : 0;
     const DeviceRates rates = rates_of_call(*device.rates, instructions);
     return cost(symbolic.kernels, device, experts ? rates_among_experts(rates) : rates, Costed::kCall);
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
-  if (run.parallel.nodes == 1 && !experts) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
-  DeviceRates rates = experts ? rates_among_experts(*device.rates) : *device.rates;
+  double instructions = family != nullptr ? instructions_per_trained_operator(family->model_type) : 0;
+  if (instructions <= 0 && family != nullptr) instructions = family->instructions_per_operator;
+  DeviceRates rates = rates_of_step(*device.rates, instructions);
+  if (experts) rates = rates_among_experts(std::move(rates));
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
   return cost(symbolic.kernels, device, rates, Costed::kStep, first);
 }

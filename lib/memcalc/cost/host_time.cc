@@ -15,6 +15,35 @@ namespace {
 
 constexpr double kMicrosecond = 1e-6;
 
+// Of python_us: what an operator takes among others beyond a loop of it alone, and what each bytecode instruction of
+// the model's code takes. Least squares over the layers that twelve families of transformers 5.17 run for each later
+// token of generate(), tiny models that took turns in a process of an H200's host which no profiler and no backward
+// pass had touched, 2026-11-29 (tests/measured/inference_turns_h200.jsonl, "tokens"; instructions:
+// python_counts.jsonl): 5.06 and 0.0542 us there, 3.5 % off (root mean square; experts, which were left out, 16 % too
+// little). There the reference host's rates count 0.85 times (docs/time.md). The same numbers tell forward in training
+// (below).
+constexpr double kOperatorShare = 0.391, kInstructionShare = 0.0042;
+// Of a family that was not counted, in calls: the median of those that were.
+constexpr double kUsualInstructions = 63;
+
+// Of what a loop of an operator takes, what it takes in a step. Layers of fourteen families, plain and under autocast,
+// that took 23 turns with a LLaMA on an H200's host of 2026-11-30 (tests/measured/host_turns_h200.jsonl.gz). Forward
+// goes with operators and with instructions as calls do (root mean square 6.5 %; 17.5 % with one time for each
+// operator), backward with operators, views and nodes (3.3 %; 6.1 % with 1, 1 and 8.9 us a node). The level, which is
+// the machine's, is the one that the mean family had before.
+constexpr double kForwardShare = 1.16, kBackwardShare = 1.5, kBackwardView = 0.76, kBackwardNode = 0.515;
+
+// peft's Python in forward of an adapted Linear (0.21.2: 758 instructions of Python 3.11), beside its operators and the
+// layer's own: 28 us on the reference host by a loop of Python that ran beside it, 120 turns on a processor without a
+// card, 2026-11-29 (tests/measured/harness/adapter_times.py). Each product of a layer calls it, so its code is warm.
+constexpr double kAdapterShare = 3.6, kAdapterOperator = 0.76;  // of pointwise_us
+
+// Of what a checkpointed region takes around its function where hooks are called for its saved tensors, what a
+// reentrant one takes (torch/utils/checkpoint.py, CheckpointFunction): layers of five families in the same turns, and
+// regions of one to eight products in a row. Its first forward pass has no autograd, which is worth most of the random
+// states.
+constexpr double kReentrantForward = 0.12, kReentrantBackward = 0.4;
+
 // A collective of torch.distributed._functional_collectives, over one of c10d: all_reduce of 14 sizes between two H200s
 // took the host 405 us to issue, c10d's 67 (medians, 2026-11-29; tests/measured/two_cards_h200.jsonl, "messages"). The
 // group is found by its name, the dispatcher calls an operator that makes its own output, and what it gives is a
@@ -102,26 +131,36 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Without autograd an operator takes this share of its time, a view this one: medians of eleven and of three, on an
   // H100's host, 2026-11-27 (tests/measured/inference_parts_h100.jsonl).
   constexpr double kNoGradShare = 0.83, kNoGradView = 0.63;
-  double microseconds = kernel.launches * call * (no_grad ? kNoGradShare : 1) +
-                        kernel.views * rates.view_us * (no_grad ? kNoGradView : 1);
+  const bool forward = kernel.phase == Phase::kForward || kernel.phase == Phase::kDecode || kernel.recomputed;
+  const bool backward = kernel.phase == Phase::kBackward && !kernel.recomputed;
+  const bool image = kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution ||
+                     kernel.kind == KernelKind::kImage;  // not among the layers that took turns
+  const double in_step = kernel.communicates() || image ? 1 : forward ? kForwardShare : backward ? kBackwardShare : 1;
+  const double view = backward ? kBackwardView : forward ? kForwardShare : 1;
+  double microseconds = kernel.launches * call * (no_grad ? kNoGradShare : in_step) +
+                        kernel.views * rates.view_us * (no_grad ? kNoGradView : view);
   if (const auto* work = kernel.as<work::OfHost>()) {
-    microseconds += static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
+    const bool reentrant = kernel.node == &kReentrantRegion;
+    const double share = !reentrant ? 1 : kernel.recomputed ? kReentrantBackward : kReentrantForward;
+    microseconds += share * static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
   // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same
   // lists as kPythonOfParameter in train/optimizers/looped_step.cc.
   constexpr double kReductionMore = 0.42;
   const bool sums = kernel.kind == KernelKind::kRowSum || kernel.kind == KernelKind::kColumnSum;
   if (sums && kernel.operator_class == OperatorClass::kOptimizer) microseconds += kReductionMore * call;
-  if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us;
+  if (kernel.phase == Phase::kBackward) microseconds += kernel.nodes * rates.node_us * kBackwardNode;
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
   const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
-  const bool forward = kernel.phase == Phase::kForward || kernel.phase == Phase::kDecode || kernel.recomputed;
   const bool python = forward && !cast && !step && !is_around_model(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
-  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
+  if (python && kernel.kind != KernelKind::kPartOfPrevious) {
+    microseconds += is_of_adapter(kernel) ? kAdapterOperator * rates.pointwise_us : rates.python_us;
+    if (kernel.node == &kAdapterModule) microseconds += kAdapterShare * rates.pointwise_us;
+  }
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
     const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);
@@ -129,20 +168,6 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   }
   return microseconds * kMicrosecond;
 }
-
-namespace {
-
-// Of python_us, in a call without autograd: what an operator takes among others beyond a loop of it alone, and what
-// each bytecode instruction of the model's code takes. Least squares over the layers that twelve families of
-// transformers 5.17 run for each later token of generate(), tiny models that took turns in a process of an H200's host
-// which no profiler and no backward pass had touched, 2026-11-29 (tests/measured/inference_turns_h200.jsonl, "tokens";
-// instructions: python_counts.jsonl): 5.06 and 0.0542 us there, 3.5 % off (root mean square; experts, which were left
-// out, 16 % too little). There the reference host's rates count 0.85 times (docs/time.md).
-constexpr double kOperatorShare = 0.391, kInstructionShare = 0.0042;
-// Of a family that was not counted: the median of those that were.
-constexpr double kUsualInstructions = 63;
-
-}  // namespace
 
 bool has_grouped_experts(const KernelList& kernels) {
   return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
@@ -167,8 +192,22 @@ DeviceRates rates_among_experts(DeviceRates rates) {
   return rates;
 }
 
+namespace {
+
+double python_share(double instructions) { return kOperatorShare + kInstructionShare * instructions; }
+
+}  // namespace
+
+DeviceRates rates_of_step(DeviceRates rates, double instructions) {
+  if (instructions <= 0) return rates;
+  const double share = kForwardShare * python_share(instructions);
+  rates.host.python_us *= share;
+  for (MeasuredHost& each : rates.hosts) each.rates.python_us *= share;
+  return rates;
+}
+
 DeviceRates rates_of_call(DeviceRates rates, double instructions) {
-  const double share = kOperatorShare + kInstructionShare * (instructions > 0 ? instructions : kUsualInstructions);
+  const double share = python_share(instructions > 0 ? instructions : kUsualInstructions);
   const auto of_call = [&](HostRates& host) {
     host.python_us *= share;
     visit_host_rates(host, [ratio = host.call_ratio](std::string_view name, double& value) {

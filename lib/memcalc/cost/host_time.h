@@ -21,6 +21,10 @@ namespace memcalc {
 /// Those of a model with such experts: its operators' code and data are more than the core's caches hold.
 [[nodiscard]] DeviceRates rates_among_experts(DeviceRates rates);
 
+/// Those of a model that trains, in whose forward so many instructions of Python go with each operator
+/// (cost/trained_python.h; 0: not counted).
+[[nodiscard]] DeviceRates rates_of_step(DeviceRates rates, double instructions);
+
 /// Those of a model that is called without autograd, in whose forward so many instructions of Python go with each
 /// operator (Family::instructions_per_operator; 0: not counted), with each host's call_ratio.
 [[nodiscard]] DeviceRates rates_of_call(DeviceRates rates, double instructions);

@@ -53,8 +53,7 @@ void KeyValueCache::update(Tensor& key, Tensor& value, bool sliding) {
 
 void KeyValueCache::start(Layer& layer, const Tensor& key, const Tensor& value, bool sliding) const {
   if (sliding) layer.window = no_grad::from_list(key.tape(), {});  // lazy_initialization
-  // Without autograd: what an operator of training takes was measured with such layers among them.
-  if (!key.tape().modes.grad_enabled) record_host_work(key.tape(), HostWork::kCacheLayer);
+  record_host_work(key.tape(), HostWork::kCacheLayer);
   // The empty cache tensors have the first key's dtype, and cat promotes to it.
   layer.keys = cat_with_empty(key, key.dtype());
   layer.values = cat_with_empty(value, key.dtype());

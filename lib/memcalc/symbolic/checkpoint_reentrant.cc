@@ -7,12 +7,19 @@
 #include "memcalc/base/error.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 
 namespace {
 
 constexpr Operator kCheckpointFunction{"CheckpointFunctionBackward"};
+
+void record_region(Tape& tape, HostWork work) {
+  record_host_work(tape, work);
+  tape.kernels.last()->node = &kReentrantRegion;
+}
 
 void reentrant_backward(BackwardCall& call) {
   const auto& region = call.payload<ReentrantRegion>();
@@ -36,7 +43,7 @@ void reentrant_backward(BackwardCall& call) {
     const EnableGrad enable_grad(tape.modes);
     const Recomputing recomputing(tape.moment);
     const Autocasting autocasting(tape.modes.autocast, region.autocast);
-    record_host_work(tape, HostWork::kCheckpointBackward);
+    record_region(tape, HostWork::kCheckpointBackward);
     output = region.run(inputs);
   }
   tape.autograd.backward(output, call.gradient());
@@ -77,7 +84,7 @@ Tensor run_checkpointed_reentrant(const KeptTensors& kept, std::size_t positiona
   Tensor output;
   {
     const NoGrad no_grad(tape.modes);
-    record_host_work(tape, HostWork::kCheckpointForward);
+    record_region(tape, HostWork::kCheckpointForward);
     output = region(kept);
   }
   tape.autograd.set_history(node, output);

@@ -217,7 +217,7 @@ def passes(emit, device, seconds):
         if ADAM and dtype == "float32":
             import ctypes
             from glob import glob
-            openmp = ctypes.CDLL((glob(os.path.join(os.path.dirname(torch.__file__), "lib/libgomp*")) + glob("/usr/lib/*/libgomp.so.1"))[-1], mode=ctypes.RTLD_GLOBAL)
+            openmp = ctypes.CDLL((glob(os.path.join(os.path.dirname(torch.__file__), "lib", "libgomp*")) + glob("/usr/lib/*/libgomp.so.1"))[-1], mode=ctypes.RTLD_GLOBAL)
             step = ctypes.CDLL(ADAM).step
             state = [[torch.zeros_like(p) for p in params] for _ in range(2)]
             place = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
