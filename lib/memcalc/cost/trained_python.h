@@ -5,7 +5,8 @@
 
 namespace memcalc {
 
-/// Bytecode instructions for each operator that the layer calls; 0: not counted.
-[[nodiscard]] double instructions_per_trained_operator(std::string_view model_type);
+/// Bytecode instructions for each operator that the layer calls. Of a family that was not counted in training those of
+/// a call (`of_call`), or the median of all where there are none (0).
+[[nodiscard]] double instructions_per_trained_operator(std::string_view model_type, double of_call);
 
 }  // namespace memcalc
