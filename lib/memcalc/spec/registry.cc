@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -250,11 +251,11 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
     const bool is_own = name.find('/') == std::string::npos;
     if (is_own && letters_of(name).starts_with(letters_of(reference))) begun.push_back(name);
   }
+  std::vector<std::string> near_begun;  // of "bert-bas", which lacks a letter
+  std::copy_if(begun.begin(), begun.end(), std::back_inserter(near_begun),
+               [&](const std::string& name) { return edit_distance(reference, name) <= 1; });
   constexpr std::size_t kFew = 3;
-  if (begun.size() > kFew) {  // but for "bert-bas", which lacks a letter
-    std::erase_if(begun, [&](const std::string& name) { return edit_distance(reference, name) > 1; });
-    return begun;
-  }
+  if (!near_begun.empty() || begun.size() > kFew) return near_begun;
   if (!begun.empty()) return begun;
   const std::vector<std::string> near = nearest_names(reference, meant);
   if (!near.empty()) return near;
