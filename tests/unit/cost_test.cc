@@ -9,6 +9,7 @@
 
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/host_work.h"
