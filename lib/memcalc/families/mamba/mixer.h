@@ -1,6 +1,7 @@
 // The mixer of Mamba and Jamba, as transformers' own code computes it where mamba-ssm and causal-conv1d are not
-// installed: the state space token by token, in Python. MIRRORS(transformers, "models/mamba/modeling_mamba.py",
-// "5.17.0") MIRRORS(transformers, "models/jamba/modeling_jamba.py", "5.17.0")
+// installed: the state space token by token, in Python.
+// MIRRORS(transformers, "models/mamba/modeling_mamba.py", "5.17.0")
+// MIRRORS(transformers, "models/jamba/modeling_jamba.py", "5.17.0")
 #pragma once
 
 #include <array>
