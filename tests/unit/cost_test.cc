@@ -286,7 +286,8 @@ TEST(Cost, ViewsAndNodesCostTheHost) {
   Kernel viewed = kernel(0, Phase::kBackward);
   viewed.views = 3;
   viewed.nodes = 4;
-  EXPECT_NEAR(host_seconds(viewed, rates().host), (10 * kInBackward / kInForward + 3 * 0.76 + 4 * 2 * 0.515) * 1e-6, 1e-12);
+  EXPECT_NEAR(host_seconds(viewed, rates().host), (10 * kInBackward / kInForward + 3 * 0.76 + 4 * 2 * 0.515) * 1e-6,
+              1e-12);
 }
 
 TEST(Cost, AMicroBatchStandsForOthers) {
@@ -347,7 +348,8 @@ TEST(Cost, TheQueueHoldsSoManyLaunchesOfOneOperator) {
   loop.launches = 3000;
   list.push_back(loop);
   const StepTime time = cost(list, device(), rates());
-  EXPECT_NEAR(time.step_seconds, 20e-3 + 1976 * 10e-6 / kInForward, 0.3e-3);  // half of the step is the host's: its threads differ
+  EXPECT_NEAR(time.step_seconds, 20e-3 + 1976 * 10e-6 / kInForward,
+              0.3e-3);  // half of the step is the host's: its threads differ
   EXPECT_TRUE(time.host_bound());
 }
 

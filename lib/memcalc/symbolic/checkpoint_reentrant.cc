@@ -2,6 +2,7 @@
 // it again with them and calls backward() inside of backward().
 // MIRRORS(torch, "utils/checkpoint.py", "2.11.0")
 #include <array>
+#include <cstddef>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -17,8 +18,9 @@ namespace {
 constexpr Operator kCheckpointFunction{"CheckpointFunctionBackward"};
 
 void record_region(Tape& tape, HostWork work) {
+  const std::size_t before = tape.kernels.size();
   record_host_work(tape, work);
-  tape.kernels.last()->node = &kReentrantRegion;
+  if (tape.kernels.size() > before) tape.kernels.last()->node = &kReentrantRegion;
 }
 
 void reentrant_backward(BackwardCall& call) {
