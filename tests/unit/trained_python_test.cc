@@ -1,4 +1,4 @@
-// What a step's Python takes the host for: a family's own, an adapter's, a checkpointed region's.
+// What a step's Python takes the host for: a family's own, a checkpointed region's.
 #include "memcalc/cost/trained_python.h"
 
 #include <gtest/gtest.h>
@@ -32,20 +32,6 @@ TEST(TrainedPython, PythonOfAStepGoesWithItsFamilysInstructions) {
   EXPECT_EQ(instructions_per_trained_operator("youtu", 0), 51) << "the last of them";
   EXPECT_EQ(instructions_per_trained_operator("a", 80), 80) << "what a call runs";
   EXPECT_EQ(instructions_per_trained_operator("llama9", 0), 63) << "the median";
-}
-
-// peft's module is warm code of its own: its operators do not bring the model's instructions along.
-TEST(TrainedPython, AnAdapterHasItsOwnPython) {
-  HostRates host;
-  host.pointwise_us = 10;
-  host.python_us = 100;
-  Kernel one = forward_kernel();
-  const double of_model = host_seconds(one, host) * 1e6;
-  one.node = &kAdapter;
-  const double of_adapter = host_seconds(one, host) * 1e6;
-  EXPECT_NEAR(of_model - of_adapter, 100 - 7.6, 1e-6);
-  one.node = &kAdapterModule;
-  EXPECT_NEAR(host_seconds(one, host) * 1e6 - of_adapter, 36, 1e-6);
 }
 
 // Of a region without hooks: next to nothing in its first forward pass, less than half in the second.

@@ -33,11 +33,6 @@ constexpr double kUsualInstructions = 63;
 // the machine's, is the one that the mean family had before.
 constexpr double kForwardShare = 1.16, kBackwardShare = 1.5, kBackwardView = 0.76, kBackwardNode = 0.515;
 
-// peft's Python in forward of an adapted Linear (0.21.2: 758 instructions of Python 3.11), beside its operators and the
-// layer's own: 28 us on the reference host by a loop of Python that ran beside it, 120 turns on a processor without a
-// card, 2026-11-29 (tests/measured/harness/adapter_times.py). Each product of a layer calls it, so its code is warm.
-constexpr double kAdapterShare = 3.6, kAdapterOperator = 0.76;  // of pointwise_us
-
 // Of what a checkpointed region takes around its function where hooks are called for its saved tensors, what a
 // reentrant one takes (torch/utils/checkpoint.py, CheckpointFunction): layers of five families in the same turns, and
 // regions of one to eight products in a row. Its first forward pass has no autograd, which is worth most of the random
@@ -157,10 +152,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
-  if (python && kernel.kind != KernelKind::kPartOfPrevious) {
-    microseconds += is_of_adapter(kernel) ? kAdapterOperator * rates.pointwise_us : rates.python_us;
-    if (kernel.node == &kAdapterModule) microseconds += kAdapterShare * rates.pointwise_us;
-  }
+  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
     const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);

@@ -7,23 +7,8 @@
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
-#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
-
-namespace {
-
-/// What an operator that the adapter's module calls gives.
-template <typename Call>
-Tensor by_adapter(Tape& tape, Call call, const Operator& mark = kAdapter) {
-  const std::size_t before = tape.kernels.size();
-  Tensor result = call();
-  Kernel* const kernel = tape.kernels.size() > before ? tape.kernels.last() : nullptr;
-  if (kernel != nullptr) kernel->node = &mark;
-  return result;
-}
-
-}  // namespace
 
 Tensor FineTunedLinear::entering(const Tensor& x) const {
   if (sequence == SequencePlan::kLayer) return x;
@@ -55,26 +40,19 @@ Tensor FineTunedLinear::hooked_low_rank_product(ModuleHooks& hooks, const Tensor
 Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
   ModuleHooks* hooks = x.tape().modes.module_hooks;
   if (hooks != nullptr && hooks->hooks_adapters()) return hooked_low_rank_product(*hooks, x);
-  Tape& tape = x.tape();
-  Tensor low = by_adapter(tape, [&] { return dropout(x, lora_dropout); });
-  low = by_adapter(tape, [&] { return linear(low, lora_a, {}); });
+  Tensor low = linear(dropout(x, lora_dropout), lora_a, {});
   if (split == LinearSplit::kColumns) low = entering(low);
   if (split == LinearSplit::kRows) low = leaving(std::move(low));
-  const Tensor product = by_adapter(tape, [&] { return linear(low, lora_b, {}); });
-  return by_adapter(
-      tape, [&] { return multiply_scalar(product); }, kAdapterModule);
+  return multiply_scalar(linear(std::move(low), lora_b, {}));
 }
 
 Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   if (x.tape().modes.adapters_disabled) return result;
   const DType result_dtype = result.dtype();
   if (quantized.kind == Quantization::kNone || is_fp8_base(quantized.kind)) {  // lora.Linear.forward
-    Tape& tape = x.tape();
-    Tensor input = by_adapter(tape, [&] { return to_dtype(x, lora_a.dtype()); });  // _cast_input_dtype
-    Tensor output = low_rank_product(input);
-    result = by_adapter(tape, [&] { return result + output; });
-    output.reset();
-    result = by_adapter(tape, [&] { return to_dtype(result, result_dtype); });
+    Tensor input = to_dtype(x, lora_a.dtype());                                // _cast_input_dtype
+    result = result + low_rank_product(input);
+    result = to_dtype(result, result_dtype);
     return result;
   }
   // lora.Linear4bit and Linear8bitLt: under autocast nothing is converted.
