@@ -29,13 +29,14 @@ class Out:
         with open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
 
 
-def timeline(step, out, **about):
-    """One step under the profiler, after one: [launched, began, microseconds, stream, number of the name, blocks] of each kernel."""
+def timeline(step, out, steps=1, **about):
+    """Steps under the profiler, after one, the host not waiting between them: [launched, began, microseconds, stream, number of the name, blocks] of each kernel."""
     import torch
     from torch.profiler import profile, ProfilerActivity as PA
     step(); torch.cuda.synchronize()
     with profile(activities=[PA.CUDA]) as p:
-        step(); torch.cuda.synchronize()
+        for _ in range(steps): step()
+        torch.cuda.synchronize()
     tmp = "/tmp/trace-%d.json" % os.getpid(); p.export_chrome_trace(tmp); trace = json.load(open(tmp)); events = trace["traceEvents"]; os.remove(tmp)
     launched, kernels = {}, []
     for e in events:
@@ -51,7 +52,7 @@ def timeline(step, out, **about):
     for c, ts, dur, stream, name, blocks in kernels:
         rows.append([round(launched.get(c, ts) - first, 1), round(ts - first, 1), round(dur, 1), stream, names.setdefault(name, len(names)), blocks])
     packed = base64.b64encode(zlib.compress(json.dumps(dict(names=list(names), kernels=rows), separators=(",", ":")).encode(), 9)).decode()
-    out(**about, kernels=len(rows), first=trace.get("baseTimeNanoseconds", 0) / 1e3 + first, packed=packed)
+    out(**about, steps=steps, kernels=len(rows), first=trace.get("baseTimeNanoseconds", 0) / 1e3 + first, packed=packed)
 
 
 def beside_of():

@@ -27,12 +27,12 @@ def layouts():
             "fsdp2-b1x2": dict(parallel="fsdp2", batch_size=1, accumulation_steps=2), "fsdp2-b2-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b2": dict(parallel="fsdp1"),
             "tp2-b4": dict(tp=2, batch_size=4, optimizer="adamw-for"), "pp2-1f1b-b1x4": dict(pp=2, schedule="1f1b", micro_batches=4, batch_size=1)}
     for name, way in ways.items():
-        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
+        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
         run = {**COMMON, **WIDE, "batch_size": 2, **way}
         if "pp" in run: del run["accumulation_steps"]
         yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w2-{name}", **run, **how)
     for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else ():  # what one card takes for the same
-        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True)
+        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True, trace_steps=3)
 
 
 def base(models):
@@ -94,7 +94,7 @@ def more():
         if option == "lora": c["lora"] = R.choice([8, 16])
         words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches", "lora") if c.get(n, 1) != 1] + [c["precision"]]
         words += [n for n in ("checkpointing", "no_reshard_after_forward") if c.get(n)]
-        yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=22, **(dict(trace_step=True) if kind in ("ddp", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-mixed", "zero1") else {}))
+        yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=22, **(dict(trace_step=True, trace_steps=2) if kind in ("ddp", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-mixed", "zero1") else {}))
 
 
 def described(case):
