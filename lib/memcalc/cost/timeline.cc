@@ -105,6 +105,16 @@ bool is_product(const Kernel& kernel) {
   return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
 }
 
+// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in the
+// first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz then
+// instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08 times, index
+// calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and softmax as before.
+bool goes_with_clock(const Kernel& kernel) {
+  if (kernel.as<work::Attention>() != nullptr) return true;
+  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
+  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
+}
+
 // A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
@@ -138,7 +148,9 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
   const double longer = longer_beside(std::max(host - busy, 0.0));
   if (longer <= 1) return;
-  for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
+  }
 }
 
 Timeline::Issue::Way way_of(const Kernel& kernel) {
