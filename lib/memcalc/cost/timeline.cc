@@ -398,7 +398,10 @@ class Clocks {
     }
     if (of.way == Way::kHost) return;
     if (!launches) return communicate<kTells>(of, part);
-    if (of.phase == Phase::kOptimizer) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    if (of.phase == Phase::kOptimizer) {
+      end_alone();
+      advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    }
     if constexpr (kTells) part.kernels += of.launches;
     if (of.way == Way::kBeside) {
       add_to(host_, issuing);
@@ -489,6 +492,14 @@ class Clocks {
     if (!holds_up) return;
     advance<kTells>(communication_, TimeClass::kCommunication, of, part);
     keep_use();
+  }
+
+  /// The optimizer waits: what is left of the collectives has nothing beside it.
+  void end_alone() {
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      const double left = std::max(communication_[h] - compute_[h], 0.0);
+      communication_[h] -= left * timeline_.contention_ / (1 + timeline_.contention_);
+    }
   }
 
   /// What was gathered last is used from now on.
