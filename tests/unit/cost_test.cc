@@ -19,7 +19,6 @@
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
-#include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/within_call.h"
 #include "support/plain_rates.h"
 #include "support/tape_bench.h"
@@ -726,65 +725,6 @@ TEST(Cost, AKernelIsSlowerBesideACollective) {
   const StepTime time = cost(list, device(), shared);
   // 5 ms long: kernels that would take 5 / 1.2 ms take 5.
   EXPECT_NEAR(seconds_of(time, TimeClass::kCommunication), 5e-3 - 5e-3 / 1.2, 0.1e-3);
-}
-
-// The host issues it while the card is far behind: it runs beside the first kernels, not beside those that come after it.
-TEST(Cost, AGatherThatIsIssuedAheadSlowsWhatItRunsBeside) {
-  DeviceRates shared = rates();
-  shared.link.memory_contention = 0.2;
-  KernelList list = repeated(20, 1e9);
-  Kernel gathered = kernel(0);
-  gathered.stream = CudaStream::kAllGather;
-  gathered.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1e9, .ranks = 2};  // 5 ms
-  list.push_back(gathered);
-  list.push_back(kernel(1e9));
-  list.push_back(kernel(1e6, Phase::kOptimizer));
-  EXPECT_NEAR(seconds_of(cost(list, device(), shared), TimeClass::kCommunication), 5e-3 - 5e-3 / 1.2, 0.2e-3);
-}
-
-TEST(Cost, TheLastReductionHasNothingBesideIt) {
-  DeviceRates shared = rates();
-  shared.link.collective_contention = 0.2;
-  Kernel reduced = kernel(0, Phase::kBackward);
-  reduced.stream = CudaStream::kReduceScatter;
-  reduced.work = work::Communication{.kind = Collective::kReduceScatter, .bytes = 1e9, .ranks = 2};  // 5 ms
-  KernelList list;
-  list.push_back(kernel(1e9, Phase::kBackward));
-  list.push_back(reduced);
-  list.push_back(kernel(1e6, Phase::kOptimizer));
-  EXPECT_NEAR(cost(list, device(), shared).step_seconds, 1e-3 + 5e-3 + 1e-6, 0.05e-3);
-}
-
-// Mistral's twelve layers under AdamW on an H200: 1,104 kernels of multi_tensor_apply; a fused rule has a seventh.
-TEST(Cost, AListIsLaunchedInPieces) {
-  Kernel step = kernel(0, Phase::kOptimizer);
-  step.kind = KernelKind::kMultiTensor;
-  step.dtype = DType::kBFloat16;
-  step.elements = 2'879'492'096;
-  step.work = work::TensorList{.tensors = 111};
-  step.bytes = 18 * 2 * step.elements;
-  EXPECT_EQ(list_launches(step), 1104);
-  step.bytes = 7 * 2 * step.elements;
-  EXPECT_EQ(list_launches(step), 138);
-  DeviceRates gaps = rates();
-  KernelList list;
-  list.push_back(step);
-  const double without = seconds_of(list, device(), gaps).front();
-  gaps.host.gap_us = 1;
-  EXPECT_NEAR(seconds_of(list, device(), gaps).front() - without, 138e-6, 1e-9);
-}
-
-// A layer of Mistral's, 436 MB, takes 220 us to be taken apart and 255 to be put together on an H200 of 4.8 TB/s.
-TEST(Cost, CopiesOfFsdp2HaveTheirOwnRates) {
-  DeviceSpec card = device();
-  card.memory_bandwidth_bytes_per_second = 4.8e12;
-  Kernel copy = kernel(2 * 436.2e6);
-  copy.kind = KernelKind::kMultiTensor;
-  copy.work = work::TensorList{.tensors = 9};
-  copy.op = &kSplitWithSizesCopy;
-  EXPECT_NEAR(kernel_seconds(copy, card, rates()), 220e-6, 3e-6);
-  copy.op = &kChunkCat;
-  EXPECT_NEAR(kernel_seconds(copy, card, rates()), 255e-6, 3e-6);
 }
 
 TEST(Cost, CopiesTakeTheBusAndPageableOnesTheHostToo) {

@@ -105,10 +105,11 @@ bool is_product(const Kernel& kernel) {
   return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
 }
 
-// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in the
-// first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz then
-// instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08 times, index
-// calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and softmax as before.
+// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
+// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
+// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
+// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
+// softmax as before.
 bool goes_with_clock(const Kernel& kernel) {
   if (kernel.as<work::Attention>() != nullptr) return true;
   if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
@@ -119,7 +120,7 @@ bool goes_with_clock(const Kernel& kernel) {
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
 // products t / x + others o + idle i = x t + o + i.
-void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
                  std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
@@ -146,7 +147,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   if (longer_beside(0) <= 1) return;  // without a pause
   double host = 0;
   for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
-  const double longer = longer_beside(std::max(host - busy, 0.0));
+  const double longer = longer_beside(std::max(host - busy, waiting * busy));
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
@@ -224,7 +225,8 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
   return mean;
 }
 
-std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                               double waiting) {
   std::vector<double> result;
   result.reserve(kernels.size());
   Repeated repeated;
@@ -240,10 +242,11 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
       if (known == nullptr) repeated.add(kernel, seconds);
       const bool at_power_limit = kernel.operator_class == OperatorClass::kContraction;
-      result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * list_launches(kernel) : 0));
+      result.push_back(seconds * (at_power_limit ? slowest : 1) +
+                       (runs_on_card(kernel) ? gap * list_launches(kernel) : 0));
     }
   }
-  lower_clock(kernels, device, rates, result);
+  lower_clock(kernels, device, rates, waiting, result);
   return result;
 }
 
@@ -464,9 +467,9 @@ class Clocks {
 
   // A collective beside the compute stream starts when those before it are through: one that gathers waits for the
   // optimizer, but not for what is computed since (the host issues it ahead), one that reduces needs what was computed
-  // before it. FSDP2's streams of gathers wait for what was gathered before to be copied out, in forward for that of the
-  // layer before the last (wait_for_unshard in _fsdp_param_group.py, torch 2.11). Its blocks find room when the kernel
-  // ends that runs meanwhile: seen on two H200s, beside products and short kernels alike.
+  // before it. FSDP2's streams of gathers wait for what was gathered before to be copied out, in forward for that of
+  // the layer before the last (wait_for_unshard in _fsdp_param_group.py, torch 2.11). Its blocks find room when the
+  // kernel ends that runs meanwhile: seen on two H200s, beside products and short kernels alike.
   template <bool kTells>
   void communicate(const Issue& of, StepTime& part) {
     if constexpr (kTells) part.communication_seconds += of.seconds;
@@ -566,9 +569,9 @@ class Clocks {
   std::size_t next_slot_ = 0;      // in the queue
   Phase phase_ = Phase::kZero;     // of the kernel issued last
   Seconds forward_, backward_, latency_;
-  Seconds host_{}, compute_{};  // when each is free
-  Seconds communication_{};     // when the stream of collectives is
-  Seconds updated_{};           // when the optimizer had, that which ran last
+  Seconds host_{}, compute_{};     // when each is free
+  Seconds communication_{};        // when the stream of collectives is
+  Seconds updated_{};              // when the optimizer had, that which ran last
   std::array<Seconds, 2> uses_{};  // since when what was gathered last is used, and what was before it
   double slowed_beside_ = 0;
 };

@@ -36,7 +36,17 @@ double exposed_share(const Parallel& parallel) {
   }
 }
 
+// Micro-batches of a stage: of one that is not told as many as there are stages.
+double micro_batches_of(const Parallel& parallel) {
+  return static_cast<double>(parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline);
+}
+
 }  // namespace
+
+double waiting_share(const Parallel& parallel) {
+  if (parallel.pipeline < 2) return 0;
+  return exposed_share(parallel) * static_cast<double>(parallel.pipeline - 1) / micro_batches_of(parallel);
+}
 
 void RankReports::add(const RankGroup& group, Report report) {
   rows_.push_back({.first = group.first,
@@ -76,15 +86,13 @@ StepTime RankReports::time_of_all() const {
   slowest.masked_model_flops = masked / ranks;
   slowest.masked_hardware_flops = masked_hardware / ranks;
   if (parallel.pipeline < 2) return slowest;
-  const auto micro_batches =
-      static_cast<double>(parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline);
   const auto of_stage = static_cast<double>(parallel.gpus / parallel.pipeline);
   const bool host_waits = parallel.framework() == Framework::kMegatron;
   double others = -busy_seconds(slowest, host_waits);
   for (std::size_t i = 0; i < times_.size(); ++i) {
     others += static_cast<double>(rows_[i].count) / of_stage * busy_seconds(times_[i], host_waits);
   }
-  const double waiting = exposed_share(parallel) * std::max(others, 0.0) / micro_batches;
+  const double waiting = exposed_share(parallel) * std::max(others, 0.0) / micro_batches_of(parallel);
   const double hidden = host_waits ? 0 : host_wait(slowest);
   const double busy = slowest.step_seconds - hidden;
   const double bubble = std::max(waiting - hidden, 0.0);

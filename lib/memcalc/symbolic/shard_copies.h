@@ -1,5 +1,5 @@
-// The copies of fully_shard that are one kernel each (native/cuda/TensorShape.cu, torch 2.11): train/ issues them, cost/
-// knows them by their address. Covered by tests/unit/cost_test.cc.
+// The copies of fully_shard that are one kernel each (native/cuda/TensorShape.cu, torch 2.11): train/ issues them,
+// cost/ knows them by their address. Covered by tests/unit/kernel_time_test.cc.
 #pragma once
 
 #include "memcalc/symbolic/trace.h"

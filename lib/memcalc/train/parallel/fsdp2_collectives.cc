@@ -117,7 +117,8 @@ void Fsdp2::wait_for_unshard(Group& group) {
   if (group.state == State::kForward) previous = std::move(all_gather_state_);
   std::vector<Bytes> chunks;
   for (const ShardedParameter& param : group.params) {
-    tape.memory.fill_storage(param.gathered.block(), param.gathered.bytes(), kSplitWithSizesCopy, Category::kGatheredWeights);
+    tape.memory.fill_storage(param.gathered.block(), param.gathered.bytes(), kSplitWithSizesCopy,
+                             Category::kGatheredWeights);
     chunks.push_back(param.shard_elements * size_of(param.gathered.dtype()));
   }
   copy_out_metadata(tape, chunks, shards_);
