@@ -110,8 +110,8 @@ bool is_product(const Kernel& kernel) {
 // then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
 // times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
 // softmax as before.
+// Attention's rates are of loops at the limit where those of products are (full_clock).
 bool goes_with_clock(const Kernel& kernel) {
-  if (kernel.as<work::Attention>() != nullptr) return true;
   if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
   return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
 }
@@ -128,7 +128,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   std::vector<double> of_products(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
-    if (runs_beside(kernel) || kernel.stream != CudaStream::kDefault) continue;
+    if (kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel))) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
     if (of_products[i] > 0 && is_product(kernel)) {
       const double at_full_clock = of_products[i] / power.full_clock;
@@ -150,7 +150,11 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   const double longer = longer_beside(std::max(host - busy, waiting * busy));
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
-    seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
+    if (kernels[i].as<work::Attention>() != nullptr) {
+      seconds[i] *= longer / power.full_clock;
+    } else {
+      seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
+    }
   }
 }
 
@@ -242,8 +246,8 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
       if (known == nullptr) repeated.add(kernel, seconds);
       const bool at_power_limit = kernel.operator_class == OperatorClass::kContraction;
-      result.push_back(seconds * (at_power_limit ? slowest : 1) +
-                       (runs_on_card(kernel) ? gap * list_launches(kernel) : 0));
+      const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
+      result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * launches : 0));
     }
   }
   lower_clock(kernels, device, rates, waiting, result);
@@ -261,6 +265,7 @@ Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds
   issues_.reserve(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     issues_.push_back(issue_of(kernels[i], seconds[i], device, rates.link));
+    gathers_ = gathers_ || issues_.back().way == Issue::Way::kGathers;
   }
   for (const Issue& each : issues_) {
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
@@ -445,8 +450,10 @@ class Clocks {
   template <bool kTells>
   void launch(const Seconds& issuing, const Issue& of, StepTime& part) {
     Seconds& slot = queue_[next_slot_];
-    slowed_beside_ += of.seconds * of.longer / (1 + of.longer);
-    slowed_[next_slot_] = slowed_beside_;
+    if (timeline_.gathers_) {
+      slowed_beside_ += of.seconds * of.longer / (1 + of.longer);
+      slowed_[next_slot_] = slowed_beside_;
+    }
     if (++next_slot_ == queue_.size()) next_slot_ = 0;
     Seconds until;
     for (std::size_t h = 0; h < kHosts; ++h) {

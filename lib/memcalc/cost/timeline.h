@@ -87,6 +87,7 @@ class Timeline {
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
   double contention_;          // what a collective takes longer beside kernels, as a share of its time
+  bool gathers_ = false;       // beside the kernels
   double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };
 
