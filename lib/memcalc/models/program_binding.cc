@@ -113,8 +113,10 @@ BoundArgument in_run(std::int64_t run, const BoundArgument& argument) {
 class Binder {
  public:
   Binder(const Binding& binding, const std::string& program, bool is_main)
-      : binding_(binding), program_(program) {
-    if (is_main && binding.inputs != binding.weights) around_.emplace(binding).weights = binding.inputs;
+      : binding_(binding), program_(program), is_main_(is_main) {
+    if (binding.inputs == binding.weights) return;
+    around_.emplace(binding).weights = binding.inputs;
+    of_attention_.emplace(binding).compute = binding.weights;
   }
 
   [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body) {
@@ -129,17 +131,20 @@ class Binder {
   }
 
  private:
-  /// Of a call's arguments. In a packed denoiser norms make float32 of what the layers pass on, and attention keeps its
-  /// queries' type; what the network's own code casts around them it casts to its inputs' type (diffusers 0.42,
-  /// models/transformers/transformer_*.py: timestep.to(hidden_states.dtype), latent + pos_embed).
+  /// Of a call's arguments. In a packed denoiser norms make float32 of what the layers pass on. Attention casts to its
+  /// queries' type, which bitsandbytes' layer has from its input; what the network's own code casts around these it casts
+  /// to its inputs' type (diffusers 0.42: hidden_states.to(query.dtype) in models/attention_processor.py,
+  /// timestep.to(hidden_states.dtype) in models/transformers/transformer_*.py).
   [[nodiscard]] const Binding& binding_in(const std::vector<BoundInstruction>& bound,
                                           const std::vector<std::size_t>& open) const {
-    if (!around_) return binding_;
-    const bool is_inside = std::any_of(open.begin(), open.end(), [&](std::size_t place) {
-      const std::string& type = std::get<BoundModule>(bound[place]).module->type;
-      return type.find("Norm") != std::string::npos || type.find("Attention") != std::string::npos;
-    });
-    return is_inside ? binding_ : *around_;
+    if (!of_attention_) return binding_;
+    const auto is_in = [&](std::string_view part) {
+      return std::any_of(open.begin(), open.end(), [&](std::size_t place) {
+        return std::get<BoundModule>(bound[place]).module->type.find(part) != std::string::npos;
+      });
+    };
+    if (is_in("Attention")) return *of_attention_;
+    return is_in("Norm") || !is_main_ ? binding_ : *around_;
   }
 
   void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& open) {
@@ -305,8 +310,9 @@ class Binder {
   }
 
   const Binding& binding_;
-  std::optional<Binding> around_;  // where calls around norms and attention have another type
+  std::optional<Binding> around_, of_attention_;  // of a packed denoiser
   const std::string& program_;
+  bool is_main_ = false;
   std::size_t layers_ = 0, modules_ = 0, customs_ = 0, regions_ = 0, graphs_ = 0;  // so far
   std::int64_t runs_ = 1;                                                          // of the loops around
 };
