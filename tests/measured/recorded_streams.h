@@ -507,6 +507,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/program-PlainUnet3d", kSteps},
     {"histories/program-QwenImageTransformer2DModel-step", kStepsShare, 0.999},
     {"histories/program-SD3Transformer2DModel-step", kStepsShare, 0.996},
+    {"histories/program-SD3Transformer2DModel-step-nf4", kStepsShare, 0.998},
     {"histories/program-UNet2DConditionModel"},
     {"histories/program-UNet2DConditionModel-step", kStepsShare, 0.992},
     {"histories/program-WanTransformer3DModel", kStepsShare, 0.999},

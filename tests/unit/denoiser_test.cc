@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -71,6 +72,24 @@ TEST(Denoiser, CastsAdaptersToFloat32UnderTheLossScaler) {
 TEST(Denoiser, IsFoundByItsPipelinesId) {
   EXPECT_EQ(registry().model("black-forest-labs/FLUX.1-dev").name, "flux.1-dev");
   EXPECT_EQ(registry().model("stabilityai/stable-diffusion-xl-base-1.0").name, "sdxl");
+}
+
+// diffusers packs every linear layer (bnb_quantizer.py); peft's prepare_model_for_kbit_training makes float32 of what is
+// left, not of latents and prompts.
+TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
+  RunRequest request = lora("sd3-medium");
+  request.run.quantization = Quantization::kNf4;
+  const ModelSpec model = model_of(request, registry());
+  const Trace trace = traced(model, request);
+  const auto asks_for = [&](Bytes bytes, Category category) {
+    return std::any_of(trace.blocks.begin(), trace.blocks.end(), [&](const Block& each) {
+      return each.requested == bytes && each.category == category;
+    });
+  };
+  constexpr Bytes kPrompt = 154 * 4096, kLastWeight = 1536 * 64;
+  EXPECT_TRUE(asks_for(2 * kPrompt, Category::kInputs));
+  EXPECT_FALSE(asks_for(4 * kPrompt, Category::kInputs));
+  EXPECT_FALSE(asks_for(4 * kLastWeight, Category::kWeights)) << "as float32";
 }
 
 /// The regions of a UNet, which its class checkpoints, are no layers: every second one cannot be chosen.
