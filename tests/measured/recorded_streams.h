@@ -538,7 +538,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/program-qwen3_5_text", kSteps},
     {"histories/program-qwen3_asr", kStepsShare, 0.999},
     {"histories/program-rt_detr", kStepsShare, 0.994},
-    {"histories/program-rt_detr_v2", kStepsShare, 0.993},
+    {"histories/program-rt_detr_v2", kStepsShare, 0.992},
     {"histories/program-sam2", kStepsShare, 0.981},
     {"histories/program-sam3", kStepsShare, 0.994},
     {"histories/program-segformer", kStepsShare, 0.984},

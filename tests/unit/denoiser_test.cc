@@ -77,7 +77,7 @@ TEST(Denoiser, IsFoundByItsPipelinesId) {
 // diffusers packs every linear layer (bnb_quantizer.py); peft's prepare_model_for_kbit_training makes float32 of what is
 // left, not of latents and prompts.
 TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
-  RunRequest request = lora("sd3-medium");
+  RunRequest request = lora("flux.1-dev");
   request.run.quantization = Quantization::kNf4;
   const ModelSpec model = model_of(request, registry());
   const Trace trace = traced(model, request);
@@ -86,7 +86,7 @@ TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
       return each.requested == bytes && each.category == category;
     });
   };
-  constexpr Bytes kPrompt = 154 * 4096, kLastWeight = 1536 * 64;
+  constexpr Bytes kPrompt = 512 * 4096, kLastWeight = 3072 * 64;
   EXPECT_TRUE(asks_for(2 * kPrompt, Category::kInputs));
   EXPECT_FALSE(asks_for(4 * kPrompt, Category::kInputs));
   EXPECT_FALSE(asks_for(4 * kLastWeight, Category::kWeights)) << "as float32";
