@@ -74,17 +74,16 @@ TEST(Denoiser, IsFoundByItsPipelinesId) {
   EXPECT_EQ(registry().model("stabilityai/stable-diffusion-xl-base-1.0").name, "sdxl");
 }
 
-// diffusers packs every linear layer (bnb_quantizer.py); peft's prepare_model_for_kbit_training makes float32 of what is
-// left, not of latents and prompts.
+// diffusers packs every linear layer (bnb_quantizer.py); peft's prepare_model_for_kbit_training makes float32 of what
+// is left, not of latents and prompts.
 TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
   RunRequest request = lora("flux.1-dev");
   request.run.quantization = Quantization::kNf4;
   const ModelSpec model = model_of(request, registry());
   const Trace trace = traced(model, request);
   const auto asks_for = [&](Bytes bytes, Category category) {
-    return std::any_of(trace.blocks.begin(), trace.blocks.end(), [&](const Block& each) {
-      return each.requested == bytes && each.category == category;
-    });
+    return std::any_of(trace.blocks.begin(), trace.blocks.end(),
+                       [&](const Block& each) { return each.requested == bytes && each.category == category; });
   };
   constexpr Bytes kPrompt = 512 * 4096, kLastWeight = 3072 * 64;
   EXPECT_TRUE(asks_for(2 * kPrompt, Category::kInputs));

@@ -39,7 +39,8 @@ TEST(KernelTime, RowsToEightBitsAreComputedNotMoved) {
   EXPECT_NEAR(kernel_seconds(of_rows, device(), rates()), computed, 1e-3 * computed);
 }
 
-// An H200's step of maskrcnn_resnet50_fpn, seed 5021: the mean of four images' suppressions, of eight levels' gradients.
+// An H200's step of maskrcnn_resnet50_fpn, seed 5021: the mean of four images' suppressions, of eight levels'
+// gradients.
 TEST(KernelTime, RegionsAreSuppressedOneAfterTheOtherAndAddedAtomically) {
   Kernel suppression = kernel(8'382 * 131 * 8);
   suppression.op = &aten::kNms;

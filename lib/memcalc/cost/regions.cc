@@ -4,8 +4,9 @@
 
 namespace memcalc {
 
-// Of an H200, in a step of maskrcnn_resnet50_fpn with four images of 800 pixels (tests/measured/programs_h200.jsonl.gz,
-// torchvision 0.26). A card with another clock takes the same, as nothing else was measured.
+// Of an H200, in a step of maskrcnn_resnet50_fpn with four images of 800 pixels
+// (tests/measured/region_kernels_h200.jsonl, torchvision 0.26). A card with another clock takes the same, as nothing
+// else was measured.
 namespace {
 
 constexpr double kPicosecond = 1e-12;
@@ -17,8 +18,8 @@ double suppression_seconds(double boxes) {
   return boxes * (kBoxPs + boxes * kPairPs) * kPicosecond;
 }
 
-/// csrc/ops/cuda/roi_align_kernel.cu: each element of the result reads four pixels a sample, and its gradient is added to
-/// these four atomically: 6.42 million of four samples in 133 us and, the mean of eight levels, 650 us.
+/// csrc/ops/cuda/roi_align_kernel.cu: each element of the result reads four pixels a sample, and its gradient is added
+/// to these four atomically: 6.42 million of four samples in 133 us and, the mean of eight levels, 650 us.
 double alignment_seconds(double samples, bool backward) {
   constexpr double kSamplePs = 5.2, kBackwardPs = 25.3;
   return samples * (backward ? kBackwardPs : kSamplePs) * kPicosecond;

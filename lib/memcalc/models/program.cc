@@ -126,8 +126,8 @@ std::string_view ProgramModel::recorded_precision() const {
     });
   };
   // A packed base was loaded in 16 bits; what prepare_model_for_kbit_training made float32 are norms and biases.
-  const bool was_16_bits = on_16_bits || binding_.inputs != DType::kFloat32 ||
-                           (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
+  const bool was_16_bits =
+      on_16_bits || binding_.inputs != DType::kFloat32 || (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
   return was_16_bits && has_it(kOn16Bits) ? kOn16Bits : "autocast";
 }
 

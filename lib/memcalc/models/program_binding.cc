@@ -132,8 +132,8 @@ class Binder {
 
  private:
   /// Of a call's arguments. In a packed denoiser norms make float32 of what the layers pass on. Attention casts to its
-  /// queries' type, which bitsandbytes' layer has from its input; what the network's own code casts around these it casts
-  /// to its inputs' type (diffusers 0.42: hidden_states.to(query.dtype) in models/attention_processor.py,
+  /// queries' type, which bitsandbytes' layer has from its input; what the network's own code casts around these it
+  /// casts to its inputs' type (diffusers 0.42: hidden_states.to(query.dtype) in models/attention_processor.py,
   /// timestep.to(hidden_states.dtype) in models/transformers/transformer_*.py).
   [[nodiscard]] const Binding& binding_in(const std::vector<BoundInstruction>& bound,
                                           const std::vector<std::size_t>& open) const {

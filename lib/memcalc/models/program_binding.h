@@ -100,8 +100,8 @@ struct BoundLoop {
   std::vector<BoundInstruction> body;
 };
 
-/// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name. `is_main`: the body of the
-/// forward pass itself, whose calls outside of norms and attention have the type of its inputs.
+/// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name. `is_main`: the body of
+/// the forward pass itself, whose calls outside of norms and attention have the type of its inputs.
 [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
                                                        const std::string& program, bool is_main);
 

@@ -53,8 +53,7 @@ void roi_align_backward(BackwardCall& call) {
   call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, gradient.dtype(),
                         20.0 * static_cast<double>(gradient.elements()),
                         static_cast<double>(gradient.bytes() + result.bytes()));
-  call.tape.kernels.describe(
-      work::Rows{.count = gradient.elements(), .width = regions.samples, .backward = true});
+  call.tape.kernels.describe(work::Rows{.count = gradient.elements(), .width = regions.samples, .backward = true});
   call.set(0, std::move(result));
 }
 
