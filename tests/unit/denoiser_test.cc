@@ -79,6 +79,7 @@ TEST(Denoiser, IsFoundByItsPipelinesId) {
 TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
   RunRequest request = lora("flux.1-dev");
   request.run.quantization = Quantization::kNf4;
+  request.run.lora_rank = 5;  // of adapters no matrix is as large as what is looked for
   const ModelSpec model = model_of(request, registry());
   const Trace trace = traced(model, request);
   const auto asks_for = [&](Bytes bytes, Category category) {
@@ -88,7 +89,10 @@ TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
   constexpr Bytes kPrompt = 512 * 4096, kLastWeight = 3072 * 64;
   EXPECT_TRUE(asks_for(2 * kPrompt, Category::kInputs));
   EXPECT_FALSE(asks_for(4 * kPrompt, Category::kInputs));
-  EXPECT_FALSE(asks_for(4 * kLastWeight, Category::kWeights)) << "as float32";
+  const auto packed = std::count_if(trace.blocks.begin(), trace.blocks.end(), [&](const Block& each) {
+    return each.requested == kLastWeight / 2 && each.category == Category::kWeights;
+  });
+  EXPECT_EQ(packed, 2) << "of the first layer and the last";
 }
 
 /// The regions of a UNet, which its class checkpoints, are no layers: every second one cannot be chosen.
