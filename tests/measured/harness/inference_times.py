@@ -141,7 +141,7 @@ def draw_large(a):
     drawn, cases = cases, []
     for name, task, more in drawn:
         run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000, 1500]), task=task)
-        if task == "seq2seq": run["sequence_length"] = min(run["sequence_length"], 512)
+        if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
         run["precision"] = more.get("precision", r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"]))
         if "quantize" in more: run["quantize"] = more["quantize"]
         run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
