@@ -57,6 +57,9 @@ struct PooledStates {
   std::vector<Tensor> hidden_states;  // where they are asked for
 };
 
+/// Of a layer of the tower, for ImageParts::TowerPython.
+[[nodiscard]] constexpr double clip_layer_python(const ImageTowerSpec& spec) { return spec.siglip ? 1240 : 1430; }
+
 /// CLIPVisionModel, or SiglipVisionModel without its head.
 class ClipVisionModel {
  public:

@@ -209,7 +209,9 @@ struct InternVlProjector {
 class InternVl final : public ImageParts {
  public:
   InternVl(const ImageTextSpec& spec, const RunSpec& run)
-      : ImageParts(spec, run), parts_(spec.parts.as<InternVlParts>()) {}
+      : ImageParts(spec, run), parts_(spec.parts.as<InternVlParts>()) {
+    tower_python_ = {.layers = parts_.num_hidden_layers, .of_layer = 1600};
+  }
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {
