@@ -1,7 +1,5 @@
 #include "memcalc/models/image_text.h"
 
-#include <cmath>
-#include <cstdint>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -56,13 +54,6 @@ DType ImageParts::type_of_pixels() const {
 ModelInput ImageParts::pixel_values(std::int64_t channels) const {
   const ImageSize size = image();
   return {"pixel_values", {all_images(), channels, size.height, size.width}, type_of_pixels(), &Batch::pixel_values};
-}
-
-std::int64_t ImageParts::python_in_calls() const {
-  // Of the reference host's rates: 690 us around the layers of a call, 0.064 for an instruction (cost/host_time.cc).
-  constexpr double kInstructionsOfCall = 10800;
-  const double all = static_cast<double>(tower_python_.layers) * tower_python_.of_layer + tower_python_.around;
-  return std::llround(all / kInstructionsOfCall);
 }
 
 std::vector<ModelInput> ImageParts::inputs_with(std::vector<ModelInput> of_images) const {

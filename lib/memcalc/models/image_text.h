@@ -63,20 +63,8 @@ class ImageParts {
   [[nodiscard]] bool accepts_loss_kwargs() const { return accepts_loss_kwargs_; }
   [[nodiscard]] bool hands_on_use_cache() const { return hands_on_use_cache_; }
   [[nodiscard]] std::string_view scope() const { return scope_; }
-  /// Without autograd: what the tower's layers and what stands around the text model run of Python beyond what their
-  /// operators count, in calls of a model (HostWork::kModelCall).
-  [[nodiscard]] std::int64_t python_in_calls() const;
 
  protected:
-  /// Bytecode instructions of one image-seeing forward pass of transformers 5.17, beside 63 for each operator: of a
-  /// layer of the tower and of what is around both models, counted on a CPU (tests/measured/harness/python_counts.py
-  /// --towers) as the text families' are.
-  struct TowerPython {
-    std::int64_t layers = 0;
-    double of_layer = 0;
-    double around = 9000;
-  };
-
   /// input_ids, `pixels` and what else the images need, the mask where the run passes one, labels where it has them.
   [[nodiscard]] std::vector<ModelInput> inputs_with(std::vector<ModelInput> of_images) const;
   [[nodiscard]] DType type_of_pixels() const;
@@ -93,7 +81,6 @@ class ImageParts {
   GrowingTypes growing_types_;
   bool counts_from_one_ = false;     // prepare_inputs_for_generation adds one to the positions (PaliGemma)
   bool hands_on_use_cache_ = false;  // the whole model's config.use_cache to the text model, which else reads its own
-  TowerPython tower_python_;
   std::string_view scope_ = "language_model";  // of the text model, within the model around all
 };
 

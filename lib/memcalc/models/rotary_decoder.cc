@@ -8,7 +8,6 @@
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/linear_states.h"
 #include "memcalc/models/unsloth.h"
-#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/liger.h"
@@ -467,10 +466,6 @@ Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutp
   if (run_.fine_tuning.unsloth) return decode_by_unsloth(batch);
   if (plan_.images == nullptr) {
     return decode_embedded(batch, cache, {.inputs_embeds = embed_tokens_.look_up(batch.input_ids)});
-  }
-  Tape& tape = batch.input_ids.tape();
-  if (!tape.modes.grad_enabled && batch.pixel_values.defined()) {
-    record_host_work(tape, HostWork::kModelCall, plan_.images->python_in_calls());
   }
   return plan_.images->forward(
       batch, embed_tokens_.look_up, [&](TextInputs inputs) { return decode_embedded(batch, cache, std::move(inputs)); },

@@ -44,6 +44,7 @@ struct ClipLayer {
 /// CLIPEncoder
 struct ClipEncoder {
   std::vector<ClipLayer> layers;
+  double layer_python;  // TowerPython's, of each
 
   ClipEncoder(ModuleBuilder& b, const RunSpec& run, const ClipTower& tower, bool causal);
   /// `all`: gets what enters each layer and the last one's result, as output_hidden_states keeps them.
@@ -56,9 +57,6 @@ struct PooledStates {
   Tensor last_hidden_state, pooler_output;
   std::vector<Tensor> hidden_states;  // where they are asked for
 };
-
-/// Of a layer of the tower, for ImageParts::TowerPython.
-[[nodiscard]] constexpr double clip_layer_python(const ImageTowerSpec& spec) { return spec.siglip ? 1240 : 1430; }
 
 /// CLIPVisionModel, or SiglipVisionModel without its head.
 class ClipVisionModel {

@@ -78,7 +78,6 @@ class Gemma3Vision final : public ImageParts {
   Gemma3Vision(const ImageTextSpec& spec, const RunSpec& run)
       : ImageParts(spec, run), parts_(spec.parts.as<Gemma3VisionParts>()) {
     growing_types_ = {.place = kTokenTypes, .repeats_last = true, .handed_on = false};
-    tower_python_ = {.layers = parts_.tower.tower.num_hidden_layers, .of_layer = clip_layer_python(parts_.tower)};
   }
 
   void build(ModuleBuilder& b) override {
@@ -133,7 +132,6 @@ class PaliGemma final : public ImageParts {
   PaliGemma(const ImageTextSpec& spec, const RunSpec& run)
       : ImageParts(spec, run), parts_(spec.parts.as<PaliGemmaParts>()) {
     growing_types_ = {.place = kTokenTypes, .repeats_last = true};
-    tower_python_ = {.layers = parts_.tower.tower.num_hidden_layers, .of_layer = clip_layer_python(parts_.tower)};
     counts_from_one_ = true;
   }
 

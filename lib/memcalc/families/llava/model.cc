@@ -37,9 +37,7 @@ struct Projector {
 
 class Llava final : public ImageParts {
  public:
-  Llava(const ImageTextSpec& spec, const RunSpec& run) : ImageParts(spec, run), parts_(spec.parts.as<LlavaParts>()) {
-    tower_python_ = {.layers = parts_.tower.tower.num_hidden_layers, .of_layer = clip_layer_python(parts_.tower)};
-  }
+  Llava(const ImageTextSpec& spec, const RunSpec& run) : ImageParts(spec, run), parts_(spec.parts.as<LlavaParts>()) {}
 
   void build(ModuleBuilder& b) override {
     b.scope("vision_tower", [&] {

@@ -87,7 +87,6 @@ class Mistral3 final : public ImageParts {
   Mistral3(const ImageTextSpec& spec, const RunSpec& run)
       : ImageParts(spec, run), parts_(spec.parts.as<Mistral3Parts>()) {
     hands_on_use_cache_ = true;
-    tower_python_ = {.layers = parts_.tower.num_hidden_layers, .of_layer = 400, .around = 10800};
   }
 
   void build(ModuleBuilder& b) override {

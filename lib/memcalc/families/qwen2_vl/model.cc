@@ -109,16 +109,6 @@ class Qwen2Vl final : public ImageParts {
     growing_types_.place = kTokenTypes;
     const ImageSize size = image();
     grid_ = {size.height / parts_.patch_size, size.width / parts_.patch_size, parts_.spatial_merge_size};
-    // Each window, or image, is an attention of its own, called by Python.
-    constexpr double kOfAttention = 57;
-    const bool is_3 = parts_.kind == QwenVision::k3, has_windows = parts_.kind == QwenVision::k25;
-    std::int64_t attentions = all_images();
-    if (has_windows && images() > 0) {
-      const std::int64_t side = parts_.window_size / parts_.spatial_merge_size / parts_.patch_size;
-      attentions *= static_cast<std::int64_t>(grid_.windows(side).size());
-    }
-    const double of_layer = (has_windows ? 220 : is_3 ? 760 : 630) + kOfAttention * static_cast<double>(attentions);
-    tower_python_ = {.layers = parts_.depth, .of_layer = of_layer, .around = is_3 ? 13500. : 9000.};
   }
 
   void build(ModuleBuilder& b) override {
