@@ -38,12 +38,13 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
     return cost(symbolic.kernels, device, experts ? rates_among_experts(rates) : rates, Costed::kCall);
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
+  const double waiting = waiting_share(run.parallel);
   const double instructions =
       family != nullptr ? instructions_per_trained_operator(family->model_type, family->instructions_per_operator) : 0;
   DeviceRates rates = rates_of_step(*device.rates, instructions);
   if (experts) rates = rates_among_experts(std::move(rates));
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
-  return cost(symbolic.kernels, device, rates, Costed::kStep, first);
+  return cost(symbolic.kernels, device, rates, Costed::kStep, first, waiting);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.
