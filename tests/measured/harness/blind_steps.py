@@ -36,7 +36,7 @@ ROWS = ("single_gpu.jsonl", "trainer.jsonl", "rows_h100.jsonl", "rows_h200.jsonl
 IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b3",
           "efficientnet_v2_s", "convnext_tiny", "convnext_base", "vgg16", "vgg19_bn", "swin_s", "swin_v2_t",
           "wide_resnet101_2", "resnext50_32x4d"]
-NEW_IMAGES = ["convnext_large", "densenet201", "efficientnet_b1", "efficientnet_b4", "efficientnet_b5", "efficientnet_v2_l", "resnext101_64x4d", "swin_l",
+NEW_IMAGES = ["convnext_large", "densenet201", "efficientnet_b1", "efficientnet_b4", "efficientnet_b5", "efficientnet_v2_l", "resnext101_64x4d", "swin_b",
               "vgg11_bn", "vgg13_bn", "vgg19"]
 # Families whose models of the registry are drawn where no row has them, and the tasks of each.
 NEW_TEXT = dict(albert=("seqcls", "mlm"), bert=("seqcls", "mlm"), bloom=("causal",), camembert=("mlm", "tokcls"), ernie4_5=("causal",), gemma3_text=("causal",),
