@@ -331,7 +331,13 @@ Tensor safe_softmax(Arg x) {
   Shape rows = x->shape();
   rows[-1] = 1;
   Tensor fully_masked = tape.empty(rows, DType::kBool, aten::kAll);
+  const double elements = static_cast<double>(x->elements()), row_bytes = static_cast<double>(fully_masked.bytes());
+  tape.kernels.add(aten::kAll, OperatorClass::kNormalization, DType::kBool, elements, elements + row_bytes,
+                   KernelKind::kRowSum, elements);
   Tensor zero = tape.empty({}, x->dtype(), aten::kScalarTensor);
+  // native/transformers/attention.cpp, _safe_softmax: into the result, by the rows' booleans
+  tape.kernels.add(aten::kWhere, OperatorClass::kElementwise, x->dtype(), elements,
+                   2 * static_cast<double>(result.bytes()) + row_bytes, KernelKind::kStrided, elements);
   drop(zero, fully_masked, masked);
   return result;
 }
