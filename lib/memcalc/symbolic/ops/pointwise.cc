@@ -32,21 +32,6 @@ DType result_type(std::initializer_list<const Tensor*> inputs) {
   return scalar_decides ? *of_scalars : *of_dimensions;
 }
 
-/// Whether what lies side by side in `result` does so in the input but for less than a sector of memory: T5's position
-/// biases, whose heads lie innermost, are read as quickly as others (0.2 and 0.22 T elements a second with six heads).
-bool shares_sectors(const Shape& shape, const Shape& result, const Shape& input, std::int64_t size) {
-  constexpr std::int64_t kSector = 32;  // bytes
-  for (int dim = 0; dim < shape.rank; ++dim) {
-    if (result[dim] == 1 && shape[dim] > 1) return input[dim] * size < kSector;
-  }
-  return false;
-}
-
-bool turns(const Tensor& result, const Shape& strides, const Tensor& input) {
-  return is_turned(result.shape(), result.strides(), strides) &&
-         !shares_sectors(result.shape(), result.strides(), strides, size_of(input.dtype()));
-}
-
 /// Of the same rank: 0 where one element is repeated.
 Shape broadcast_strides(const Tensor& input, const Shape& shape) {
   Shape strides = input.strides();
@@ -73,8 +58,8 @@ KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Te
       if (input->elements() == 1) return KernelKind::kStrided;  // a scalar on the card
       const bool same = input->shape() == result.shape();
       if (!same || !(input->strides() == result.strides())) {
-        const bool turned =
-            input->rank() == result.rank() && turns(result, broadcast_strides(*input, result.shape()), *input);
+        const bool turned = input->rank() == result.rank() &&
+                            is_turned(result.shape(), result.strides(), broadcast_strides(*input, result.shape()));
         if (turned) return KernelKind::kTurned;
         strided = true;
       }
@@ -94,7 +79,7 @@ KernelKind joined_kind(std::span<const Tensor* const> parts) {
 
 KernelKind copy_kind(const Tensor& from, const Tensor& to) {
   if (from.elements() > 1 && !(from.strides() == to.strides())) {
-    const bool turned = from.shape() == to.shape() && turns(to, from.strides(), from);
+    const bool turned = from.shape() == to.shape() && is_turned(to.shape(), to.strides(), from.strides());
     return turned ? KernelKind::kTurned : KernelKind::kStrided;
   }
   const bool narrows = from.dtype() == DType::kFloat32 && is_half(to.dtype());
