@@ -118,7 +118,9 @@ HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
     if (rows.backward) return {.launch_us = 2.5, .share = 1.08, .values_per_second = half ? 0.55e12 : 0};
     // Half a warp's lanes hold two values each: 49 of a window as 64 (swin_b: 0.31 T values a second of 39 M).
     if (rows.width <= kByHalfWarp) {
-      return {.launch_us = 2.5, .share = 0.96, .values_per_second = 0.43e12 * static_cast<double>(rows.width) / kByHalfWarp};
+      return {.launch_us = 2.5,
+              .share = 0.96,
+              .values_per_second = 0.43e12 * static_cast<double>(rows.width) / kByHalfWarp};
     }
     return {.launch_us = narrow ? 2.5 : 4.5,
             .share = 0.96,
@@ -136,11 +138,11 @@ HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
 
 namespace {
 
-/// A block of 1,024 threads goes over a long row, two on a multiprocessor. Forward reads it for a maximum, a sum and the
-/// result, backward the gradient for a sum and the result; what fits into shared memory once. What forward reads again
-/// the cache holds the less the more of it all rows at work take; in 16 bits a row takes 10 us, however short. Of 146
-/// in profiled steps of H200s and H100s (step_operators_h200.jsonl.gz and the others) and 40 alone (op_times_h100.jsonl,
-/// op_times_h200.jsonl, 2026-11-30).
+/// A block of 1,024 threads goes over a long row, two on a multiprocessor. Forward reads it for a maximum, a sum and
+/// the result, backward the gradient for a sum and the result; what fits into shared memory once. What forward reads
+/// again the cache holds the less the more of it all rows at work take; in 16 bits a row takes 10 us, however short. Of
+/// 146 in profiled steps of H200s and H100s (step_operators_h200.jsonl.gz and the others) and 40 alone
+/// (op_times_h100.jsonl, op_times_h200.jsonl, 2026-11-30).
 double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                             const DeviceRates& rates) {
   constexpr double kLaunchUs = 3, kSharedBytes = 48 * 1024, kBlocks = 2;
@@ -265,8 +267,8 @@ double index_share(const Kernel& kernel) {
   // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where one is
   // empty and of another shape, as in transformers' caches.
   if (kernel.op == &aten::kCat) return turned ? kJoinedWithEmptyShare : kJoinedShare;
-  // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T with
-  // 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
+  // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T
+  // with 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
   constexpr double kAddedTurnedShare = 0.63;
   if (turned && wide && kernel.op == &aten::kAddInPlace) return kAddedTurnedShare;
   if (turned) return wide ? kWideTurnedShare : kTurnedShare;  // a matrix: 0.15 and 0.14 T
@@ -293,9 +295,9 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
 }
 
-/// cuda/CUDALoops.cuh, unrolled_elementwise_kernel: an operand of 16 bits and a result of 32 decide; what is read beside
-/// them goes at the memory's rate (the median of 78 with two operands on an H200 3.9 ps an element, of 220 copies 2.9;
-/// of 11 on an H100 4.5 and 3.1: step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz).
+/// cuda/CUDALoops.cuh, unrolled_elementwise_kernel: an operand of 16 bits and a result of 32 decide; what is read
+/// beside them goes at the memory's rate (the median of 78 with two operands on an H200 3.9 ps an element, of 220
+/// copies 2.9; of 11 on an H100 4.5 and 3.1: step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz).
 double converting_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
   constexpr double kConverted = 6, kShare = 0.86;  // bytes of an element; of the memory's rate
   Kernel one = kernel;
