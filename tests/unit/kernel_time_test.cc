@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
@@ -12,6 +13,8 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/vector_quantize.h"
@@ -620,6 +623,22 @@ TEST(KernelTime, ThreadsThatReadFarApartAreKnownByTheStrides) {
   EXPECT_EQ(last().kind, KernelKind::kTurned) << "repeated over the time, the other way round in heads and width";
   (void)pointwise(aten::kDiv, {&expanded}, 1);
   EXPECT_EQ(last().bytes, (2 * 4 * 16 + 2 * 8 * 4 * 16) * 4.0) << "each element is read once";
+}
+
+// native/transformers/attention.cpp: each row is asked whether all of it is masked; T5 adds its position bias in place,
+// whose heads lie side by side in memory.
+TEST(KernelTime, PartsOfSafeSoftmaxAndInPlaceSumsAreKernels) {
+  test::TapeBench bench;
+  bench.tape.kernels.recording = true;
+  const Tensor scores = bench.input({2, 4, 8, 8}, DType::kFloat32, false);
+  const Tensor bias = bench.strided_input({1, 4, 8, 8}, {256, 1, 32, 4}, DType::kBFloat16, false);
+  (void)add_in_place(scores, bias);
+  EXPECT_EQ(bench.tape.kernels.last()->kind, KernelKind::kTurned);
+  EXPECT_EQ(bench.tape.kernels.last()->bytes, 2 * 512 * 4.0 + 256 * 2);
+  (void)safe_softmax(scores);
+  std::string named;
+  for (const Kernel& kernel : bench.tape.kernels.list()) named += std::string(kernel.op->name) + " ";
+  EXPECT_EQ(named, "aten::add_ aten::_softmax aten::isneginf aten::all aten::where ");
 }
 
 TEST(KernelTime, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {
