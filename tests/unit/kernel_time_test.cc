@@ -13,6 +13,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -46,6 +47,23 @@ TEST(KernelTime, RowsToEightBitsAreComputedNotMoved) {
   of_rows.op = &kVectorQuantize;
   const double computed = 1e9 * 132 / (0.285e12 * device().multiprocessors);
   EXPECT_NEAR(kernel_seconds(of_rows, device(), rates()), computed, 1e-3 * computed);
+}
+
+// An H200's step of maskrcnn_resnet50_fpn, seed 5021: the mean of four images' suppressions, of eight levels'
+// gradients.
+TEST(KernelTime, RegionsAreSuppressedOneAfterTheOtherAndAddedAtomically) {
+  Kernel suppression = kernel(8'382 * 131 * 8);
+  suppression.op = &aten::kNms;
+  suppression.work = work::Rows{.count = 8'382, .width = 131};
+  EXPECT_NEAR(kernel_seconds(suppression, device(), rates()), 4.52e-3, 0.02e-3);
+  Kernel alignment = kernel(0);
+  alignment.op = &aten::kRoiAlign;
+  work::Rows elements{.count = 512 * 256 * 7 * 7, .width = 4};
+  alignment.work = elements;
+  EXPECT_NEAR(kernel_seconds(alignment, device(), rates()), 133e-6, 2e-6);
+  elements.backward = true;
+  alignment.work = elements;
+  EXPECT_NEAR(kernel_seconds(alignment, device(), rates()), 650e-6, 2e-6);
 }
 
 TEST(Attention, WithABiasTakesItsOwnRates) {

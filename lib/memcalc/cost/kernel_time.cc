@@ -15,6 +15,7 @@
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
+#include "memcalc/cost/regions.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/vector_quantize.h"
 
@@ -713,6 +714,7 @@ struct SecondsOf {
   }
   double operator()(const work::Rows& of) const {
     if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
+    if (is_of_regions(kernel)) return std::max(by_memory(), regions_seconds(kernel, of));
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
   }
