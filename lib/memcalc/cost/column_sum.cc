@@ -67,6 +67,9 @@ std::int64_t column_sums(const Kernel& kernel) {
 // give 6.7 and 6.9 us, 3.55 and 2.76 TB/s, and 0.26 and 0.27 us for each that a thread reads again; half are within 6
 // and 10 %, nine in ten within 19 and 22 %. Of bytes alone 256 columns of 150,528 rows were a third of what they take.
 double column_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+  // Where threads share the rows of their block alone memory decides: 4.5 TB/s of an H200, 3.0 of an H100 (mamba2, 0.8
+  // to 3.2 G elements; step_operators_h200.jsonl.gz, network_profiles_h100.jsonl.gz).
+  constexpr double kSharedRows = 0.92;
   constexpr double kMicrosecond = 1e-6, kReadAgainUs = 0.265, kValueUs = 0.047, kWithoutBlocksUs = -2.2;
   const std::int64_t columns = column_sums(kernel);
   const auto rows = static_cast<std::int64_t>(kernel.elements) / columns;
@@ -77,7 +80,9 @@ double column_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const 
     return (rates.launch_us + again * kReadAgainUs) * kMicrosecond + moved;
   }
   const double chain = static_cast<double>(division.values) * kValueUs * kMicrosecond;
-  return std::max(rates.launch_us + kWithoutBlocksUs, 0.0) * kMicrosecond + std::max(moved, chain);
+  const double shared = kernel.bytes / (kSharedRows * device.memory_bandwidth_bytes_per_second);
+  return std::max(rates.launch_us + kWithoutBlocksUs, 0.0) * kMicrosecond +
+         std::max(division.block_rows > 1 ? shared : moved, chain);
 }
 
 }  // namespace memcalc

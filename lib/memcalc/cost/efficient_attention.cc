@@ -8,7 +8,8 @@
 // Of 390 timings of an H100 and an H200 (tests/measured/kernel_sweep_h200.jsonl.gz, op_times_h100.jsonl,
 // op_times_h200.jsonl, attention_bias_times_h100.jsonl, step_operators_h200.jsonl.gz, network_profiles_h100.jsonl.gz;
 // least squares, 2026-11-29) half are within 3 % and nine in ten within 11; by FLOPs and a ramp of the heads' width
-// half were within 10 %, nine in ten within 60.
+// half were within 10 %, nine in ten within 60. With a bias, of 250 more of an H200 (kernel_sweep_later_h200.jsonl.gz,
+// 2026-11-30) half are within 4 %.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -92,6 +93,8 @@ double efficient_attention_seconds(const Kernel& kernel, const work::Attention& 
   constexpr double kAroundTiles = 0.3;  // of a tile: what a block does before and after
   constexpr double kDropoutBackward = 1.12;
   constexpr std::int64_t kSummed = 32;  // elements of a head that are multiplied at once (GemmType::ThreadK)
+  constexpr std::int64_t kNarrowHead = 64, kAlignedRow = 16;
+  constexpr double kWrittenShare = 0.6;  // of the memory's rate: 2.9 TB/s on an H200
   const bool half = is_half(kernel.dtype), backward = attention.backward;
   const Tiles of = tiles_of(attention.width, half, backward);
   const Walk walk = walk_of(attention, of);
@@ -111,13 +114,21 @@ double efficient_attention_seconds(const Kernel& kernel, const work::Attention& 
   }
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   // Columns of the result: of values in forward; in backward of the three gradients, by the tile's keys.
-  const std::int64_t columns = round_up(attention.width, attention.width <= kSummed ? kSummed : of.keys);
-  const std::int64_t summed = round_up(attention.width, kSummed);
-  const double products = backward ? 2 * real(summed) + 3 * real(columns) : real(summed) + real(columns);
+  const auto products_of = [&](std::int64_t width) {
+    const std::int64_t columns = round_up(width, of.keys), summed = round_up(width, kSummed);
+    return backward ? 2 * real(summed) + 3 * real(columns) : real(summed) + real(columns);
+  };
   const double peak = sustained_flops(kernel, device) * of.rate * (backward ? rates.backward : rates.forward);
-  double seconds = tiles * 2 * real(of.queries * of.keys) * products * multiprocessors / peak;
+  const double product_seconds = tiles * 2 * real(of.queries * of.keys) * multiprocessors / peak;  // of a column
+  double seconds = product_seconds * products_of(attention.width);
   if (attention.dropout) seconds *= backward ? kDropoutBackward : rates.dropout;
-  if (attention.bias) seconds *= backward ? rates.bias_backward : rates.bias;
+  // What is added to a score takes as long however narrow the heads are.
+  const double added = backward ? rates.bias_backward : rates.bias;
+  if (attention.bias) seconds += (added - 1) * product_seconds * products_of(std::max(attention.width, kNarrowHead));
+  if (attention.learns_bias) {  // kernel_backward.h, grad_bias_ptr: rows at multiples of 16 elements
+    const double scores = heads * real(attention.queries) * real(round_up(attention.keys, kAlignedRow));
+    seconds += scores * real(size_of(kernel.dtype)) / (kWrittenShare * device.memory_bandwidth_bytes_per_second);
+  }
   if (!backward) return rates.launch_us * kMicrosecond + seconds;
   const double gradient_bytes = 4 * heads * real(attention.queries) * real(attention.width);
   return 2 * rates.launch_us * kMicrosecond + seconds +

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <variant>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/product_times.h"
@@ -113,10 +114,16 @@ struct HeldSoftmax {
 };
 
 HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
-  constexpr std::int64_t kByWarp = 1024, kByWarpForward = 2048, kAligned = 16;
+  constexpr std::int64_t kByHalfWarp = 64, kByWarp = 1024, kByWarpForward = 2048, kAligned = 16;
   if (rows.width <= kByWarp || (rows.width <= kByWarpForward && !rows.backward)) {
     const bool narrow = rows.width <= kByWarp;
     if (rows.backward) return {.launch_us = 2.5, .share = 1.08, .values_per_second = half ? 0.55e12 : 0};
+    // Half a warp's lanes hold two values each: 49 of a window as 64 (swin_b: 0.31 T values a second of 39 M).
+    if (rows.width <= kByHalfWarp) {
+      return {.launch_us = 2.5,
+              .share = 0.96,
+              .values_per_second = 0.43e12 * static_cast<double>(rows.width) / kByHalfWarp};
+    }
     return {.launch_us = narrow ? 2.5 : 4.5,
             .share = 0.96,
             .values_per_second = !half    ? 0
@@ -131,37 +138,81 @@ HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
 
 }  // namespace
 
-// cuda/SoftMax.cu reads a long row again for each reduction (a maximum and a sum; in backward one sum). Meanwhile the
-// cache holds it if all rows at work fit. Of 72 softmaxes of up to 8,192 values alone on an H200
+namespace {
+
+/// A block of 1,024 threads goes over a long row, two on a multiprocessor. Forward reads it for a maximum, a sum and
+/// the result, backward the gradient for a sum and the result; what fits into shared memory once. What forward reads
+/// again the cache holds the less the more of it all rows at work take; in 16 bits a row takes 10 us, however short. Of
+/// 146 in profiled steps of H200s and H100s (step_operators_h200.jsonl.gz and the others) and 40 alone
+/// (op_times_h100.jsonl, op_times_h200.jsonl, 2026-11-30).
+double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                            const DeviceRates& rates) {
+  constexpr double kLaunchUs = 3, kSharedBytes = 48 * 1024, kBlocks = 2;
+  constexpr double kForwardShare = 1.06, kBackwardShare = 0.98, kHalfBackwardShare = 1.04;  // of the rate
+  constexpr double kKept = 0.2, kLost = 0.86;  // of the cache: held whole, not at all
+  constexpr double kRowUs = 10.5, kValueNs = 0.154, kSharedPerSecond = 0.65e12, kMultiprocessors = 132;
+  const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
+  const double row = width * static_cast<double>(size_of(kernel.dtype));
+  const bool shared = row <= kSharedBytes;
+  double passes = rows.backward ? 3 : 2;
+  if (!shared && rows.backward) passes += 1;
+  if (!shared && !rows.backward) {
+    const double held = kBlocks * device.multiprocessors * row / std::max(rates.cache.bytes, 1.0);
+    passes += 2 * std::clamp((held - kKept) / (kLost - kKept), rates.cache.read_share, 1.0);
+  }
+  const double share = !rows.backward ? kForwardShare : is_half(kernel.dtype) ? kHalfBackwardShare : kBackwardShare;
+  const double bytes_per_second = share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
+  double computed = 0;
+  if (!rows.backward && is_half(kernel.dtype)) {
+    computed = shared ? count * width * kMultiprocessors / (kSharedPerSecond * device.multiprocessors)
+                      : count / (kBlocks * device.multiprocessors) * (kRowUs * kMicrosecond + width * kValueNs * 1e-9);
+  }
+  return kLaunchUs * kMicrosecond + std::max(passes * count * row / bytes_per_second, computed);
+}
+
+}  // namespace
+
+// cuda/SoftMax.cu. Of 72 softmaxes of up to 8,192 values alone on an H200
 // (tests/measured/kernel_sweep_h200.jsonl.gz, 2026-11-29) half are within 8 %, of 38 in profiled steps
 // (step_operators_h200.jsonl.gz) within 10; as rows of any length they were 41 and 13 % off.
 double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                        const DeviceRates& rates) {
-  constexpr double kSharedBytes = 48 * 1024, kBlocks = 2;  // of a block; at work on a multiprocessor
   constexpr std::int64_t kHeld = 8192;
-  const double inputs = rows.backward ? 2 : 1, again = rows.backward ? 1 : 2;
-  const double row = static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
-  if (rows.width <= kHeld) {
-    constexpr double kMultiprocessors = 132;
-    const HeldSoftmax held = held_softmax(rows, is_half(kernel.dtype));
-    const double bytes_per_second = held.share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
-    const double values = static_cast<double>(rows.count) * static_cast<double>(rows.width);
-    const double computed =
-        held.values_per_second > 0 ? values * kMultiprocessors / (held.values_per_second * device.multiprocessors) : 0;
-    return held.launch_us * kMicrosecond + std::max(kernel.bytes / bytes_per_second, computed);
-  }
-  if (row <= kSharedBytes) return memory_seconds(kernel, device, rates.softmax);
-  const bool cached = inputs * row * kBlocks * device.multiprocessors <= rates.cache.bytes;
-  Kernel reread = kernel;
-  reread.bytes *= (inputs + 1 + again * (cached ? rates.cache.read_share : 1)) / (inputs + 1);
-  return memory_seconds(reread, device, rates.softmax);
+  constexpr double kMultiprocessors = 132;
+  if (rows.width > kHeld) return long_softmax_seconds(kernel, rows, device, rates);
+  const HeldSoftmax held = held_softmax(rows, is_half(kernel.dtype));
+  const double bytes_per_second = held.share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
+  const double values = static_cast<double>(rows.count) * static_cast<double>(rows.width);
+  const double computed =
+      held.values_per_second > 0 ? values * kMultiprocessors / (held.values_per_second * device.multiprocessors) : 0;
+  return held.launch_us * kMicrosecond + std::max(kernel.bytes / bytes_per_second, computed);
 }
+
+namespace {
+
+/// cuda/EmbeddingBackwardKernel.cu where many indices share few rows: rows are summed ten at a time, and one thread
+/// counts all tens of an index, one after the other, in two kernels (krn_partial_segment_offset,
+/// krn_partial_to_segment_idx). Position biases of T5 have 32 rows, of which the farthest has 0.37 to 0.5 of all pairs
+/// of positions; token types are one. Of 11 on H200s (tests/measured/step_operators_h200.jsonl.gz) half are within 8 %.
+double few_rows_seconds(const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
+  constexpr double kSortUs = 64, kNumberNs = 0.07, kSharedNs = 1.26, kFarthest = 0.45, kMultiprocessors = 132;
+  constexpr double kAddedPerSecond = 0.5e12, kNarrowAddedPerSecond = 0.19e12;  // in warps of 32
+  constexpr std::int64_t kWarp = 32;
+  const auto indices = static_cast<double>(gradient.indices);
+  const double shared = gradient.table_rows <= 2 ? indices : kFarthest * indices;
+  const auto columns = static_cast<double>(round_up(gradient.width, kWarp));
+  const double per_second = gradient.width <= kWarp ? kNarrowAddedPerSecond : kAddedPerSecond;
+  const double added = indices * columns * kMultiprocessors / (per_second * device.multiprocessors);
+  return kSortUs * kMicrosecond + (indices * kNumberNs + shared * kSharedNs) * 1e-9 + added;
+}
+
+}  // namespace
 
 // cuda/Embedding.cu: few indices are scattered by one kernel; many are sorted first and summed by segments. The table
 // of gradients is zeroed before.
 double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device,
                          const DeviceRates& rates) {
-  constexpr std::int64_t kSortAbove = 3072;
+  constexpr std::int64_t kSortAbove = 3072, kFewRows = 64;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   Kernel zeros = kernel;
   zeros.bytes = real(gradient.table_rows) * real(gradient.width) * real(size_of(kernel.dtype));
@@ -169,6 +220,7 @@ double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gr
   const double zeroing = memory_seconds(zeros, device, rates.vectorized);
   if (gradient.indices <= kSortAbove)
     return zeroing + rates.embedding.scatter_us * kMicrosecond * real(gradient.indices);
+  if (gradient.table_rows <= kFewRows) return zeroing + few_rows_seconds(gradient, device);
   return zeroing + rates.embedding.sort_us * kMicrosecond +
          real(gradient.indices) * real(gradient.width) / (rates.embedding.elements * device.fp32_flops_per_second);
 }
@@ -212,11 +264,15 @@ double scattered_pixels_seconds(const Kernel& kernel) {
 
 /// Of the rate at which a kernel over strided operands calculates an index for each element.
 double index_share(const Kernel& kernel) {
-  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.375, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
+  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.4, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
   // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where one is
   // empty and of another shape, as in transformers' caches.
   if (kernel.op == &aten::kCat) return turned ? kJoinedWithEmptyShare : kJoinedShare;
+  // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T
+  // with 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
+  constexpr double kAddedTurnedShare = 0.63;
+  if (turned && wide && kernel.op == &aten::kAddInPlace) return kAddedTurnedShare;
   if (turned) return wide ? kWideTurnedShare : kTurnedShare;  // a matrix: 0.15 and 0.14 T
   // What is read and written, over the result: tells what the operands are.
   constexpr double kRepeated = 1.45, kConverted = 1.75, kTwoOperands = 2.5;
@@ -239,6 +295,17 @@ double strided_seconds(const Kernel& kernel, const DeviceSpec& device, const Mem
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   const double indexed = kernel.elements / (index_share(kernel) * rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, indexed);
+}
+
+/// cuda/CUDALoops.cuh, unrolled_elementwise_kernel: an operand of 16 bits and a result of 32 decide; what is read
+/// beside them goes at the memory's rate (the median of 78 with two operands on an H200 3.9 ps an element, of 220
+/// copies 2.9; of 11 on an H100 4.5 and 3.1: step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz).
+double converting_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates) {
+  constexpr double kConverted = 6, kShare = 0.86;  // bytes of an element; of the memory's rate
+  Kernel one = kernel;
+  one.bytes = std::min(kernel.bytes, kConverted * kernel.elements);
+  const double beside = kernel.bytes - one.bytes;
+  return memory_seconds(one, device, rates) + beside / (kShare * device.memory_bandwidth_bytes_per_second);
 }
 
 /// Elements a second that a multiprocessor computes of such a function, of 132 ones: 16 bits are bound by it where
@@ -282,19 +349,37 @@ double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const Devi
   return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * 1e-9);
 }
 
+/// cuda/layer_norm_kernel.cu, vectorized_layer_norm_kernel: a block a row, and memory; in 16 bits what is computed
+/// decides. Of 89 on H200s half are within 3 % (bytes and rows by their hypotenuse: 7), of 136 on H100s within 8
+/// (step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz and the others of H100s, 2026-11-30).
+double layer_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device) {
+  constexpr double kLeastUs = 4.2, kLaunchUs = 2, kRowNs = 1.3, kHalfRowNs = 1, kShare = 0.875, kValuePs = 1.42;
+  constexpr double kMultiprocessors = 132, kPicosecond = 1e-12;
+  const auto count = static_cast<double>(rows.count), values = count * static_cast<double>(rows.width);
+  const bool half = is_half(kernel.dtype);
+  const double slower = kMultiprocessors / device.multiprocessors;
+  const double moved =
+      2 * values * static_cast<double>(size_of(kernel.dtype)) / (kShare * device.memory_bandwidth_bytes_per_second);
+  const double computed = half ? values * kValuePs * kPicosecond * slower : 0;
+  const double blocks = count * (half ? kHalfRowNs : kRowNs) * 1e-9 * slower;
+  return std::max(kLeastUs * kMicrosecond, kLaunchUs * kMicrosecond + blocks + std::max(moved, computed));
+}
+
 /// cuda/Reduce.cuh over the innermost dimension: a warp goes over a row of up to 8,192 values, four of each lane at a
 /// time (vt0). Memory decides where rows are many and long, what a warp does for each where they are many and short,
 /// the chain of one where they are few. Of 275 sums and means in profiled steps of an H200
 /// (step_operators_h200.jsonl.gz).
 double row_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62, kNanosecond = 1e-9;
+  constexpr double kByteLoadNs = 0.07;  // booleans (all of _safe_softmax)
   constexpr double kByWarp = 8192, kMultiprocessors = 132;
   const double moved = memory_seconds(kernel, device, rates.row_sum);
   const auto rows = static_cast<double>(column_sums(kernel));
   if (rows == 0) return moved;
   const double width = kernel.elements / rows;
   if (width > kByWarp) return moved;
-  const double all = rows * (kRowNs + std::ceil(width / kAtOnce) * kLoadNs) * kMultiprocessors / device.multiprocessors;
+  const double load_ns = size_of(kernel.dtype) == 1 ? kByteLoadNs : kLoadNs;
+  const double all = rows * (kRowNs + std::ceil(width / kAtOnce) * load_ns) * kMultiprocessors / device.multiprocessors;
   return std::max(moved, kLaunchUs * kMicrosecond + std::max(all, width * kChainNs) * kNanosecond);
 }
 
@@ -364,6 +449,9 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   }
   if (kernel.op == &aten::kNativeLayerNormBackward && kernel.kind == KernelKind::kRowwise) {
     return layer_norm_gradient_seconds(kernel, count, device);
+  }
+  if (kernel.op == &aten::kNativeLayerNorm && kernel.kind == KernelKind::kRowwise) {
+    return layer_norm_seconds(kernel, rows, device);
   }
   const double by_memory = memory_seconds(kernel, device, memory_rates(kernel, rates));
   if (kernel.kind == KernelKind::kColumnSum) {
@@ -669,7 +757,9 @@ struct SecondsOf {
     }
     const bool indexes = kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kTurned;
     double memory = indexes ? strided_seconds(kernel, device, rates.strided)
-                            : memory_seconds(kernel, device, memory_rates(kernel, rates));
+                    : kernel.kind == KernelKind::kConverting
+                        ? converting_seconds(kernel, device, rates.converting)
+                        : memory_seconds(kernel, device, memory_rates(kernel, rates));
     if (const double computed = computed_per_second(kernel); computed > 0) {
       constexpr double kMultiprocessors = 132;
       memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));

@@ -27,15 +27,20 @@ double ceil_of(double a, double b) { return std::ceil(a / b); }
 
 /// Share of the rate that misaligned rows leave. A row of 16-byte multiples can be fetched by the tensor memory
 /// accelerator and by 128-bit loads; rows at odd elements need one load an element.
-double alignment_share(const work::Product& product, bool in_half, const ProductRates& rates) {
+double alignment_share(const work::Product& product, bool in_half, bool by_hopper, double of_layout,
+                       const ProductRates& rates) {
   const bool first = product.transposed == Transposed::kFirst || product.transposed == Transposed::kBoth;
   const bool second = product.transposed == Transposed::kSecond || product.transposed == Transposed::kBoth;
   const std::int64_t row_a = first ? product.m : product.k;
   const std::int64_t row_b = second ? product.k : product.n;
-  if (!in_half) return 1;  // 32-bit rows are aligned to 4 bytes: no loss was seen
+  if (!in_half && !product.tf32) return 1;
   const auto aligned_to = [&](std::int64_t elements) {
     return row_a % elements == 0 && row_b % elements == 0 && product.n % elements == 0;
   };
+  // TF32 on Hopper: kernels of Ampere (cutlass_80_tensorop_s1688gemm) at 95 to 137 TFLOP/s, whatever the layout (13
+  // vocabularies in product_times.txt; 250,054 at 117 to 131, step_operators_h200.jsonl.gz). Float32: no loss was seen.
+  constexpr double kTf32Share = 0.25;  // of the datasheet's rate
+  if (!in_half) return aligned_to(4) || !by_hopper ? 1 : std::min(1.0, kTf32Share / of_layout);
   if (aligned_to(8)) return 1;
   // 8 bytes: 0.32 to 0.35 of the rate in RemBERT's head of 250,300 (H100, 2026-11-26), as with 4 bytes
   return aligned_to(2) ? rates.half_misaligned : rates.misaligned;
@@ -90,8 +95,11 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double batch = std::max<double>(1, static_cast<double>(product.batch));
   const double multiprocessors = device.multiprocessors;
   const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
-  const double peak =
-      sustained_flops(kernel, device) * efficiency(product, rates) * alignment_share(product, in_half, rates);
+  constexpr int kHopper = 9;
+  const double of_layout = efficiency(product, rates);
+  const double aligned =
+      alignment_share(product, in_half, device.compute_capability_major >= kHopper, of_layout, rates);
+  const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   constexpr std::int64_t kFewRows = 16;
@@ -124,7 +132,7 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double seconds = rates.launch_us * kMicrosecond + std::max(best, kernel.bytes / bytes_per_second);
   constexpr double kThin = 64;
   const bool passes_once = in_half && batch == 1 && std::min(m, n) <= kThin && m * n < n * k + m * k;
-  if (!passes_once || alignment_share(product, in_half, rates) < 1) return seconds;
+  if (!passes_once || aligned < 1) return seconds;
   return std::min(seconds, passed_once_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second));
 }
 

@@ -90,6 +90,7 @@ struct Attention {
   bool dropout = false;
   bool bias = false;  // one is added to the scores: masks and position biases
   bool backward = false;
+  bool learns_bias = false;  // with `backward`: the gradient of the bias, of each score, is written, too
 };
 
 /// kConvolution, kDepthwiseConvolution, as an implicit product of pixels, output channels and windows, in each group.

@@ -3,13 +3,16 @@
 usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; two of three are bound by the card,
                                                                and of the texts and images every second one is of a model that no row has
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
-       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl  on the card; MODULES: any_module.py, which builds cases of kind "any";
+       blind_steps.py split CASES.jsonl FOLDER                 card.jsonl, host.jsonl and compiled.jsonl of them, by what is told to bind each
+       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl … on the card; MODULES: any_module.py, which builds cases of kind "any";
 
-On the card each run is timed before it is profiled; the next process makes its context meanwhile and begins when the card is empty. Compiled
-runs compile beside the first of the others and wait until all are timed.
+On the card each run is timed before it is profiled; the next process makes its context meanwhile and begins when the card is empty. Two
+processes with a card each (CUDA_VISIBLE_DEVICES) may be given the same FOLDER and cases: each takes what the other has not taken. Compiled runs of a
+file compile beside each other, alone on their card, and are timed one by one when all have.
 
 Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
-it was before 18:40, every second one bound by the card.
+it was before 18:40, every second one bound by the card; seed 5001 before 2026-11-30, without eager attention and encoder-decoders of their own, compiled
+runs beside others.
 """
 import fcntl
 import json
@@ -33,7 +36,7 @@ ROWS = ("single_gpu.jsonl", "trainer.jsonl", "rows_h100.jsonl", "rows_h200.jsonl
 IMAGES = ["resnet18", "resnet50", "resnet101", "densenet169", "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b3",
           "efficientnet_v2_s", "convnext_tiny", "convnext_base", "vgg16", "vgg19_bn", "swin_s", "swin_v2_t",
           "wide_resnet101_2", "resnext50_32x4d"]
-NEW_IMAGES = ["convnext_large", "densenet201", "efficientnet_b1", "efficientnet_b4", "efficientnet_b5", "efficientnet_v2_l", "resnext101_64x4d", "swin_l",
+NEW_IMAGES = ["convnext_large", "densenet201", "efficientnet_b1", "efficientnet_b4", "efficientnet_b5", "efficientnet_v2_l", "resnext101_64x4d", "swin_b",
               "vgg11_bn", "vgg13_bn", "vgg19"]
 # Families whose models of the registry are drawn where no row has them, and the tasks of each.
 NEW_TEXT = dict(albert=("seqcls", "mlm"), bert=("seqcls", "mlm"), bloom=("causal",), camembert=("mlm", "tokcls"), ernie4_5=("causal",), gemma3_text=("causal",),
@@ -42,9 +45,10 @@ NEW_TEXT = dict(albert=("seqcls", "mlm"), bert=("seqcls", "mlm"), bloom=("causal
                 roberta=("mlm", "seqcls"), starcoder2=("causal",), m2m_100=("seq2seq",), **{"deberta-v2": ("seqcls",), "xlm-roberta": ("mlm", "tokcls")})
 LARGEST_MODEL = 2.6e9  # parameters
 PROGRAMS = ["stablelm", "granite", "gptj", "swinv2", "beit", "deberta-v2", "segformer", "olmoe", "wav2vec2", "albert", "falcon", "m2m_100",
-            "convnextv2", "llama4_text", "own-lstm", "own-transformer"]
+            "convnextv2", "llama4_text", "own-lstm", "own-transformer", "mamba2"]
 SPEECH = ("whisper-tiny", "whisper-base", "whisper-small", "whisper-medium", "whisper-large-v2")
-QUOTAS = dict(text=16, trainer=6, experts=5, lora=6, speech=4, compile=3, image=11, program=5)
+QUOTAS = dict(text=13, seq2seq=5, trainer=6, experts=5, lora=6, speech=5, compile=3, image=11, program=6)
+EAGER = 0.2  # of the texts and of Whisper: attention of their own code
 PRECISIONS = dict(bf16="bf16", fp16="fp16", tf32="fp32", fp32="fp32", **{"amp-bf16": "fp32", "amp-fp16": "fp32"})  # of the weights
 WEIGHED = ["bf16"] * 5 + ["amp-bf16"] * 4 + ["amp-fp16"] * 3 + ["fp32"] * 4 + ["tf32"] * 4
 OPTIMIZERS = ["adamw"] * 5 + ["adamw-fused"] * 2 + ["adafactor"] * 3 + ["sgdm", "sgd", "adamw-for", "rmsprop"]
@@ -70,7 +74,8 @@ def groups(models, read):
     full = [row for row in rows if not row["run"].get("lora")]
     text = [row for row in full if not of_experts(row) and row["run"]["task"] in ("causal", "seqcls", "mlm", "seq2seq", "tokcls")
             and row["run"].get("checkpointing", "none") in ("none", "full")]
-    return {"text": text, "trainer": trainer, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
+    decoders = [row for row in text if row["run"]["task"] == "seq2seq"]
+    return {"text": [row for row in text if row not in decoders], "seq2seq": decoders, "trainer": trainer, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
             "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls") and row["run"].get("checkpointing", "none") == "none"
                         and row["run"].get("attention") == "sdpa" and row["run"]["model"].startswith(("bert", "gpt2", "llama-3.2", "qwen3"))]}
 
@@ -115,6 +120,7 @@ def changed(group, run, pick, large):
     run["precision"] = pick.choice(["bf16", "amp-bf16"] if group in ("experts", "compile") else WEIGHED)
     run["weights_dtype"] = PRECISIONS[run["precision"]]
     run["optimizer"] = "adamw" if group == "compile" else pick.choice(OPTIMIZERS)
+    if group in ("text", "seq2seq", "speech"): run["attention"] = "eager" if pick.random() < EAGER else "sdpa"
     if group == "compile": run |= dict(compile=True, compile_parts="model", accumulation_steps=1)
     return run
 
@@ -159,20 +165,21 @@ def draw(out, executable, gpu, seed):
     def named(group, name, run):
         length = f"-s{run['sequence_length']}" if "sequence_length" in run else ""
         kept = "-ckpt" if run.get("checkpointing", "none") != "none" else ""
-        return f"{of}-{group}-{name}-b{run['batch_size']}{length}-{run['precision']}-{run.get('optimizer', 'adamw')}{kept}"
+        eager = "-eager" if run.get("attention") == "eager" else ""
+        return f"{of}-{group}-{name}-b{run['batch_size']}{length}-{run['precision']}-{run.get('optimizer', 'adamw')}{eager}{kept}"
 
-    for group in ("text", "trainer", "experts", "lora", "speech", "compile"):
+    for group in ("text", "seq2seq", "trainer", "experts", "lora", "speech", "compile"):
         left = QUOTAS[group]
         while left:
             by_card = left % 3 != 0
             rows = drawn.get(group)
-            if group == "text":
+            if group in ("text", "seq2seq"):
                 kept = "full" if pick.random() < 0.25 else "none"
-                rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept]
-                if left % 2 == 0: rows = new
+                rows = [row for row in rows if row["run"].get("checkpointing", "none") == kept] or rows
+                if left % 2 == 0: rows = [row for row in new if (row["run"]["task"] == "seq2seq") == (group == "seq2seq")]
             row = speech(pick) if group == "speech" else one_of(rows, pick)
             run = changed(group, row["run"], pick, 0.8 if by_card else 0.2)
-            if rows is new and pick.random() < 0.25:
+            if group in ("text", "seq2seq") and left % 2 == 0 and pick.random() < 0.25:
                 run["checkpointing"] = "full"
                 run.pop("use_cache", None)
             most = (row.get("harness", {}).get("config") or {}).get("max_position_embeddings") or 10**9
@@ -240,11 +247,11 @@ def import_ahead(cases):
         except ImportError: pass
 
 
-def run(budget, folder, modules, cases, *device):
+def run(budget, folder, modules, *cases):
     folder, end = Path(folder), time.time() + float(budget)
     import profile_steps
     import torch  # never asked for its cards here: forked children could not take one
-    import_ahead([json.loads(line) for line in Path(cases).read_text().splitlines()])
+    import_ahead([json.loads(line) for path in cases for line in Path(path).read_text().splitlines()])
     any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
     measured, tiny = profile_steps.one, {}
 
@@ -322,40 +329,63 @@ def run(budget, folder, modules, cases, *device):
             if os.waitpid(process, os.WNOHANG)[0]: return ended.add(process) or False
         return False
 
-    ended, waits, waking, now = set(), {}, {}, {}
-    profile_steps.DEVICE = "cpu" if device else "cuda"
-    every = [json.loads(line) for line in Path(cases).read_text().splitlines()]
-    compiling = []
-    for case in every:
-        if not case["run"].get("compile"): continue
-        (said, say), (told, tell), (waits[case["id"]], waking[case["id"]]) = os.pipe(), os.pipe(), os.pipe()
-        compiling.append((child(case, say, told), said, case["id"]))
-        os.write(tell, b"g")
-    queue = [case for case in every if not case["run"].get("compile")]
+    def taken(path):
+        """The cases of a file that no process with this folder has taken."""
+        lines = Path(path).read_text().splitlines()
+        with (folder / f"{Path(path).name}.taken").open("a+") as file:
+            while True:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                place = len(file.read())
+                if place < len(lines): file.write("x")
+                file.flush()
+                fcntl.flock(file, fcntl.LOCK_UN)
+                if place >= len(lines): return
+                yield json.loads(lines[place])
 
     def begun(case):
         (said, say), (told, tell) = os.pipe(), os.pipe()
         return child(case, say, told), said, tell
 
-    current = begun(queue.pop(0))
-    while current:
-        process, said, tell = current
-        os.write(tell, b"g")
-        timed_now = heard(said, process, (b"t",), PATIENCE + 20)
-        more = queue and time.time() < end - RESERVED
-        following = begun(queue.pop(0)) if more else None
-        if timed_now: heard(said, process, (b"f",), 20)
-        current = following
-    for process, said, name in compiling:
-        warm = heard(said, process, (b"w",), max(1, end - time.time()))
-        if warm:
+    ended, waits, waking, now = set(), {}, {}, {}
+    profile_steps.DEVICE = os.environ.get("DEVICE", "cuda")  # cpu: to try this script
+    for path in cases:
+        compiling, left = [], taken(path)
+        current = None
+        for case in left:
+            if not case["run"].get("compile"):
+                current = begun(case)
+                break
+            waits[case["id"]], waking[case["id"]] = os.pipe()
+            process, said, tell = begun(case)
+            compiling.append((process, said, case["id"]))
+            os.write(tell, b"g")
+        warm = [each for each in compiling if heard(each[1], each[0], (b"w",), max(1, end - time.time()))]
+        for process, said, name in warm:
             os.write(waking[name], b"g")
             heard(said, process, (b"f",), 20)
+        while current:
+            process, said, tell = current
+            os.write(tell, b"g")
+            timed_now = heard(said, process, (b"t",), PATIENCE + 20)
+            case = next(left, None) if time.time() < end - RESERVED else None
+            following = begun(case) if case else None
+            if timed_now: heard(said, process, (b"f",), 20)
+            current = following
     while time.time() < end:
         try: os.waitpid(-1, 0)
         except ChildProcessError: break
 
 
+def split(cases, folder):
+    """Files of the compiled cases, of those that the card is told to bind and of the others."""
+    files = {"compiled": [], "card": [], "host": []}
+    for line in Path(cases).read_text().splitlines():
+        case = json.loads(line)
+        files["compiled" if case["run"].get("compile") else "card" if case["predicted"]["bound"] == "card" else "host"].append(line + "\n")
+    for name, lines in files.items(): (Path(folder) / f"{name}.jsonl").write_text("".join(lines))
+
+
 if __name__ == "__main__":
     os.environ.setdefault("MEMCALC_SPEC_PATH", str(ROOT / "specs"))
-    {"draw": draw, "predict": predict, "run": run}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "predict": predict, "split": split, "run": run}[sys.argv[1]](*sys.argv[2:])

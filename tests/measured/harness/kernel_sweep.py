@@ -1,6 +1,7 @@
 """Single operators over shapes that profiled steps had predicted badly, on a card: their kernels by the profiler.
 
-usage: kernel_sweep.py OUT.jsonl SECONDS
+usage: kernel_sweep.py OUT.jsonl SECONDS          the first ones
+       kernel_sweep.py OUT.jsonl SECONDS later    attention with a bias, losses of vocabularies, Whisper's encoder (2026-11-30)
 
 A row: [operator, {sizes}, type, [[kernel, microseconds], …]] of one call, the second.
 """
@@ -8,6 +9,7 @@ import json
 import random
 import sys
 import time
+from contextlib import nullcontext
 
 TYPES = ("bf16", "fp32", "fp16")
 
@@ -121,15 +123,87 @@ def cases(torch, device):
     return made
 
 
-def main(out, seconds):
+def later(torch, device):
+    """As cases(): what the profiled steps of seeds 4001 and 5001 had badly."""
+    functional, pick = torch.nn.functional, random.Random(7)
+    types = dict(bf16=torch.bfloat16, fp32=torch.float32, fp16=torch.float16, tf32=torch.float32)
+    efficient = torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION
+    on_card = device == "cuda"
+    made = []
+
+    def rand(kind, *shape): return torch.randn(*shape, device=device, dtype=types[kind])
+
+    for kind in ("bf16", "fp32", "fp16"):
+        for batch, heads, length, width in ((28, 12, 512, 64), (7, 16, 1000, 64), (18, 12, 720, 64), (4, 16, 2000, 64), (40, 12, 197, 64), (64, 16, 197, 64), (14, 16, 512, 64),
+                                            (56, 8, 128, 64), (20, 6, 256, 64), (10, 32, 384, 128), (4, 64, 512, 128), (28, 12, 224, 64), (24, 8, 300, 32), (6, 10, 640, 80)):
+            for learned, shared in ((True, True), (True, False), (False, True), (False, False)):
+                if kind == "fp16" and (shared or length % 8): continue
+                def attention(kind=kind, batch=batch, heads=heads, length=length, width=width, learned=learned, shared=shared):
+                    batch, length = (batch, length) if on_card else (2, 16)
+                    q, k, v = (rand(kind, batch, length, heads, width).transpose(1, 2).detach().requires_grad_() for _ in range(3))
+                    bias = rand(kind, 1 if shared else batch, heads, length, length).requires_grad_(learned)
+                    go = rand(kind, batch, heads, length, width)
+
+                    def call():
+                        with torch.nn.attention.sdpa_kernel(efficient) if on_card else nullcontext(): out = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+                        out.backward(go)
+                        q.grad = k.grad = v.grad = bias.grad = None
+                    return call
+                made.append(("bias", dict(batch=batch, heads=heads, length=length, width=width, learned=learned, shared=shared), kind, attention))
+    for kind in ("bf16", "fp32", "fp16"):
+        for width in (30522, 32000, 32128, 50257, 50264, 50265, 51865, 65024, 128256, 151936, 250002, 250112, 256000):
+            for elements in (2e7, 1e8, 4e8) if kind != "fp16" else (1e8,):
+                rows = int(elements / width) if on_card else 2
+                for upcast in ((False, True) if kind == "bf16" and elements == 1e8 else (False,)):
+                    def loss(kind=kind, rows=rows, width=width, upcast=upcast):
+                        x, y = rand(kind, rows, width).requires_grad_(), torch.randint(0, width, (rows,), device=device)
+
+                        def call():
+                            functional.cross_entropy(x.float() if upcast else x, y).backward()
+                            x.grad = None
+                        return call
+                    made.append(("loss", dict(rows=rows, width=width, upcast=upcast), kind, loss))
+    for kind in ("bf16", "fp32", "tf32", "fp16"):
+        for width, heads in ((384, 6), (512, 8), (768, 12), (1024, 16), (1280, 20)):
+            for batch in (5, 14, 40):
+                if kind == "fp32" and batch == 40: continue
+                def convolutions(kind=kind, width=width, batch=batch):
+                    batch, length = (batch, 3000) if on_card else (1, 30)
+                    x = rand(kind, batch, 80, length)
+                    one = torch.nn.Conv1d(80, width, 3, padding=1, device=device, dtype=types[kind])
+                    two = torch.nn.Conv1d(width, width, 3, stride=2, padding=1, device=device, dtype=types[kind])
+
+                    def call():
+                        if on_card: torch.backends.cudnn.allow_tf32 = kind == "tf32"
+                        functional.gelu(two(functional.gelu(one(x)))).permute(0, 2, 1).sum().backward()
+                        one.zero_grad(); two.zero_grad()
+                    return call
+                made.append(("whisper", dict(batch=batch, width=width), kind, convolutions))
+                if kind == "tf32": continue
+                for queries in (1500, 300, 100):
+                    def attends(kind=kind, heads=heads, batch=batch, queries=queries):
+                        batch, queries, keys = (batch, queries, 1500) if on_card else (1, 8, 16)
+                        q, k, v = (rand(kind, batch, each, heads, 64).transpose(1, 2).detach().requires_grad_() for each in (queries, keys, keys))
+                        go = rand(kind, batch, heads, queries, 64)
+
+                        def call():
+                            functional.scaled_dot_product_attention(q, k, v).backward(go)
+                            q.grad = k.grad = v.grad = None
+                        return call
+                    made.append(("attends", dict(batch=batch, heads=heads, queries=queries, keys=1500), kind, attends))
+    pick.shuffle(made)
+    return made
+
+
+def main(out, seconds, which="first"):
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
     on_card = torch.cuda.is_available()
     end = time.time() + float(seconds)
-    left = cases(torch, "cuda" if on_card else "cpu")
+    left = (later if which == "later" else cases)(torch, "cuda" if on_card else "cpu")
     with open(out, "w") as file:
         while left and time.time() < end:
-            now, left = left[:24], left[24:]
+            now, left = left[:12], left[12:]
             calls = []
             for each in now:
                 try:

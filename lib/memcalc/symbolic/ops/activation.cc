@@ -156,7 +156,9 @@ Tensor add_in_place(const Tensor& a, const Tensor& b) {
   const Tensor* inputs[] = {&a, &b};
   Node* node = tape.autograd.record(aten::kAdd, add_in_place_backward, inputs, 2);
   Tensor result = tape.detach(a);
-  in_place_kernel(aten::kAddInPlace, a, 3);
+  tape.kernels.add(aten::kAddInPlace, OperatorClass::kElementwise, a.dtype(), static_cast<double>(a.elements()),
+                   static_cast<double>(2 * a.bytes()) + read_bytes(b), elementwise_kind(a, {&a, &b}),
+                   static_cast<double>(a.elements()));
   tape.autograd.set_history(node, result);
   return result;
 }

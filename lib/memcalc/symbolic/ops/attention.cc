@@ -31,7 +31,10 @@ namespace {
 Shape bshd_strides(const Shape& s) { return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}; }
 
 AttentionTerms terms_of(const SdpaOptions& options, const Tensor& bias) {
-  return {.causal = options.causal, .dropout = options.dropout > 0, .bias = bias.defined()};
+  return {.causal = options.causal,
+          .dropout = options.dropout > 0,
+          .bias = bias.defined(),
+          .learns_bias = bias.defined() && bias.requires_grad()};
 }
 
 /// For the time of the backward.

@@ -27,7 +27,8 @@ void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, con
                           .causal = terms.causal,
                           .dropout = terms.dropout,
                           .bias = terms.bias,
-                          .backward = backward});
+                          .backward = backward,
+                          .learns_bias = backward && terms.learns_bias});
   if (!backward) return tape.kernels.product(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
   tape.kernels.product(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
   tape.kernels.product(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv

@@ -21,6 +21,7 @@ struct AttentionShape {
 /// What is done to the scores.
 struct AttentionTerms {
   bool causal = false, dropout = false, bias = false;
+  bool learns_bias = false;  // it has a gradient
 };
 
 [[nodiscard]] AttentionShape shape_of(const Tensor& query, const Tensor& key, const Tensor& value);

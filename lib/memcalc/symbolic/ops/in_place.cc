@@ -28,7 +28,8 @@ Tensor multiply_in_place(const Tensor& x, const Tensor& y) {
   }
   Tensor result = tape.detach(x);
   tape.kernels.add(aten::kMul, OperatorClass::kElementwise, x.dtype(), static_cast<double>(x.elements()),
-                   static_cast<double>(2 * x.bytes() + y.bytes()));
+                   static_cast<double>(2 * x.bytes()) + read_bytes(y), elementwise_kind(x, {&x, &y}),
+                   static_cast<double>(x.elements()));
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 
@@ -332,7 +333,18 @@ Tensor safe_softmax(Arg x) {
   Shape rows = x->shape();
   rows[-1] = 1;
   Tensor fully_masked = tape.empty(rows, DType::kBool, aten::kAll);
+  const auto elements = static_cast<double>(x->elements()), row_bytes = static_cast<double>(fully_masked.bytes());
+  const auto within_operator = [&] {  // no Python precedes it
+    if (Kernel* kernel = tape.kernels.last()) kernel->node = &kAroundModel;
+  };
+  tape.kernels.add(aten::kAll, OperatorClass::kNormalization, DType::kBool, elements, elements + row_bytes,
+                   KernelKind::kRowSum, elements);
+  within_operator();
   Tensor zero = tape.empty({}, x->dtype(), aten::kScalarTensor);
+  // native/transformers/attention.cpp, _safe_softmax: into the result, by the rows' booleans
+  tape.kernels.add(aten::kWhere, OperatorClass::kElementwise, x->dtype(), elements,
+                   2 * static_cast<double>(result.bytes()) + row_bytes, KernelKind::kStrided, elements);
+  within_operator();
   drop(zero, fully_masked, masked);
   return result;
 }

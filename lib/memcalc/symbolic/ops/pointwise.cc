@@ -19,15 +19,6 @@ DType promote(DType a, DType b) {
   return size_of(a) >= size_of(b) ? a : b;
 }
 
-/// What is read of a tensor from memory: of an expanded one each element once.
-double read_bytes(const Tensor& tensor) {
-  auto bytes = static_cast<double>(tensor.bytes());
-  for (int dim = 0; dim < tensor.rank(); ++dim) {
-    if (tensor.strides()[dim] == 0 && tensor.shape()[dim] > 1) bytes /= static_cast<double>(tensor.shape()[dim]);
-  }
-  return bytes;
-}
-
 /// Of the same rank: 0 where one element is repeated.
 Shape broadcast_strides(const Tensor& input, const Shape& shape) {
   Shape strides = input.strides();
@@ -38,6 +29,14 @@ Shape broadcast_strides(const Tensor& input, const Shape& shape) {
 }
 
 }  // namespace
+
+double read_bytes(const Tensor& tensor) {
+  auto bytes = static_cast<double>(tensor.bytes());
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    if (tensor.strides()[dim] == 0 && tensor.shape()[dim] > 1) bytes /= static_cast<double>(tensor.shape()[dim]);
+  }
+  return bytes;
+}
 
 DType result_type(std::initializer_list<const Tensor*> inputs) {
   std::optional<DType> of_dimensions, of_scalars;

@@ -25,6 +25,8 @@ namespace memcalc {
 /// Which of TensorIterator's kernels runs (cuda/CUDALoops.cuh, gpu_kernel_impl): vectorised over contiguous operands,
 /// converting where types differ, and with an index calculation for each element where layouts do.
 [[nodiscard]] KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs);
+/// What is read of a tensor from memory: of an expanded one each element once.
+[[nodiscard]] double read_bytes(const Tensor& tensor);
 /// Of parts that are joined (cuda/Shape.cu, cat_out_cuda): vectorised if all are contiguous.
 [[nodiscard]] KernelKind joined_kind(std::span<const Tensor* const> parts);
 [[nodiscard]] inline KernelKind joined_kind(std::initializer_list<const Tensor*> parts) {
