@@ -9,9 +9,7 @@
 #include <bit>
 
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
-#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -56,55 +54,37 @@ void linear_cross_entropy_backward(BackwardCall& call) {  // saved: the gradient
     const Tensor same = call.tape.empty({}, DType::kBool, aten::kEqual);
     call.tape.memory.scratch(1, aten::kEqual);
   }
-  read_on_host(call.tape, aten::kEqual);
   call.set(0, call.saved(0));
   if (call.needs(1)) call.set(1, call.saved(1));
 }
 
-/// grad_weight += torch.mm(grad_logits_chunk.t(), _input_chunk).float(): the product, and a copy of it in float32, each
-/// as large as the weight. (liger-kernel before 0.6 added it in place.)
-void add_to_weight_gradient(Tensor& gradient, const Tensor& weight, std::int64_t rows, DType dtype) {
-  Tape& tape = gradient.tape();
-  Tensor product = tape.empty(weight.shape(), dtype, aten::kMm);
-  tape.kernels.product(aten::kMm, dtype, 1, weight.size(0), weight.size(1), rows, KernelKind::kMatrixProduct,
-                       Transposed::kFirst);
-  const Tensor wide = to_dtype(product, DType::kFloat32);
-  product.reset();
-  gradient = add_in_place(gradient, wide);
-}
-
-/// One chunk of rows: logits, their gradient in place, and what it adds to the gradients of hidden and weight. `logits`
-/// is Python's variable, which holds the last chunk's until these are there.
-void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows, Tensor& weight_gradient,
-                   Tensor& logits) {
+/// One chunk of rows: logits, their gradient in place, and what it adds to the gradients of hidden and weight.
+void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows, bool weight_gradient) {
   Tape& tape = hidden.tape();
-  const std::int64_t width = weight.size(1), vocabulary = weight.size(0);
+  const std::int64_t width = weight.size(1);
+  const std::int64_t vocabulary = weight.size(0);
+  const int products = weight_gradient ? 3 : 2;
   const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
-  const bool mixed = hidden.dtype() != dtype;
+  for (int i = 0; i < products; ++i) tape.kernels.product(aten::kMm, dtype, 1, rows, vocabulary, width);
+  if (!tape.modes.autocast.dtype) {  // torch.mm(..., out=...)
+    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.memory.scratch(weight.bytes(), aten::kMm);
+    return;
+  }
+  const bool mixed = hidden.dtype() == DType::kFloat32;
   const auto rows_of = [&](std::int64_t columns) { return Shape{rows, columns}; };
+  Tensor logits;
   {
     Tensor weight_cast, rows_cast;  // weight.t() is a view, which autocast does not cache
     if (mixed) {
       weight_cast = tape.empty(weight.shape(), dtype, aten::kToCopy, Category::kAutocastCopies);
       rows_cast = tape.empty(rows_of(width), dtype, aten::kToCopy);
     }
-    tape.kernels.product(aten::kMm, dtype, 1, rows, vocabulary, width, KernelKind::kMatrixProduct, Transposed::kSecond);
     logits = tape.empty(rows_of(vocabulary), dtype, aten::kMm);
     drop(rows_cast, weight_cast);
   }
-  // liger_cross_entropy_kernel: a program holds a row, which it reads twice and then writes as its gradient.
-  const auto elements = static_cast<double>(logits.elements());
-  tape.kernels.add(kLoss, OperatorClass::kNormalization, dtype, 8 * elements,
-                   1.5 * static_cast<double>(logits.bytes()) * 2, KernelKind::kRowwise, elements);
-  tape.kernels.describe(work::Rows{.count = rows, .width = vocabulary, .softmax = true});
-  if (tape.modes.autocast.dtype) (void)autocast(aten::kMatmul, weight);
-  tape.kernels.product(aten::kMm, dtype, 1, rows, width, vocabulary);
-  tape.memory.scratch(rows * width * size_of(dtype), aten::kMm);  // … which is copied into a slice of grad_input
-  tape.kernels.add(aten::kCopy, OperatorClass::kMovement, dtype, 0,
-                   2.0 * static_cast<double>(rows * width * size_of(dtype)));
-  if (!weight_gradient.defined()) return;
-  if (mixed) tape.memory.scratch(rows * width * size_of(dtype), aten::kToCopy);
-  add_to_weight_gradient(weight_gradient, weight, rows, dtype);
+  const Tensor cached = autocast(aten::kMatmul, weight);
+  tape.memory.scratch(rows * width * size_of(dtype), aten::kMm);
+  if (weight_gradient && mixed) tape.memory.scratch(rows * width * size_of(dtype), aten::kToCopy);
 }
 
 }  // namespace
@@ -175,21 +155,13 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
     Tensor present = tape.empty({rows}, DType::kBool, aten::kNe);
     no_grad::sum(present).reset();
-    read_on_host(tape);  // total_n_non_ignore = target_mask.sum().item()
-    // From the second on all chunks ask for the same but the last: of many one stands for the others.
-    constexpr std::int64_t kExecuted = 6;
-    const std::int64_t count = ceil_div(rows, chunk);
-    Tensor logits;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t stands_for = 1;
-      if (count > kExecuted && i == 1) {
-        stands_for = count - kExecuted + 1;
-        i += stands_for - 1;
+    {
+      Tensor logits;
+      if (!tape.modes.autocast.dtype) logits = tape.empty({chunk, weight.size(0)}, hidden.dtype(), kLoss);
+      for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+        loss_of_chunk(hidden, weight, std::min(chunk, rows - begin), weight_gradient.defined());
       }
-      const Scoped repeated(tape.kernels.repeats, tape.kernels.repeats * stands_for);
-      loss_of_chunk(hidden, weight, std::min(chunk, rows - i * chunk), weight_gradient, logits);
     }
-    logits.reset();
     loss = sum_all(losses);
     drop(present, losses);
   }
