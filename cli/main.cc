@@ -136,7 +136,9 @@ void refuse_value_of_elsewhere(const CLI::App& app, const Error& error) {
     if (const auto elsewhere = option_name_elsewhere(specs_or_nothing(app), value)) {
       const std::string& ours = elsewhere->ours;  // "--loop trl-dpo"; not "--bs", which says nothing of the value
       const std::size_t end = ours.find_first_of(" ,");
-      if (end != std::string::npos && ours[end] == ' ') {
+      // "half" is a type where a type is asked for, and nothing else.
+      const bool is_type = ours.starts_with("--precision") && error.part() != "--precision";
+      if (end != std::string::npos && ours[end] == ' ' && !is_type) {
         throw UsageError(option->get_name() + " " + one_line(value) + ": memcalc calls it " + ours);
       }
     }

@@ -37,10 +37,13 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
     return cost(symbolic.kernels, device, experts ? rates_among_experts(rates) : rates, Costed::kCall);
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
-  if (run.parallel.nodes == 1 && !experts) return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first);
+  const double waiting = waiting_share(run.parallel);
+  if (run.parallel.nodes == 1 && !experts) {
+    return cost(symbolic.kernels, device, *device.rates, Costed::kStep, first, waiting);
+  }
   DeviceRates rates = experts ? rates_among_experts(*device.rates) : *device.rates;
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
-  return cost(symbolic.kernels, device, rates, Costed::kStep, first);
+  return cost(symbolic.kernels, device, rates, Costed::kStep, first, waiting);
 }
 
 // The same requests on a card that runs full. What is in use and not reserved is the context and loaded kernels.

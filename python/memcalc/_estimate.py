@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from . import _core
+from ._errors import error
 from ._model import Model
 from ._options import RunOptions
 from ._report import Report
@@ -54,16 +55,12 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
     if isinstance(model, Model):
         if sizes:
             name = next(iter(sizes))
-            error = _core.UsageError(f"{name}: sizes change a model that is given by name; this one is a Model")
-            error.part = name
-            raise error
+            raise error(_core.UsageError, name, "sizes change a model that is given by name; this one is a Model")
     if "card" in options:
         options = dict(options)
         described = options.pop("card")
         if gpu is not None and described is not None:
-            error = _core.UsageError("card: contradicts gpu: give one")
-            error.part = "card"
-            raise error
+            raise error(_core.UsageError, "card", "contradicts gpu: give one")
         gpu = described if gpu is None else gpu
     options = _with_installed_versions(options)
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
@@ -101,9 +98,7 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
     import numpy
 
     if errors not in ("raise", "skip"):
-        error = _core.UsageError(f"errors: expected 'raise' or 'skip', found {errors!r}")
-        error.part = "errors"
-        raise error
+        raise error(_core.UsageError, "errors", f"expected 'raise' or 'skip', found {errors!r}")
     questions: list[_core.Question | BaseException] = []
     for run in runs:
         arguments = dict(run)

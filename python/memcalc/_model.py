@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 
 from . import _core
+from ._errors import error
 from ._module import ANY_CARD, _plain, known_family
 from ._specs import device_spec, model_spec, registry, spec_directory
 
@@ -57,7 +58,7 @@ class Model:
         is no configuration.
         """
         if not isinstance(config, Mapping) and not hasattr(config, "to_dict"):
-            raise _error(_core.UsageError, "config", f"expected a dict or what has to_dict(), found {type(config).__name__}")
+            raise error(_core.UsageError, "config", f"expected a dict or what has to_dict(), found {type(config).__name__}")
         values = config if isinstance(config, Mapping) else config.to_dict()
         names = (name, values.get("_name_or_path"), values.get("name"), values.get("model_type"))
         named = next((each for each in names if each and isinstance(each, str)), "config")
@@ -90,7 +91,7 @@ class Model:
             spec, options, config = known
             return cls._asked(cls._of(spec, config), options, precision)
         if example_inputs is None:
-            raise _error(_core.UsageError, "example_inputs", "no family has this module's parameters; give a micro-batch, "
+            raise error(_core.UsageError, "example_inputs", "no family has this module's parameters; give a micro-batch, "
                                                              "so that it can be recorded")
         from .record import record
 
@@ -98,7 +99,7 @@ class Model:
             program = record(module, example_inputs, loss=loss, policies=policies, symbols=symbols)
         except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as failed:
             reason = str(failed).split("\n", 1)[0]
-            raise _error(_core.UnsupportedError, "module", f"it cannot be recorded: {reason}") from failed
+            raise error(_core.UnsupportedError, "module", f"it cannot be recorded: {reason}") from failed
         return cls._asked(cls._of(_core.model_from_json(program.to_json(), type(module).__name__)), {}, precision)
 
     @classmethod
@@ -164,9 +165,3 @@ def _config_of(reference: str, name: str) -> dict[str, Any] | None:
     for path in candidates:
         if path.suffix == ".json" and path.is_file(): return _config_in(json.loads(path.read_text()))
     return None
-
-
-def _error(kind: type[_core.Error], part: str, message: str) -> _core.Error:
-    error = kind(f"{part}: {message}")
-    error.part = part
-    return error

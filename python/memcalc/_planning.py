@@ -9,6 +9,7 @@ from typing import Any, Iterable, Union
 
 from . import _core
 from ._answer import Answer
+from ._errors import error
 from ._executable import run
 from ._model import Model
 
@@ -42,9 +43,7 @@ def _named(models: Any, folder: str) -> list[Any]:
     for i, each in enumerate(named):
         if not isinstance(each, Model): continue
         if each.config is None:
-            error = _core.UsageError("model: the planner takes names, files, and models of a configuration")
-            error.part = "model"
-            raise error
+            raise error(_core.UsageError, "model", "the planner takes names, files, and models of a configuration")
         path = Path(folder, f"{Path(each.name).name}-{i}.json")
         path.write_text(json.dumps(each.config))
         named[i] = path

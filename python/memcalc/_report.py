@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._errors import error
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -187,10 +188,8 @@ class Report:
         if what == "times":
             return pandas.DataFrame({"seconds": pandas.Series(self.times, dtype="float64")})
         if what == "timeline": return pandas.DataFrame(self.timeline())
-        error = _core.UsageError(
-            f"what: expected categories, phases, accounting, contributors, times or timeline, found {what!r}")
-        error.part = "what"
-        raise error
+        raise error(_core.UsageError, "what",
+                    f"expected categories, phases, accounting, contributors, times or timeline, found {what!r}")
 
     def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
         """The categories at the peak as bars (matplotlib)."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from . import _core
+from ._errors import error
 
 
 PACKAGED = str(Path(__file__).parent / "specs")
@@ -15,9 +16,7 @@ def spec_directory() -> str:
     named = os.environ.get("MEMCALC_SPEC_PATH")
     if not named: return PACKAGED
     if not os.path.isdir(named):
-        error = _core.UsageError(f"MEMCALC_SPEC_PATH: expected a directory with models/ and gpus/, found '{named}'")
-        error.part = "MEMCALC_SPEC_PATH"
-        raise error
+        raise error(_core.UsageError, "MEMCALC_SPEC_PATH", f"expected a directory with models/ and gpus/, found '{named}'")
     return named
 
 

@@ -25,10 +25,10 @@ struct DenoiserFloors {
 void PrintTo(const DenoiserFloors& floors, std::ostream* out) { *out << floors.file; }
 
 constexpr DenoiserFloors kFiles[] = {
-    {"rows_denoisers_h100.jsonl", 7, 6, 6, 0.0002, 0.0005},
-    // sd3-medium-pipeline at 768 pixels is 1.3 % low: its autoencoder's convolutions in TF32 are none that were
-    // measured.
-    {"rows_denoisers_h200.jsonl", 36, 19, 20, 0.0135, 0.024},
+    {"rows_denoisers_h100.jsonl", 7, 7, 7, 0.0002, 0.0005},
+    // sd3-medium-pipeline at 768 pixels is 1.3 % low, as the script had an embedding twice; at 1024 pixels a workspace
+    // of 1.9 GiB found its block taken in the third step alone.
+    {"rows_denoisers_h200.jsonl", 49, 22, 23, 0.0135, 0.06},
 };
 
 class DenoiserRows : public ::testing::TestWithParam<DenoiserFloors> {};

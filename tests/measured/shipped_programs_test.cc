@@ -214,6 +214,30 @@ TEST(ShippedPrograms, AreCompiledWithFunctionsThatNothingDifferentiatesAndWithLo
   }
 }
 
+/// Compiled whole and layer by layer: answered, or refused in one line; never an error of memcalc itself.
+TEST(ShippedPrograms, AreCompiledOrRefused) {
+  int answered = 0;
+  for (const std::string& name : shipped_programs()) {
+    if (name.starts_with("part-")) continue;  // which no name asks for
+    SCOPED_TRACE(name);
+    const ModelSpec model = registry().model(name);
+    for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {
+      for (const CompiledParts parts : {CompiledParts::kModel, CompiledParts::kLayers}) {
+        RunOptions options{.precision = precision, .loop = Loop::kBare, .compile = true};
+        options.batch_size = 2;
+        options.compiled_parts = parts;
+        try {
+          (void)run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
+          ++answered;
+        } catch (const Error& error) {
+          EXPECT_TRUE(error.code() == ErrorCode::kUnsupported || !error.rule().empty()) << error.what();
+        }
+      }
+    }
+  }
+  EXPECT_GT(answered, 100);
+}
+
 /// The decoder of an encoder-decoder begins with the labels; CTC's was recorded with them. RetinaNet's boxes are
 /// suppressed by their values, so that there is no forward pass without labels, and so are others'; YOLO's was not
 /// recorded.

@@ -1,4 +1,4 @@
-// memcalc's event stream against recorded ones, event by event: 12 allocator histories, 194 more with operators and 89
+// memcalc's event stream against recorded ones, event by event: 12 allocator histories, 194 more with operators and 90
 // of programs (requested bytes from construction on) and 17 traces (block bytes of a steady step).
 // A failure prints the first event that differs, with both operators and what is around it.
 #include <gmock/gmock.h>

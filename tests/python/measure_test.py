@@ -104,10 +104,11 @@ def test_the_reference_is_what_memcalc_says_of_the_tiny_models(name, tmp_path):
     rates = json.loads((MEASURED.parents[1] / "specs/measured/h100-sxm/rates.json").read_text())["host"]
     host.write_text(json.dumps(dict(schema_version=1, name="reference", rates=rates)))
     run = dict(gpu="h100-sxm", batch_size=1, sequence_length=LENGTH, precision="fp32", weights_dtype="fp32", task="causal" if kind == "AutoModelForCausalLM" else "seqcls", host=str(host))
-    report = memcalc.estimate(memcalc.Model.from_config(config), loop="bare", **run)
+    decodes = {"use_cache": True} if run["task"] == "causal" else {}  # config.use_cache, which a plain loop leaves on
+    report = memcalc.estimate(memcalc.Model.from_config(config), loop="bare", **decodes, **run)
     assert [1e6 * report.phase_times[phase] for phase in ("forward", "backward")] == pytest.approx(REFERENCE_MODELS[name], rel=0.02)
     called = memcalc.estimate(memcalc.Model.from_config(config), infer=True, **run)
-    assert 1e6 * called.step_seconds == pytest.approx(REFERENCE_CALLS[name], rel=0.15)  # measured; a tenth less is said, of GPT-2, whose cache is made quicker, 15 % more
+    assert 1e6 * called.step_seconds == pytest.approx(REFERENCE_CALLS[name], rel=0.15)  # measured; 14 % less is said of BERT, 8 % more of GPT-2
 
 
 def test_a_host_is_measured_with_a_card_only(tmp_path):

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -169,32 +168,6 @@ TEST(CompiledPrograms, OfTransformersAreThoseThatWereRecordedCompiled) {
   Program traced = program_of(call("torch.Tensor.abs"), library);
   traced.forwards.front().runs_compiled = true;
   EXPECT_EQ(large_tensors(compiled(traced), Phase::kForward), 1);
-}
-
-/// Answered, or refused in one line; never an error of memcalc itself.
-TEST(CompiledPrograms, ThatAreShippedAreAnsweredOrRefused) {
-  const SpecRegistry registry(test::specs_dir().string());
-  const DeviceSpec device = registry.device("h100-sxm");
-  int answered = 0;
-  for (const auto& file : std::filesystem::directory_iterator(test::specs_dir() / "programs")) {
-    if (file.path().extension() != ".gz") continue;
-    SCOPED_TRACE(file.path().filename().string());
-    const ModelSpec model = registry.model(file.path().string());
-    for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {
-      for (const CompiledParts parts : {CompiledParts::kModel, CompiledParts::kLayers}) {
-        RunOptions options{.precision = precision, .loop = Loop::kBare, .compile = true};
-        options.batch_size = 2;
-        options.compiled_parts = parts;
-        try {
-          (void)run_symbolically(model, resolve(model, options).run, device);
-          ++answered;
-        } catch (const Error& error) {
-          EXPECT_TRUE(error.code() == ErrorCode::kUnsupported || !error.rule().empty()) << error.what();
-        }
-      }
-    }
-  }
-  EXPECT_GT(answered, 100);
 }
 
 }  // namespace

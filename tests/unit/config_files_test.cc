@@ -46,6 +46,8 @@ TEST(ConfigFiles, AnUnknownKeyIsRefusedWithTheNearestOne) {
               HasSubstr("run.yml: /micro_batch_sise: unknown key; did you mean 'micro_batch_size'?"));
   EXPECT_THAT(Written("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_parms: true\n").refusal(),
               HasSubstr("/fsdp_config/fsdp_offload_parms: unknown key"));
+  EXPECT_THAT(Written("train_micro_batch_size_per_gpu: 2\nzero_optimisation:\n  stage: 2\n").refusal(),
+              HasSubstr("unknown key; did you mean 'zero_optimization'?"));
 }
 
 TEST(ConfigFiles, AValueOfAnotherTypeIsRefusedInOneLine) {

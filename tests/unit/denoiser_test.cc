@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -71,6 +72,27 @@ TEST(Denoiser, CastsAdaptersToFloat32UnderTheLossScaler) {
 TEST(Denoiser, IsFoundByItsPipelinesId) {
   EXPECT_EQ(registry().model("black-forest-labs/FLUX.1-dev").name, "flux.1-dev");
   EXPECT_EQ(registry().model("stabilityai/stable-diffusion-xl-base-1.0").name, "sdxl");
+}
+
+// diffusers packs every linear layer (bnb_quantizer.py); peft's prepare_model_for_kbit_training makes float32 of what
+// is left, not of latents and prompts.
+TEST(Denoiser, PacksItsLastLayerAndKeepsItsInputs) {
+  RunRequest request = lora("flux.1-dev");
+  request.run.quantization = Quantization::kNf4;
+  request.run.lora_rank = 5;  // of adapters no matrix is as large as what is looked for
+  const ModelSpec model = model_of(request, registry());
+  const Trace trace = traced(model, request);
+  const auto asks_for = [&](Bytes bytes, Category category) {
+    return std::any_of(trace.blocks.begin(), trace.blocks.end(),
+                       [&](const Block& each) { return each.requested == bytes && each.category == category; });
+  };
+  constexpr Bytes kPrompt = 512 * 4096, kLastWeight = 3072 * 64;
+  EXPECT_TRUE(asks_for(2 * kPrompt, Category::kInputs));
+  EXPECT_FALSE(asks_for(4 * kPrompt, Category::kInputs));
+  const auto packed = std::count_if(trace.blocks.begin(), trace.blocks.end(), [&](const Block& each) {
+    return each.requested == kLastWeight / 2 && each.category == Category::kWeights;
+  });
+  EXPECT_EQ(packed, 2) << "of the first layer and the last";
 }
 
 /// The regions of a UNet, which its class checkpoints, are no layers: every second one cannot be chosen.

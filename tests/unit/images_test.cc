@@ -2,6 +2,7 @@
 // enough to check by hand, and the layouts that they hand on (symbolic/channels_last.h).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -268,6 +269,18 @@ TEST(Images, GroupNormKeepsTheCopyOfImagesWhoseChannelsAreLast) {
   bench.backward(y, gradient);
   EXPECT_EQ(bench.requests(), (std::vector<Bytes>{16384, 64, 64, 512, 512, 128, 128, 512, -128, -128, -512, -512, -512,
                                                   -16384, -64, -64}));
+}
+
+TEST(Images, GroupNormMakesNoGradientsOfFrozenWeights) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({4, 64, 8, 8});
+  const Tensor weight = bench.input({64}, DType::kFloat32, false), bias = bench.input({64}, DType::kFloat32, false);
+  const Tensor y = group_norm(x, weight, bias, 8);
+  bench.start();
+  bench.backward(y, bench.input({4, 64, 8, 8}, DType::kFloat32, false));
+  const std::vector<Bytes> asked = bench.requests();
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), 64 * 4), 0);
 }
 
 TEST(Images, EinsumPermutesOrMultiplies) {

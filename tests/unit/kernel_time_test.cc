@@ -2,21 +2,31 @@
 // hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "memcalc/cost/collective.h"
+#include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
 #include "support/plain_rates.h"
+#include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
 
 using test::device;
 using test::kernel;
+using test::kOp;
 using test::rates;
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {
@@ -28,6 +38,38 @@ TEST(Attention, WithoutKeysTakesItsLaunch) {
   EXPECT_NEAR(attention_seconds(nothing, {}, device(), attention), 2e-6, 1e-12);
 }
 
+// Mistral's twelve layers under AdamW on an H200: 1,104 kernels of multi_tensor_apply; a fused rule has an eighth.
+TEST(KernelTime, AListIsLaunchedInPieces) {
+  Kernel step = kernel(0, Phase::kOptimizer);
+  step.kind = KernelKind::kMultiTensor;
+  step.dtype = DType::kBFloat16;
+  step.elements = 2'879'492'096;
+  step.work = work::TensorList{.tensors = 111};
+  step.bytes = 18 * 2 * step.elements;
+  EXPECT_EQ(list_launches(step), 1104);
+  step.bytes = 7 * 2 * step.elements;
+  EXPECT_EQ(list_launches(step), 138);
+  DeviceRates gaps = rates();
+  KernelList list;
+  list.push_back(step);
+  const double without = seconds_of(list, device(), gaps).front();
+  gaps.host.gap_us = 1;
+  EXPECT_NEAR(seconds_of(list, device(), gaps).front() - without, 138e-6, 1e-9);
+}
+
+// A layer of Mistral's, 436 MB, takes 220 us to be taken apart and 255 to be put together on an H200 of 4.8 TB/s.
+TEST(KernelTime, CopiesOfFsdp2HaveTheirOwnRates) {
+  DeviceSpec card = device();
+  card.memory_bandwidth_bytes_per_second = 4.8e12;
+  Kernel copy = kernel(2 * 436.2e6);
+  copy.kind = KernelKind::kMultiTensor;
+  copy.work = work::TensorList{.tensors = 9};
+  copy.op = &kSplitWithSizesCopy;
+  EXPECT_NEAR(kernel_seconds(copy, card, rates()), 220e-6, 3e-6);
+  copy.op = &kChunkCat;
+  EXPECT_NEAR(kernel_seconds(copy, card, rates()), 255e-6, 3e-6);
+}
+
 TEST(KernelTime, RowsToEightBitsAreComputedNotMoved) {
   Kernel of_rows = kernel(3 * 1e9);
   of_rows.kind = KernelKind::kVectorized;
@@ -36,6 +78,23 @@ TEST(KernelTime, RowsToEightBitsAreComputedNotMoved) {
   of_rows.op = &kVectorQuantize;
   const double computed = 1e9 * 132 / (0.285e12 * device().multiprocessors);
   EXPECT_NEAR(kernel_seconds(of_rows, device(), rates()), computed, 1e-3 * computed);
+}
+
+// An H200's step of maskrcnn_resnet50_fpn, seed 5021: the mean of four images' suppressions, of eight levels'
+// gradients.
+TEST(KernelTime, RegionsAreSuppressedOneAfterTheOtherAndAddedAtomically) {
+  Kernel suppression = kernel(8'382 * 131 * 8);
+  suppression.op = &aten::kNms;
+  suppression.work = work::Rows{.count = 8'382, .width = 131};
+  EXPECT_NEAR(kernel_seconds(suppression, device(), rates()), 4.52e-3, 0.02e-3);
+  Kernel alignment = kernel(0);
+  alignment.op = &aten::kRoiAlign;
+  work::Rows elements{.count = 512 * 256 * 7 * 7, .width = 4};
+  alignment.work = elements;
+  EXPECT_NEAR(kernel_seconds(alignment, device(), rates()), 133e-6, 2e-6);
+  elements.backward = true;
+  alignment.work = elements;
+  EXPECT_NEAR(kernel_seconds(alignment, device(), rates()), 650e-6, 2e-6);
 }
 
 TEST(Attention, WithABiasTakesItsOwnRates) {
@@ -347,6 +406,296 @@ TEST(Products, OddRowsLoseTheTensorMemoryAccelerator) {
   EXPECT_GT(product_seconds(of_product, product, device(), r), 5 * aligned);
   product.n = 30522;  // BERT's
   EXPECT_LT(product_seconds(of_product, product, device(), r), 4 * aligned);
+}
+
+TEST(KernelTime, AQueryAloneReadsItsKeysOnce) {
+  Kernel one = kernel(0);
+  one.kind = KernelKind::kFlashAttention;
+  one.dtype = DType::kBFloat16;
+  one.work = work::Attention{.heads = 32, .queries = 1, .keys = 1000, .width = 64};
+  const double bytes = 2.0 * 32 * 1000 * 64 * 2;
+  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 5.8e-6 + bytes / 0.93e12, 1e-9);
+  one.dtype = DType::kFloat32;
+  one.kind = KernelKind::kEfficientAttention;  // one block a head: 100 ns a key
+  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 2.5e-6 + 100e-6, 1e-9);
+}
+
+DeviceSpec h100() {
+  DeviceSpec card = device();
+  card.multiprocessors = 132;
+  card.memory_bandwidth_bytes_per_second = 3.35e12;
+  card.fp32_flops_per_second = 67e12;
+  card.bf16_flops_per_second = 989.4e12;
+  return card;
+}
+
+/// Of images of `side` x `side` pixels, a window of 3 x 3 and a stride of 1.
+Kernel grouped_convolution(std::int64_t batch, std::int64_t channels, std::int64_t groups, std::int64_t side) {
+  const std::int64_t of_group = channels / groups;
+  Kernel each =
+      kernel(2.0 * static_cast<double>(channels) * static_cast<double>(2 * batch * side * side + 9 * of_group));
+  each.dtype = DType::kBFloat16;
+  each.kind = of_group == 1 ? KernelKind::kDepthwiseConvolution : KernelKind::kConvolution;
+  each.work = work::Convolution{.groups = groups,
+                                .pixels = batch * side * side,
+                                .channels = of_group,
+                                .depth = 9 * of_group,
+                                .group_channels = static_cast<double>(of_group)};
+  return each;
+}
+
+// Rows of specs/measured/h100-sxm/convolution_times.txt.
+TEST(KernelTime, AConvolutionThatWasMeasuredTakesWhatItTook) {
+  Kernel image = grouped_convolution(128, 32, 1, 14);
+  const auto seconds = [&] {
+    return measured_convolution_seconds(image, *image.as<work::Convolution>(), h100(), rates());
+  };
+  EXPECT_NEAR(seconds(), 17.6e-6, 0.03 * 17.6e-6);
+  std::get<work::Convolution>(image.work).channels_last = true;
+  EXPECT_NEAR(seconds(), 7.26e-6, 0.03 * 7.26e-6);
+  const Kernel groups = grouped_convolution(32, 576, 24, 14);
+  EXPECT_NEAR(measured_convolution_seconds(groups, *groups.as<work::Convolution>(), h100(), rates()), 59e-6,
+              0.03 * 59e-6);
+  const Kernel depthwise = grouped_convolution(2, 384, 384, 14);
+  EXPECT_NEAR(measured_convolution_seconds(depthwise, *depthwise.as<work::Convolution>(), h100(), rates()), 3.52e-6,
+              0.03 * 3.52e-6);
+}
+
+// 128 columns of 602,112 rows in bfloat16: 2,112 blocks go over 285 rows each, and the four rows of threads of the last
+// block read 528 sums one after the other: 219.9 us on an H200 (tests/measured/step_operators_h200.jsonl.gz), of which
+// the bytes alone take 43.
+TEST(KernelTime, ASumOfFewColumnsReadsWhatItsBlocksHaveSummed) {
+  const auto sum_of = [](double rows, double columns) {
+    Kernel sum = kernel(2 * (rows * columns + columns), Phase::kBackward);
+    sum.op = &aten::kSum;
+    sum.kind = KernelKind::kColumnSum;
+    sum.dtype = DType::kBFloat16;
+    sum.elements = rows * columns;
+    return sum;
+  };
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
+  DeviceRates of_h200 = rates();
+  of_h200.column_sum = {.launch_us = 6.7, .bandwidth = 0.74, .elements = 1};
+  const auto microseconds = [&](double rows, double columns) {
+    return 1e6 * kernel_seconds(sum_of(rows, columns), h200, of_h200);
+  };
+  EXPECT_NEAR(microseconds(602112, 128), 219.9, 0.15 * 219.9);
+  EXPECT_NEAR(microseconds(37632, 512), 50.9, 0.1 * 50.9);
+  EXPECT_NEAR(microseconds(36000, 4096), 87.2, 0.15 * 87.2);
+  EXPECT_NEAR(microseconds(784, 1536), 12.8, 0.15 * 12.8) << "a block of threads for each column";
+  Kernel turned = sum_of(37632, 512);  // over the images of a batch whose channels are last
+  turned.kind = KernelKind::kTurned;
+  EXPECT_EQ(kernel_seconds(turned, h200, of_h200), kernel_seconds(sum_of(37632, 512), h200, of_h200));
+}
+
+// Of an H200: 1,024 channels of 27,648 values in float16 are held and take 73.0 us back, 512 of 110,592 are not, 230.6.
+TEST(KernelTime, BatchNormReadsAChannelOnceThatABlockHolds) {
+  DeviceRates of_h200 = rates();
+  of_h200.blocks.source = "here";
+  of_h200.blocks.cudnn_batch_norm_backward = {.launch_us = 3.5, .chain_ns = 1.48, .byte_ns = 0.24};
+  of_h200.image = {.launch_us = 2.4, .bandwidth = 0.6225, .elements = 1};
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
+  Kernel each = kernel(1e6, Phase::kBackward);
+  each.op = &aten::kCudnnBatchNormBackward;
+  each.kind = KernelKind::kImage;
+  each.dtype = DType::kFloat16;
+  each.work = work::Rows{.count = 1024, .width = 27648, .backward = true};
+  EXPECT_NEAR(kernel_seconds(each, h200, of_h200), 73.0e-6, 0.1 * 73.0e-6);
+  each.work = work::Rows{.count = 512, .width = 110592, .backward = true};
+  EXPECT_GT(kernel_seconds(each, h200, of_h200), 230e-6);
+}
+
+// cuDNN's filters of 7 x 7 over images whose channels are last, float32, of an H200: a block for each channel.
+TEST(KernelTime, ADepthwiseGradientInFloat32IsAChannelsBlock) {
+  const auto gradient = [](std::int64_t channels, std::int64_t pixels, bool tf32) {
+    Kernel each = kernel(4.0 * static_cast<double>(2 * channels * pixels + 49 * channels), Phase::kBackward);
+    each.kind = KernelKind::kConvolution;
+    each.flops = 2.0 * static_cast<double>(channels * pixels * 49);
+    each.work = work::Convolution{.groups = channels,
+                                  .pixels = pixels,
+                                  .channels = 1,
+                                  .depth = 49,
+                                  .group_channels = 1,
+                                  .tf32 = tf32,
+                                  .backward = true,
+                                  .weight_gradient = true,
+                                  .channels_last = true};
+    return each;
+  };
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
+  h200.tf32_flops_per_second = 494.7e12;
+  DeviceRates of_h200 = rates();
+  of_h200.depthwise = {.launch_us = 3, .direct_float32_weight = 0.00944};
+  of_h200.image.bandwidth = 1;
+  const auto milliseconds = [&](const Kernel& each) {
+    return 1e3 * depthwise_seconds(each, *each.as<work::Convolution>(), h200, of_h200);
+  };
+  EXPECT_NEAR(milliseconds(gradient(96, 524288, false)), 49.2, 0.11 * 49.2);
+  EXPECT_NEAR(milliseconds(gradient(768, 4704, true)), 0.817, 0.11 * 0.817);
+  EXPECT_NEAR(milliseconds(gradient(96, 301056, true)), 6.73, 0.11 * 6.73) << "few channels in TF32: a product";
+}
+
+TEST(KernelTime, AGroupOfMuchIsABlocksAlone) {
+  DeviceRates of_blocks = rates();
+  of_blocks.blocks.source = "here";
+  of_blocks.rowwise.launch_us = 1;
+  Kernel each = kernel(1e6);
+  each.op = &aten::kNativeGroupNorm;
+  each.kind = KernelKind::kRowwise;
+  each.work = work::Rows{.count = 8, .width = 1'000'000};
+  EXPECT_NEAR(kernel_seconds(each, device(), of_blocks), 833e-6, 1e-9);  // 0.83 ns an element, three launches
+  each.work = work::Rows{.count = 8000, .width = 10};
+  EXPECT_NEAR(kernel_seconds(each, device(), of_blocks), 4e-6, 1e-9);
+}
+
+TEST(KernelTime, TheGradientOfAConvolutionsBiasIsSlowerThanRows) {
+  DeviceRates rates_of_rows = rates();
+  rates_of_rows.row_sum = {.launch_us = 0, .bandwidth = 1, .elements = 1};
+  Kernel each = kernel(3e6, Phase::kBackward);
+  each.kind = KernelKind::kRowSum;
+  EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 3e-6, 1e-12);
+  each.node = &aten::kConvolution.node;
+  EXPECT_NEAR(kernel_seconds(each, device(), rates_of_rows), 9e-6, 1e-12);  // 5 us, and three quarters of the rate
+}
+
+TEST(KernelTime, ManySmallProductsShareMultiprocessors) {
+  Kernel each = kernel(0);
+  each.kind = KernelKind::kMatrixProduct;
+  each.work = work::Product{.batch = 80'000, .m = 9, .n = 9, .k = 100};
+  ProductRates products;
+  products.launch_us = 0;
+  products.tile_us = 10;  // of the larger tiles
+  // A hundred waves of 800 blocks, each 2 us and 0.07 us a step.
+  EXPECT_NEAR(product_seconds(each, *each.as<work::Product>(), device(), products), 100 * 9e-6, 1e-9);
+}
+
+// A block looks through each slice; what it took is sorted by another kernel.
+TEST(KernelTime, TopkTakesItsSlices) {
+  Kernel topk = kernel(0);
+  topk.op = &aten::kTopk;
+  topk.work = work::Rows{.count = 10'000, .width = 16};
+  EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 21.5e-6, 1e-9);
+  topk.launches = 2;
+  EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 32.5e-6, 1e-9);
+}
+
+// As many rows for each expert would fill each wave of tiles.
+TEST(KernelTime, ExpertsThatAreMultipliedInALoopAreUneven) {
+  Kernel one = kernel(0), groups = kernel(0);
+  one.kind = KernelKind::kMatrixProduct;
+  one.work = work::Product{.batch = 1, .m = 2560, .n = 1280, .k = 4096};
+  groups.kind = KernelKind::kGroupedProduct;
+  groups.op = &aten::kGroupedMm;
+  groups.launches = 8;
+  groups.work = work::Product{.batch = 8, .m = 2560, .n = 1280, .k = 4096};
+  const double even = 8 * kernel_seconds(one, device(), rates());
+  EXPECT_GT(kernel_seconds(groups, device(), rates()), even);
+  EXPECT_LT(kernel_seconds(groups, device(), rates()), 1.5 * even);
+}
+
+// Float32 reads and writes each place beside the rows; where rows share a place or have 16 bits, adding decides.
+TEST(KernelTime, SortedPlacesTakePassesAndSums) {
+  Kernel put = kernel(0);
+  put.op = &aten::kIndexPutImpl;
+  put.kind = KernelKind::kEmbeddingBackward;
+  put.work = work::EmbeddingGradient{.indices = 65536, .width = 1, .table_rows = 65536};
+  const double before = 6e-6 + 24e-6 + 2e-6;
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), before + 65536 * 0.21e-9, 1e-9);
+  put.work = work::EmbeddingGradient{.indices = 65536, .width = 1024, .table_rows = 65536};
+  const double bytes = 3.0 * 65536 * 1024 * 4, added = 65536.0 * 1024 / (0.44e12 * device().multiprocessors / 132);
+  const double moved = bytes / (0.8 * device().memory_bandwidth_bytes_per_second);
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), before + std::max(moved, added), 1e-9);
+  put.work = work::EmbeddingGradient{.indices = 640, .width = 1, .table_rows = 640};
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()), 12.5e-6 + 640 * 0.21e-9, 1e-9);
+}
+
+TEST(KernelTime, AnIndexCalculationDecidesWhereOperandsAreNotContiguous) {
+  DeviceRates of = rates();
+  of.strided = {.launch_us = 0, .bandwidth = 1, .elements = 1e-3};  // 1e12 elements a second
+  Kernel kernel;
+  kernel.op = &kOp;
+  kernel.kind = KernelKind::kStrided;
+  kernel.dtype = DType::kBFloat16;
+  kernel.elements = 1e8;
+  kernel.bytes = 1e6;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6, 1e-9);
+  kernel.bytes = 6e8;  // two operands and the result, and 600 us of memory
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 600e-6, 1e-9);
+  of.strided.bandwidth = 100;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.9, 1e-9) << "offsets of two operands";
+  kernel.dtype = DType::kFloat32;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.6, 1e-9) << "one of them of 16 bits, and converted";
+  kernel.bytes = 4e8;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.96, 1e-9) << "of two operands that are repeated";
+  kernel.op = &aten::kDiv;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 1.17, 1e-9) << "of one";
+  kernel.op = &kOp;
+  kernel.bytes = 6e8;
+  kernel.dtype = DType::kBFloat16;
+  kernel.bytes = 2e8;
+  kernel.kind = KernelKind::kTurned;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.42, 1e-9);
+  kernel.op = &aten::kCat;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), of), 100e-6 / 0.45, 1e-9) << "with an empty tensor";
+}
+
+// mamba2's states, [batch, time, heads, width], whose heads lie side by side in memory.
+TEST(KernelTime, ThreadsThatReadFarApartAreKnownByTheStrides) {
+  test::TapeBench bench;
+  bench.tape.kernels.recording = true;
+  const Tensor turned = bench.strided_input({2, 8, 4, 16}, {512, 64, 1, 4}, DType::kFloat32, false);
+  const Tensor repeated = bench.input({2, 1, 4, 16}, DType::kFloat32, false);
+  const Tensor expanded = bench.strided_input({2, 8, 4, 16}, {64, 0, 16, 1}, DType::kFloat32, false);
+  const auto last = [&]() -> const Kernel& { return *bench.tape.kernels.last(); };
+  (void)reduced(aten::kSum, turned, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kTurned);
+  (void)reduced(aten::kSum, turned, 0b0010U, false);
+  EXPECT_EQ(last().kind, KernelKind::kColumnSum);
+  (void)reduced(aten::kSum, repeated, 0b1000U, false);
+  EXPECT_EQ(last().kind, KernelKind::kRowSum);
+  (void)pointwise(aten::kMul, {&turned, &repeated}, 1);
+  EXPECT_EQ(last().kind, KernelKind::kTurned) << "repeated over the time, the other way round in heads and width";
+  (void)pointwise(aten::kDiv, {&expanded}, 1);
+  EXPECT_EQ(last().bytes, (2 * 4 * 16 + 2 * 8 * 4 * 16) * 4.0) << "each element is read once";
+}
+
+TEST(KernelTime, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {
+  Kernel kernel;
+  kernel.op = &aten::kGelu;
+  kernel.dtype = DType::kBFloat16;
+  kernel.elements = 1e8;
+  kernel.bytes = 1;
+  EXPECT_NEAR(kernel_seconds(kernel, device(), rates()), 1e8 / 0.78e12 * 132 / 100, 1e-9);
+  kernel.op = &aten::kNeg;
+  EXPECT_LT(kernel_seconds(kernel, device(), rates()), 1e-6);
+}
+
+TEST(KernelTime, RowsOfOnePlaceAreAddedOneAfterTheOther) {
+  Kernel put = kernel(0, Phase::kBackward);
+  put.kind = KernelKind::kStrided;
+  put.op = &aten::kIndexPutImpl;
+  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 100};
+  const double spread = kernel_seconds(put, device(), rates());
+  put.work = work::EmbeddingGradient{.indices = 4800, .width = 1024, .table_rows = 10};
+  const double untouched = 2 * 90 * 1024 * 4 / 0.8e12;
+  EXPECT_NEAR(kernel_seconds(put, device(), rates()) - spread, (479 - 47) * 1.5e-6 - untouched, 1e-12);
+}
+
+// The products alone would be as long for one group of all rows; what a buffer is read and written for is not hidden.
+TEST(KernelTime, ExpertsProductsOfAnEngineTakeTimeForEachGroup) {
+  static constexpr Operator kGrouped{"transformer_engine::te_general_grouped_gemm"};
+  Kernel grouped = kernel(0);
+  grouped.kind = KernelKind::kGroupedProduct;
+  grouped.op = &kGrouped;
+  grouped.dtype = DType::kBFloat16;
+  grouped.work = work::Product{.batch = 20, .m = 1024, .n = 1024, .k = 1024};
+  Kernel alone = grouped;
+  alone.op = &aten::kBmm;
+  const double product = kernel_seconds(alone, device(), rates());
+  EXPECT_NEAR(kernel_seconds(grouped, device(), rates()) - product, 20 * 4.7e-6, 1e-9);
 }
 
 }  // namespace

@@ -50,5 +50,15 @@ TEST_F(LogarithmTest, AChoiceGivesEachItsPartOfTheGradient) {
   EXPECT_EQ(std::count(asked.begin(), asked.end(), 4), 2) << "the zero, as a scalar on the card";
 }
 
+TEST_F(LogarithmTest, AChoiceOfTwoTypesMakesTheNarrowerOneWide) {
+  const Tensor wide = bench_.input({1, 100}, DType::kFloat32, false);
+  const Tensor narrow = bench_.input({8, 100}, DType::kBFloat16, false);
+  const Tensor condition = bench_.input({8, 1}, DType::kBool, false);
+  bench_.start();
+  const Tensor chosen = where(condition, wide, narrow);
+  EXPECT_EQ(chosen.dtype(), DType::kFloat32);
+  EXPECT_EQ(bench_.requests(), (std::vector<Bytes>{8 * kBytes, 8 * kBytes, -8 * kBytes}));
+}
+
 }  // namespace
 }  // namespace memcalc

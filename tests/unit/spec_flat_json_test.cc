@@ -23,13 +23,13 @@ TEST(FlatJson, IsWhatTheTreeIs) {
            "null", " [ ] ", "{}",
            R"([true, false, null, "", "a b", 0, -0, -12, 9223372036854775807, 1.5, -2e3, 4.0, 1E+2, 1e-7])",
            "{\"a\": {\"b\": [1, [2, [3, {}]], {\"c\": 4}]},\n\t\"d\": \"e\", \"\": 5}",
-           R"(["a \"word\" and \u00e4 and ä", {"k\n": "\\"}])",            // as parse_json_text() reads them
+           R"(["a \"word\" and \u00e4 and ä", {"k\n": "\\"}])",            // as parse_any_json() reads them
            "[9223372036854775808, 18446744073709551615, 1e400000000000]",  // beyond int64
        }) {
     SCOPED_TRACE(text);
     JsonNode tree;
     try {
-      tree = parse_json_text(text, kFile);
+      tree = parse_any_json(text, kFile);
     } catch (const Error& error) {
       EXPECT_EQ(error_text([&] { (void)FlatJson::parse(text, kFile); }), error.what());
       continue;
@@ -71,7 +71,7 @@ TEST(FlatJson, IsRefusedAsATreeIs) {
                                   std::string(100, '['),
                                   std::string("\"\xff\"")}) {
     SCOPED_TRACE(text);
-    const std::string said = error_text([&] { (void)parse_json_text(text, kFile); });
+    const std::string said = error_text([&] { (void)parse_any_json(text, kFile); });
     EXPECT_FALSE(said.empty());
     EXPECT_EQ(error_text([&] { (void)FlatJson::parse(text, kFile); }), said);
   }
@@ -103,7 +103,7 @@ TEST(FlatJson, ReadsItemsLater) {
 TEST(FlatJson, RefusesItemsAsTheyAreRead) {
   const std::string wrong = "{\"later\":\n[{}, [1,, 2]]}";
   const FlatJson read = FlatJson::parse(wrong, kFile, "later");
-  const std::string said = error_text([&] { (void)parse_json_text(wrong, kFile); });
+  const std::string said = error_text([&] { (void)parse_any_json(wrong, kFile); });
   EXPECT_FALSE(said.empty());
   EXPECT_EQ(error_text([&] { (void)read.read_later(4, 1, kFile); }), said);
   const FlatJson unusual = FlatJson::parse(R"({"later": [[], ["ä"]]})", kFile, "later");
@@ -113,7 +113,7 @@ TEST(FlatJson, RefusesItemsAsTheyAreRead) {
                            R"({"later": [[]] 1})", R"({"later": [{}], "later": []})", R"({"later": ["\"]", [)"}) {
     SCOPED_TRACE(text);
     EXPECT_EQ(error_text([&] { (void)FlatJson::parse(text, kFile, "later"); }),
-              error_text([&] { (void)parse_json_text(text, kFile); }));
+              error_text([&] { (void)parse_any_json(text, kFile); }));
   }
 }
 

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
                RunOptions options{.batch_size = 2, .sequence_length = 1024, .loop = Loop::kTrlSft};
                options.lora_rank = 8;
                options.accumulation_steps = 3;
-               return with_lengths(options, "lognormal:300,0.8,1024,700");
+               return with_lengths(options, "lognormal:300,0.8,1024,350");
              }()},
         Case{"TrainerOfGpt2", "gpt2",
              with_lengths(

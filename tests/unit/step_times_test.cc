@@ -204,6 +204,25 @@ TEST(StepTimes, BubblesOfAPipeline) {
   EXPECT_EQ(seconds_of(step_of(model, options), TimeClass::kBubble), 0);
 }
 
+// torch's hosts issue ahead of what a stage receives: where they decide the step, the card's bubble is no time of its
+// own. Megatron's wait for each message.
+TEST(StepTimes, ABubbleHidesBehindTheHostThatDecides) {
+  const ModelSpec model =
+      model_from_hf_config(JsonDocument::parse(R"({"model_type": "llama", "vocab_size": 1000, "hidden_size": 256, )"
+                                               R"("num_hidden_layers": 8, "num_attention_heads": 4, )"
+                                               R"("intermediate_size": 512, "tie_word_embeddings": false})",
+                                               "llama")
+                               .root(),
+                           "llama");
+  RunOptions options = pipeline_of_four(8, 128, Precision::kBf16);
+  EXPECT_GT(seconds_of(step_of(model, options), TimeClass::kBubble), 0);
+  options.framework = Framework::kTorch;
+  options.loop = Loop::kBare;
+  const StepTime step = step_of(model, options);
+  EXPECT_GT(seconds_of(step, TimeClass::kHost), 0.5 * step.step_seconds);
+  EXPECT_EQ(seconds_of(step, TimeClass::kBubble), 0);
+}
+
 // Float16 gradients are cast to float32 in Megatron's step, after the schedule has copied blocks into the trace.
 TEST(StepTimes, AnInterleavedPipelineInFloat16Answers) {
   RunOptions options = pipeline_of_four(16, 256, Precision::kFp16);

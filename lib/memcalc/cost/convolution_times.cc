@@ -11,6 +11,7 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "memcalc/cost/kernel_time.h"
@@ -140,12 +141,12 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
 
 /// The median of the nearest, each weighted by the inverse square of its distance: one that cuDNN gave another kernel
 /// does not move it.
-double median_ratio(const std::vector<Measured>& rows, const Features& features, std::size_t pass) {
+double median_ratio(std::span<const Measured> rows, const Features& features, std::size_t pass) {
   constexpr std::size_t kNeighbours = 8;
   constexpr double kBlur = 0.15;           // one that was measured itself weighs most, but not alone
   Nearest<Measured, kNeighbours> nearest;  // by the squares of their distances
   const auto square_of = [](double value) { return value * value; };
-  const auto consider = [&](const Measured& row) {
+  const auto consider = [&](const Measured& row, double /*by_channels*/) {
     double square = 0;
     for (std::size_t i = 0; i < features.size(); ++i) {
       square += square_of(features[i] - row.features[i]);
@@ -153,17 +154,10 @@ double median_ratio(const std::vector<Measured>& rows, const Features& features,
     }
     nearest.add(row, square);
   };
-  // Outward from those with as many channels, until all that follow are too far by them alone.
   const double channels = features[kSortedBy];
-  auto above = std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), below = above;
-  for (; above != rows.end() && square_of(above->features[kSortedBy] - channels) < nearest.farthest(); ++above) {
-    consider(*above);
-  }
-  for (; below != rows.begin(); --below) {
-    const Measured& row = *std::prev(below);
-    if (square_of(channels - row.features[kSortedBy]) >= nearest.farthest()) break;
-    consider(row);
-  }
+  search_outward(
+      rows, std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), nearest,
+      [&](const Measured& row) { return square_of(row.features[kSortedBy] - channels); }, consider);
   const auto weight_of = [&](double square) { return 1 / square_of(std::sqrt(square) + kBlur); };
   const std::optional<double> ratio = nearest.median([&](const Measured& row) { return row.ratios[pass]; }, weight_of);
   return ratio ? std::exp(*ratio) : 1;

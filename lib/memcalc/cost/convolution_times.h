@@ -1,5 +1,5 @@
 // The time of a convolution by cuDNN or PyTorch's own depthwise kernels, from those that were measured on an H100.
-// Covered by tests/unit/cost_test.cc.
+// Covered by tests/unit/kernel_time_test.cc.
 #pragma once
 
 #include "memcalc/spec/device_rates.h"

@@ -223,11 +223,11 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
 }  // namespace
 
 StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, Costed what,
-              const FirstCallCounts& first_calls) {
+              const FirstCallCounts& first_calls, double waiting) {
   StepTime result;
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
-  const std::vector<double> seconds = seconds_of(kernels, device, rates);
+  const std::vector<double> seconds = seconds_of(kernels, device, rates, waiting);
   const Timeline timeline(kernels, seconds, device, rates);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   std::optional<Extremes> hosts;

@@ -17,8 +17,9 @@ enum class Costed : std::uint8_t { kStep, kCall };
 
 /// One optimizer step in the steady state, when the host runs ahead as far as the queue and synchronisation let it, the
 /// mean where a generation serves several (Kernel::share); or a call of a model, from an idle card until it has ended.
-/// `first_calls`: of an average step, where steps differ in size. Pre: missing_rates(kernels, device) names nothing.
+/// `first_calls`: of an average step, where steps differ in size. `waiting`: of a pipeline's stage, what it waits for
+/// the others over what it computes. Pre: missing_rates(kernels, device) names nothing.
 [[nodiscard]] StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                            Costed what = Costed::kStep, const FirstCallCounts& first_calls = {});
+                            Costed what = Costed::kStep, const FirstCallCounts& first_calls = {}, double waiting = 0);
 
 }  // namespace memcalc

@@ -1,6 +1,7 @@
 #include "memcalc/cost/host_time.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "memcalc/symbolic/aten.h"
@@ -90,6 +91,17 @@ bool is_list(const Kernel& kernel) {
 
 double list_passes(const Kernel& kernel) {
   return std::max(1.0, kernel.bytes / (kernel.elements * static_cast<double>(size_of(kernel.dtype))));
+}
+
+// cuda/MultiTensorApply.cuh (2.11): a launch has 320 blocks of 65,536 elements. AdamW's eight functions of lists pass
+// 18 times over a tensor; a fused rule, and SGD's, pass up to seven times in one. Mistral's 2.88 billion parameters on
+// an H200: 1,104 launches (tests/measured/two_cards_timelines_h200.jsonl.gz), as by this.
+double list_launches(const Kernel& kernel) {
+  constexpr double kLaunchElements = 320 * 65536, kFunctionPasses = 2.25, kMostPassesOfOne = 7;
+  if (!is_list(kernel)) return kernel.launches;
+  const double passes = list_passes(kernel);
+  const double functions = passes > kMostPassesOfOne ? passes / kFunctionPasses : 1;
+  return functions * std::ceil(kernel.elements / kLaunchElements);
 }
 
 double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) {

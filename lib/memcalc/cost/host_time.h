@@ -11,6 +11,8 @@ namespace memcalc {
 
 /// How often the list is gone through: each pass is issued by itself, so the card starts with the first.
 [[nodiscard]] double list_passes(const Kernel& kernel);
+/// Kernels that it takes on the card.
+[[nodiscard]] double list_launches(const Kernel& kernel);
 
 /// Seconds that the host takes to issue this operator, with the views and autograd nodes before it.
 [[nodiscard]] double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad = false);

@@ -14,7 +14,9 @@
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
+#include "memcalc/cost/regions.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
 
 namespace memcalc {
@@ -495,6 +497,15 @@ double list_seconds(const Kernel& kernel, const work::TensorList& list, const De
          static_cast<double>(list.tensors) * list_passes(kernel) * kTensorUs * kMicrosecond;
 }
 
+/// FSDP2's two copies of one kernel each: shares of the memory's rate and microseconds before it, of 17 kinds beside no
+/// collective, 50 MB to 4.2 GB, on two H200s' machines (tests/measured/two_cards_timelines_h200.jsonl.gz; within 4 %).
+/// chunk_cat that changes the type, 0.40 times, is a conversion.
+double shard_copy_seconds(const Kernel& kernel, const DeviceSpec& device) {
+  const bool split = kernel.op == &kSplitWithSizesCopy;
+  const double share = split ? 0.828 : 0.724, before_us = split ? 1 : 2.4;
+  return kernel.bytes / (share * device.memory_bandwidth_bytes_per_second) + before_us * kMicrosecond;
+}
+
 /// cuda/Reduce.cuh in an optimizer that loops over its parameters: one number of all elements, which one block of 512
 /// threads goes over below 256 values a thread, all multiprocessors above, or a mean of each row. Of 60 shapes in four
 /// profiled steps of an H200 with Adafactor, 2026-11-29 (tests/measured/step_operators_h200.jsonl.gz).
@@ -621,10 +632,13 @@ struct SecondsOf {
     return embedding_seconds(kernel, gradient, device, rates);
   }
   double operator()(const work::TensorList& list) const {
+    const bool copies = kernel.op == &kSplitWithSizesCopy || kernel.op == &kChunkCat;
+    if (copies && kernel.kind == KernelKind::kMultiTensor) return shard_copy_seconds(kernel, device);
     return is_list(kernel) ? list_seconds(kernel, list, device, rates) : by_memory();
   }
   double operator()(const work::Rows& of) const {
     if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
+    if (is_of_regions(kernel)) return std::max(by_memory(), regions_seconds(kernel, of));
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
   }

@@ -1,7 +1,7 @@
 // The time of one kernel on one card, each class by its own small model: what enters is the kernel's shape, the card's
 // datasheet and the fitted rates (spec/device_rates.h). Clocks are those that hold under load: the rates were fitted to
 // loops of milliseconds on a card at its power limit, so they are sustained ones, not boost.
-// Covered by tests/unit/cost_test.cc.
+// Covered by tests/unit/kernel_time_test.cc.
 #pragma once
 
 #include "memcalc/spec/device_rates.h"

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <span>
 
 namespace memcalc {
 
@@ -57,5 +59,20 @@ class Nearest {
   };
   std::array<Neighbour, kCount> found_;
 };
+
+/// Outward from `start`, a place in rows that are sorted by one of their sizes, each way until all that follow are too
+/// far by it alone. distance_of(row): by that size; consider(row, distance) may add it to `nearest`.
+template <typename Row, std::size_t kCount, typename DistanceOf, typename Consider>
+void search_outward(std::span<const Row> rows, typename std::span<const Row>::iterator start,
+                    const Nearest<Row, kCount>& nearest, DistanceOf distance_of, Consider consider) {
+  const auto is_near = [&](const Row& row) {
+    const double distance = distance_of(row);
+    if (distance >= nearest.farthest()) return false;
+    consider(row, distance);
+    return true;
+  };
+  for (auto above = start; above != rows.end() && is_near(*above);) ++above;
+  for (auto below = start; below != rows.begin() && is_near(*std::prev(below));) --below;
+}
 
 }  // namespace memcalc

@@ -170,21 +170,10 @@ Neighbours nearest_of(std::span<const Time> rows, const Shape& shape, bool bias,
     distance += square(kFilled * (filled_waves(Shape{row.batch, row.tokens, row.out, row.in, shape.pass}) - filled));
     nearest.add(row, distance);
   };
-  // Outward from those of as many tokens, until all that follow are too far by them alone.
-  auto above = std::lower_bound(rows.begin(), rows.end(), shape.tokens,
-                                [](const Time& row, std::int64_t size) { return row.tokens < size; });
-  auto below = above;
-  for (; above != rows.end(); ++above) {
-    const double by_tokens = square(doublings(above->tokens) - tokens);
-    if (by_tokens >= nearest.farthest()) break;
-    consider(*above, by_tokens);
-  }
-  for (; below != rows.begin(); --below) {
-    const Time& row = *std::prev(below);
-    const double by_tokens = square(doublings(row.tokens) - tokens);
-    if (by_tokens >= nearest.farthest()) break;
-    consider(row, by_tokens);
-  }
+  const auto start = std::lower_bound(rows.begin(), rows.end(), shape.tokens,
+                                      [](const Time& row, std::int64_t size) { return row.tokens < size; });
+  search_outward(
+      rows, start, nearest, [&](const Time& row) { return square(doublings(row.tokens) - tokens); }, consider);
   return nearest;
 }
 

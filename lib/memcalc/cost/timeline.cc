@@ -105,11 +105,22 @@ bool is_product(const Kernel& kernel) {
   return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
 }
 
+// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
+// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
+// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
+// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
+// softmax as before.
+// Attention's rates are of loops at the limit where those of products are (full_clock).
+bool goes_with_clock(const Kernel& kernel) {
+  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
+  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
+}
+
 // A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
 // products t / x + others o + idle i = x t + o + i.
-void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
                  std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
@@ -117,7 +128,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   std::vector<double> of_products(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
-    if (runs_beside(kernel) || kernel.stream != CudaStream::kDefault) continue;
+    if (kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel))) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
     if (of_products[i] > 0 && is_product(kernel)) {
       const double at_full_clock = of_products[i] / power.full_clock;
@@ -136,9 +147,15 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   if (longer_beside(0) <= 1) return;  // without a pause
   double host = 0;
   for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
-  const double longer = longer_beside(std::max(host - busy, 0.0));
+  const double longer = longer_beside(std::max(host - busy, waiting * busy));
   if (longer <= 1) return;
-  for (std::size_t i = 0; i < kernels.size(); ++i) seconds[i] += (longer - 1) * of_products[i];
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].as<work::Attention>() != nullptr) {
+      seconds[i] *= longer / power.full_clock;
+    } else {
+      seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
+    }
+  }
 }
 
 Timeline::Issue::Way way_of(const Kernel& kernel) {
@@ -212,7 +229,8 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
   return mean;
 }
 
-std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                               double waiting) {
   std::vector<double> result;
   result.reserve(kernels.size());
   Repeated repeated;
@@ -228,10 +246,11 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
       if (known == nullptr) repeated.add(kernel, seconds);
       const bool at_power_limit = kernel.operator_class == OperatorClass::kContraction;
-      result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * kernel.launches : 0));
+      const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
+      result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * launches : 0));
     }
   }
-  lower_clock(kernels, device, rates, result);
+  lower_clock(kernels, device, rates, waiting, result);
   return result;
 }
 
@@ -246,6 +265,7 @@ Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds
   issues_.reserve(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     issues_.push_back(issue_of(kernels[i], seconds[i], device, rates.link));
+    gathers_ = gathers_ || issues_.back().way == Issue::Way::kGathers;
   }
   for (const Issue& each : issues_) {
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
@@ -285,7 +305,10 @@ class Clocks {
 
   /// `call`: of a model that does not train, whose own host work stands in the list (HostWork::kModelCall).
   Clocks(const Timeline& timeline, const std::array<Process, kHosts>& processes, bool call = false)
-      : timeline_(timeline), queue_(timeline.queue_kernels_), finished_(timeline.issues_.size()) {
+      : timeline_(timeline),
+        queue_(timeline.queue_kernels_),
+        slowed_(timeline.queue_kernels_),
+        finished_(timeline.issues_.size()) {
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
@@ -344,6 +367,7 @@ class Clocks {
       const Issue& of = timeline_.issues_[i];
       if (of.awaits >= 0) {
         advance<kTells>(finished_[static_cast<std::size_t>(of.awaits)], TimeClass::kCommunication, of, part);
+        keep_use();
       }
       issue<kTells>(i, part);
       if (of.is_waited_for) finished_[i] = compute_;
@@ -382,7 +406,10 @@ class Clocks {
     }
     if (of.way == Way::kHost) return;
     if (!launches) return communicate<kTells>(of, part);
-    if (of.phase == Phase::kOptimizer) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    if (of.phase == Phase::kOptimizer) {
+      end_alone();
+      advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    }
     if constexpr (kTells) part.kernels += of.launches;
     if (of.way == Way::kBeside) {
       add_to(host_, issuing);
@@ -423,6 +450,10 @@ class Clocks {
   template <bool kTells>
   void launch(const Seconds& issuing, const Issue& of, StepTime& part) {
     Seconds& slot = queue_[next_slot_];
+    if (timeline_.gathers_) {
+      slowed_beside_ += of.seconds * of.longer / (1 + of.longer);
+      slowed_[next_slot_] = slowed_beside_;
+    }
     if (++next_slot_ == queue_.size()) next_slot_ = 0;
     Seconds until;
     for (std::size_t h = 0; h < kHosts; ++h) {
@@ -443,8 +474,9 @@ class Clocks {
 
   // A collective beside the compute stream starts when those before it are through: one that gathers waits for the
   // optimizer, but not for what is computed since (the host issues it ahead), one that reduces needs what was computed
-  // before it. Its blocks find room when the kernel ends that runs meanwhile: seen on two H200s, beside products and
-  // short kernels alike.
+  // before it. FSDP2's streams of gathers wait for what was gathered before to be copied out, in forward for that of
+  // the layer before the last (wait_for_unshard in _fsdp_param_group.py, torch 2.11). Its blocks find room when the
+  // kernel ends that runs meanwhile: seen on two H200s, beside products and short kernels alike.
   template <bool kTells>
   void communicate(const Issue& of, StepTime& part) {
     if constexpr (kTells) part.communication_seconds += of.seconds;
@@ -457,25 +489,60 @@ class Clocks {
     const bool gathers = of.way == Issue::Way::kGathers;
     const bool holds_up = gathers && !of.is_awaited;
     const double longer = 1 + timeline_.contention_;
+    const Seconds& used = of.is_awaited ? uses_[0] : uses_[1];
+    Seconds slowed = compute_;
     for (std::size_t h = 0; h < kHosts; ++h) {
-      const double made = gathers ? updated_[h] : compute_[h];
+      const double made = gathers ? std::max(updated_[h], used[h]) : compute_[h];
       const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
       const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
       communication_[h] = begin + of.seconds + beside * timeline_.contention_;
+      slowed[h] += slowed_between(h, begin, communication_[h]);
     }
-    if (holds_up) advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    if (gathers) advance<kTells>(slowed, TimeClass::kCommunication, of, part);
+    if (!holds_up) return;
+    advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    keep_use();
   }
 
-  /// When the kernel of the compute stream ends that runs at some time; that time where none does.
-  [[nodiscard]] double end_of_running(std::size_t host, double time) const {
-    if (time >= compute_[host]) return time;
-    // Ends of launches, which the ring has in their order from next_slot_ on.
+  /// The optimizer waits: what is left of the collectives has nothing beside it.
+  void end_alone() {
+    for (std::size_t h = 0; h < kHosts; ++h) {
+      const double left = std::max(communication_[h] - compute_[h], 0.0);
+      communication_[h] -= left * timeline_.contention_ / (1 + timeline_.contention_);
+    }
+  }
+
+  /// What was gathered last is used from now on.
+  void keep_use() {
+    uses_[1] = uses_[0];
+    uses_[0] = compute_;
+  }
+
+  /// What kernels of the compute stream lose that have been issued and run within these times, beside a collective.
+  [[nodiscard]] double slowed_between(std::size_t host, double begin, double end) const {
+    if (begin >= compute_[host]) return 0;
+    const std::size_t first = ends_before(host, begin), last = ends_before(host, end);
+    const auto until = [&](std::size_t place) {
+      return place == 0 ? slowed_[next_slot_] : slowed_[(next_slot_ + place - 1) % slowed_.size()];
+    };
+    return until(last) - until(first);
+  }
+
+  /// Ends of launches, which the ring has in their order from next_slot_ on: how many lie before some time.
+  [[nodiscard]] std::size_t ends_before(std::size_t host, double time) const {
     std::size_t first = 0, last = queue_.size();
     while (first < last) {
       const std::size_t middle = first + (last - first) / 2;
       const Seconds& end = queue_[(next_slot_ + middle) % queue_.size()];
       (end[host] < time ? first : last) = end[host] < time ? middle + 1 : middle;
     }
+    return first;
+  }
+
+  /// When the kernel of the compute stream ends that runs at some time; that time where none does.
+  [[nodiscard]] double end_of_running(std::size_t host, double time) const {
+    if (time >= compute_[host]) return time;
+    const std::size_t first = ends_before(host, time);
     return first < queue_.size() ? queue_[(next_slot_ + first) % queue_.size()][host] : time;
   }
 
@@ -504,13 +571,16 @@ class Clocks {
   const Timeline& timeline_;
   std::vector<Seconds> issuing_;   // that the host needs for each kernel
   std::vector<Seconds> queue_;     // when the kernels launched last will have finished, a ring
+  std::vector<double> slowed_;     // that they and all before lose beside collectives, a ring
   std::vector<Seconds> finished_;  // when each kernel of this step did that is waited for
   std::size_t next_slot_ = 0;      // in the queue
   Phase phase_ = Phase::kZero;     // of the kernel issued last
   Seconds forward_, backward_, latency_;
-  Seconds host_{}, compute_{};  // when each is free
-  Seconds communication_{};     // when the stream of collectives is
-  Seconds updated_{};           // when the optimizer had, that which ran last
+  Seconds host_{}, compute_{};     // when each is free
+  Seconds communication_{};        // when the stream of collectives is
+  Seconds updated_{};              // when the optimizer had, that which ran last
+  std::array<Seconds, 2> uses_{};  // since when what was gathered last is used, and what was before it
+  double slowed_beside_ = 0;
 };
 
 namespace {

@@ -18,9 +18,10 @@ namespace memcalc {
 /// Whether a kernel of the card stands for it, and not the host's work or a part of the kernel before.
 [[nodiscard]] bool runs_on_card(const Kernel& kernel);
 
-/// Seconds of each kernel of a step by itself, with the gap before it.
+/// Seconds of each kernel of a step by itself, with the gap before it. `waiting`: of a pipeline's stage, what it waits
+/// for the others over what it computes.
 [[nodiscard]] std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device,
-                                             const DeviceRates& rates);
+                                             const DeviceRates& rates, double waiting = 0);
 
 /// How many times an average host's time the slowest of some ranks takes, whose times have this standard deviation over
 /// their mean: at their collectives the others wait for it.
@@ -86,6 +87,7 @@ class Timeline {
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
   double contention_;          // what a collective takes longer beside kernels, as a share of its time
+  bool gathers_ = false;       // beside the kernels
   double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };
 

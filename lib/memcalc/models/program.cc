@@ -100,7 +100,10 @@ void ProgramModel::bind_sizes() {
 /// The types in which the parameters are when the forward pass runs, and which it computes in.
 void ProgramModel::bind_dtypes() {
   // prepare_model_for_kbit_training: what is not quantised becomes float32, and so what runs between the products.
-  if (run_.fine_tuning.prepares_for_kbit) binding_.weights = DType::kFloat32;
+  // A denoiser's script casts latents and prompts to the type that the weights had before.
+  const bool is_packed = run_.fine_tuning.prepares_for_kbit;
+  binding_.inputs = is_packed && program_->task != kDenoisingTask ? DType::kFloat32 : binding_.weights;
+  if (is_packed) binding_.weights = DType::kFloat32;
   binding_.compute = binding_.weights;
   if (!is_autocast(run_.precision)) return;
   const DType half = run_.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16;
@@ -109,7 +112,7 @@ void ProgramModel::bind_dtypes() {
       run_.parallel.data_parallel == DataParallel::kFsdp2 || run_.parallel.framework() == Framework::kDeepSpeed;
   autocasts_ = !(run_.uses_trainer() && casts_parameters);
   binding_.compute = half;
-  if (!autocasts_) binding_.weights = half;
+  if (!autocasts_) binding_.weights = binding_.inputs = half;
 }
 
 /// The precision in whose recording the run's calls are.
@@ -123,7 +126,8 @@ std::string_view ProgramModel::recorded_precision() const {
     });
   };
   // A packed base was loaded in 16 bits; what prepare_model_for_kbit_training made float32 are norms and biases.
-  const bool was_16_bits = on_16_bits || (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
+  const bool was_16_bits =
+      on_16_bits || binding_.inputs != DType::kFloat32 || (run_.fine_tuning.prepares_for_kbit && !has_it("autocast"));
   return was_16_bits && has_it(kOn16Bits) ? kOn16Bits : "autocast";
 }
 
@@ -181,7 +185,7 @@ void ProgramModel::bind_functions() {
     auto bound = std::make_unique<BoundFunction>();
     bound->function = &function;
     bound->deaths = deaths_in(function);
-    bound->body = bound_body(function.body, binding_, program_->name);
+    bound->body = bound_body(function.body, binding_, program_->name, number == placed_->main.function);
     if (forward_->graphs) {
       relate_graphs(bound->body, function.results, program_->name);
       bound->is_graph = is_one_graph(bound->body);
@@ -207,7 +211,7 @@ void ProgramModel::find_inputs() {
     const auto known = std::find_if(std::begin(kKnownInputs), std::end(kKnownInputs),
                                     [&](const KnownInput& each) { return each.name == input.name; });
     const bool is_known = known != std::end(kKnownInputs);
-    DType dtype = binding_.dtype(input.dtype);
+    DType dtype = input.dtype == "weights" ? binding_.inputs : binding_.dtype(input.dtype);
     if (run_.uses_trainer() && is_floating(dtype)) dtype = DType::kFloat32;  // as a dataset has them
     inputs.push_back({input.name, binding_.shape(input.shape, input.name), dtype, is_known ? known->member : nullptr});
   }

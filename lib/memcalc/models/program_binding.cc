@@ -112,7 +112,12 @@ BoundArgument in_run(std::int64_t run, const BoundArgument& argument) {
 /// Binds the instructions of one body.
 class Binder {
  public:
-  Binder(const Binding& binding, const std::string& program) : binding_(binding), program_(program) {}
+  Binder(const Binding& binding, const std::string& program, bool is_main)
+      : binding_(binding), program_(program), is_main_(is_main) {
+    if (binding.inputs == binding.weights) return;
+    around_.emplace(binding).weights = binding.inputs;
+    of_attention_.emplace(binding).compute = binding.weights;
+  }
 
   [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body) {
     std::vector<BoundInstruction> bound;
@@ -126,7 +131,24 @@ class Binder {
   }
 
  private:
-  void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& /*open*/) {
+  /// Of a call's arguments. In a packed denoiser norms make float32 of what the layers pass on. Attention casts to its
+  /// queries' type, which bitsandbytes' layer has from its input; what the network's own code casts around these it
+  /// casts to its inputs' type (diffusers 0.42: hidden_states.to(query.dtype) in models/attention_processor.py,
+  /// timestep.to(hidden_states.dtype) in models/transformers/transformer_*.py).
+  [[nodiscard]] const Binding& binding_in(const std::vector<BoundInstruction>& bound,
+                                          const std::vector<std::size_t>& open) const {
+    if (!of_attention_) return binding_;
+    const auto is_in = [&](std::string_view part) {
+      return std::any_of(open.begin(), open.end(), [&](std::size_t place) {
+        return std::get<BoundModule>(bound[place]).module->type.find(part) != std::string::npos;
+      });
+    };
+    if (is_in("Attention")) return *of_attention_;
+    return is_in("Norm") || !is_main_ ? binding_ : *around_;
+  }
+
+  void add(const ProgramCall& call, std::vector<BoundInstruction>& bound, std::vector<std::size_t>& open) {
+    const Binding& binding = binding_in(bound, open);
     auto& result = std::get<BoundCall>(bound.emplace_back(std::in_place_type<BoundCall>));
     result.row = find_operator(call.function);
     const bool has_result = !call.given.empty() || changes_in_place(call.function);
@@ -141,7 +163,7 @@ class Binder {
       if (!has_result) throw Error(ErrorCode::kUnsupported, problem);
       return add_opaque(call, result);
     }
-    result.slots = signature->placed(call, binding_);
+    result.slots = signature->placed(call, binding);
     result.results = &call.results;
     for (const ProgramResult& each : call.given) {
       result.given.push_back({binding_.shape(each.shape, call.function), binding_.dtype(each.dtype)});
@@ -288,7 +310,9 @@ class Binder {
   }
 
   const Binding& binding_;
+  std::optional<Binding> around_, of_attention_;  // of a packed denoiser
   const std::string& program_;
+  bool is_main_ = false;
   std::size_t layers_ = 0, modules_ = 0, customs_ = 0, regions_ = 0, graphs_ = 0;  // so far
   std::int64_t runs_ = 1;                                                          // of the loops around
 };
@@ -364,8 +388,8 @@ BoundArgument Binding::bound(const ProgramArgument& argument) const {
 }
 
 std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
-                                         const std::string& program) {
-  return Binder(binding, program).bound_body(body);
+                                         const std::string& program, bool is_main) {
+  return Binder(binding, program, is_main).bound_body(body);
 }
 
 void collect_values(const BoundArgument& argument, std::vector<std::int32_t>& values) {

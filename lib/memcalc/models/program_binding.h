@@ -20,6 +20,7 @@ struct Binding {
   SymbolValues sizes;
   DType weights = DType::kFloat32;
   DType compute = DType::kFloat32;
+  DType inputs = DType::kFloat32;  // of those in the weights' type; another than that in a packed denoiser alone
 
   [[nodiscard]] DType dtype(std::string_view name) const;
   [[nodiscard]] std::int64_t size(const ProgramArgument& size) const {
@@ -99,9 +100,10 @@ struct BoundLoop {
   std::vector<BoundInstruction> body;
 };
 
-/// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name.
+/// Throws Error(kUnsupported) for operators that the table does not have. `program`: its name. `is_main`: the body of
+/// the forward pass itself, whose calls outside of norms and attention have the type of its inputs.
 [[nodiscard]] std::vector<BoundInstruction> bound_body(const ProgramInstructions& body, const Binding& binding,
-                                                       const std::string& program);
+                                                       const std::string& program, bool is_main);
 
 /// Finds what graphs in the body of a function read and make; its results are `results`. Throws Error(kInput) where one
 /// does not end, and Error(kUnsupported) where one ends in a module or region that has begun in it.

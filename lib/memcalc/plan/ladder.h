@@ -1,6 +1,6 @@
 // The ladder: from the run as it was asked for, technique by technique (technique.h), until it fits; and the smallest
 // sets of techniques with which it does, as commands.
-// Covered by tests/unit/ladder_test.cc and tests/random/remedies_test.cc.
+// Covered by tests/whole/ladder_test.cc and tests/whole/remedies_test.cc.
 #pragma once
 
 #include <cstddef>

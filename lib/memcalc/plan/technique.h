@@ -1,6 +1,6 @@
 // Technique: one thing that a person changes about a run so that it needs less memory. The table of them is the order
 // in which ladder.h tries them: by what is lost, the least first.
-// Covered by tests/unit/ladder_test.cc.
+// Covered by tests/whole/ladder_test.cc.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,15 @@ namespace {
 // What a card must have: what it reserves decides, then what is allocated.
 auto size_of(const RankRow& row) { return std::tie(row.peak_reserved, row.peak_allocated); }
 
-double busy_seconds(const StepTime& step) { return step.forward_seconds + step.backward_seconds; }
+double host_wait(const StepTime& step) { return step.by_class[static_cast<std::size_t>(TimeClass::kHost)]; }
+
+// Of forward and backward. torch's pipelining issues what a stage receives without waiting for it (_wait_batch_p2p in
+// distributed/pipelining/schedules.py, 2.11: the stream waits), so that the host of a stage gains a lead while its card
+// has nothing to do; Megatron-core's synchronizes after each message (p2p_communication.py, batch_p2p_sync).
+double busy_seconds(const StepTime& step, bool host_waits) {
+  const double both = step.forward_seconds + step.backward_seconds;
+  return host_waits ? both : std::max(both - host_wait(step), 0.0);
+}
 
 // The share of the time of the other stages that the slowest waits for (below).
 double exposed_share(const Parallel& parallel) {
@@ -28,7 +36,17 @@ double exposed_share(const Parallel& parallel) {
   }
 }
 
+// Micro-batches of a stage: of one that is not told as many as there are stages.
+double micro_batches_of(const Parallel& parallel) {
+  return static_cast<double>(parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline);
+}
+
 }  // namespace
+
+double waiting_share(const Parallel& parallel) {
+  if (parallel.pipeline < 2) return 0;
+  return exposed_share(parallel) * static_cast<double>(parallel.pipeline - 1) / micro_batches_of(parallel);
+}
 
 void RankReports::add(const RankGroup& group, Report report) {
   rows_.push_back({.first = group.first,
@@ -68,18 +86,21 @@ StepTime RankReports::time_of_all() const {
   slowest.masked_model_flops = masked / ranks;
   slowest.masked_hardware_flops = masked_hardware / ranks;
   if (parallel.pipeline < 2) return slowest;
-  const auto micro_batches =
-      static_cast<double>(parallel.micro_batches > 0 ? parallel.micro_batches : parallel.pipeline);
   const auto of_stage = static_cast<double>(parallel.gpus / parallel.pipeline);
-  double others = -busy_seconds(slowest);
+  const bool host_waits = parallel.framework() == Framework::kMegatron;
+  double others = -busy_seconds(slowest, host_waits);
   for (std::size_t i = 0; i < times_.size(); ++i) {
-    others += static_cast<double>(rows_[i].count) / of_stage * busy_seconds(times_[i]);
+    others += static_cast<double>(rows_[i].count) / of_stage * busy_seconds(times_[i], host_waits);
   }
-  const double bubble = exposed_share(parallel) * std::max(others, 0.0) / micro_batches;
+  const double waiting = exposed_share(parallel) * std::max(others, 0.0) / micro_batches_of(parallel);
+  const double hidden = host_waits ? 0 : host_wait(slowest);
+  const double busy = slowest.step_seconds - hidden;
+  const double bubble = std::max(waiting - hidden, 0.0);
   slowest.by_class.at(static_cast<std::size_t>(TimeClass::kBubble)) += bubble;
   slowest.step_seconds += bubble;
-  slowest.hosts.least_seconds += bubble;
-  slowest.hosts.most_seconds += bubble;
+  for (double* const each : {&slowest.hosts.least_seconds, &slowest.hosts.most_seconds}) {
+    *each = std::max(*each + (host_waits ? waiting : 0), busy + waiting);
+  }
   return slowest;
 }
 

@@ -9,6 +9,9 @@
 
 namespace memcalc {
 
+/// What a stage of a pipeline waits for the others, over what it computes: of stages that are alike.
+[[nodiscard]] double waiting_share(const Parallel& parallel);
+
 class RankReports {
  public:
   void add(const RankGroup& group, Report report);

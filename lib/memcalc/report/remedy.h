@@ -1,5 +1,5 @@
 // Remedy: how a run that does not fit is changed so that it does, as a command to copy. plan/ladder.h finds them.
-// Covered by tests/unit/ladder_test.cc and tests/random/remedies_test.cc.
+// Covered by tests/whole/ladder_test.cc and tests/whole/remedies_test.cc.
 #pragma once
 
 #include <optional>

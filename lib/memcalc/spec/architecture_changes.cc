@@ -79,8 +79,8 @@ ModelSpec model_of_family(const std::string& model_type, const ArchitectureChang
                    "clip-vit-base-patch32, or a config.json");
   }
   if (!has_architecture_keys(model_type)) {
-    refuse_changes("--arch", "unknown family '" + one_line(model_type) + "'; accepted: " + join(known) +
-                                 did_you_mean(model_type, known));
+    refuse_changes("--arch", "unknown family '" + one_line(model_type) +
+                                 "'; accepted: the families of 'memcalc models'" + did_you_mean(model_type, known));
   }
   const ConfigChanges changed = config_changes(model_type, sizes, nullptr);
   const std::string name = model_type + (sizes.empty() ? "" : " (" + sizes.text() + ")");

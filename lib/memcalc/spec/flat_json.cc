@@ -1,252 +1,26 @@
 #include "memcalc/spec/flat_json.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <limits>
 #include <utility>
 
-#include "memcalc/base/number_text.h"
-#include "memcalc/spec/limits.h"
-
 namespace memcalc {
-namespace {
-
-using Kind = JsonNode::Kind;
-
-/// By byte, whether it stands for itself in a string.
-constexpr std::array<bool, 256> kPlain = [] {
-  std::array<bool, 256> plain{};
-  for (std::size_t byte = 0x20; byte < 0x7f; ++byte) plain[byte] = byte != '"' && byte != '\\';
-  return plain;
-}();
-
-/// By byte, what it does to the depth of brackets.
-constexpr std::array<std::int8_t, 256> kDeepens = [] {
-  std::array<std::int8_t, 256> deepens{};
-  deepens['['] = deepens['{'] = 1;
-  deepens[']'] = deepens['}'] = -1;
-  return deepens;
-}();
-
-/// Reads what memcalc.record writes: ASCII without escapes, no key twice. Says no to all else, which parse_json_text()
-/// then reads or refuses in words.
-class PlainText {
- public:
-  /// `later`: the key of the outermost object whose items stay unread; empty: there is none.
-  PlainText(std::string_view text, std::string_view later, std::vector<FlatValue>& values)
-      : at_(text.data()), end_(text.data() + text.size()), values_(values) {
-    if (later.empty()) {
-      values_.reserve(text.size() / 5);                      // programs have a value for 5 to 8 bytes
-    } else if (text.find('\\') == std::string_view::npos) {  // so that each quote begins or ends a string
-      later_ = later;
-    }
-  }
-
-  [[nodiscard]] bool read() {
-    if (!value(0)) return false;
-    skip();
-    return at_ == end_;
-  }
-
- private:
-  void skip() {
-    while (at_ != end_ && *at_ <= ' ' && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
-  }
-  [[nodiscard]] bool take(char c) {
-    skip();
-    if (at_ == end_ || *at_ != c) return false;
-    ++at_;
-    return true;
-  }
-  [[nodiscard]] bool word(std::string_view text) {
-    if (static_cast<std::size_t>(end_ - at_) < text.size() || std::string_view(at_, text.size()) != text) return false;
-    at_ += text.size();
-    return true;
-  }
-  [[nodiscard]] static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  [[nodiscard]] bool digits() {
-    const char* const start = at_;
-    while (at_ != end_ && is_digit(*at_)) ++at_;
-    return at_ != start;
-  }
-
-  FlatValue& add(Kind kind) {
-    FlatValue& made = values_.emplace_back();
-    made.kind = kind;
-    made.end = ++count_;
-    return made;
-  }
-
-  [[nodiscard]] bool value(std::size_t depth) {
-    skip();
-    if (at_ == end_ || count_ > kMostJsonValues) return false;
-    switch (*at_) {
-      case '{': return container(Kind::kObject, depth);
-      case '[': return container(Kind::kArray, depth);
-      case '"': return string();
-      case 'n': add(Kind::kNull); return word("null");
-      case 't': add(Kind::kBool).integer = 1; return word("true");
-      case 'f': add(Kind::kBool); return word("false");
-      default: return number();
-    }
-  }
-
-  [[nodiscard]] bool string() {
-    const char* const start = ++at_;
-    while (at_ != end_ && kPlain[static_cast<unsigned char>(*at_)]) ++at_;
-    if (at_ == end_ || *at_ != '"') return false;
-    add(Kind::kString).text = {start, static_cast<std::size_t>(at_ - start)};
-    ++at_;
-    return true;
-  }
-
-  [[nodiscard]] bool number() {
-    const char* const start = at_;
-    if (*at_ == '-') ++at_;
-    if (at_ == end_) return false;
-    const bool is_zero = *at_ == '0';
-    const char* const first = at_;
-    if (!digits() || (is_zero && at_ - first > 1)) return false;
-    bool is_whole = true;
-    if (at_ != end_ && *at_ == '.') {
-      is_whole = false;
-      ++at_;
-      if (!digits()) return false;
-    }
-    if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
-      is_whole = false;
-      ++at_;
-      if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
-      if (!digits()) return false;
-    }
-    FlatValue& made = add(is_whole ? Kind::kInteger : Kind::kNumber);
-    constexpr std::ptrdiff_t kMostDigits = 18;  // of which any number fits
-    if (is_whole && at_ - first <= kMostDigits) {
-      for (const char* digit = first; digit != at_; ++digit) made.integer = 10 * made.integer + (*digit - '0');
-      if (first != start) made.integer = -made.integer;
-      made.number = static_cast<double>(made.integer);
-      return true;
-    }
-    if (is_whole) {
-      const auto [stop, status] = std::from_chars(start, at_, made.integer);
-      made.number = static_cast<double>(made.integer);
-      return status == std::errc() && stop == at_;
-    }
-    const auto [stop, status] = parse_number(start, at_, made.number);
-    return status == std::errc() && stop == at_ && std::isfinite(made.number);
-  }
-
-  /// An array or object as it stands, however deep: its brackets are counted.
-  [[nodiscard]] bool unread() {
-    skip();
-    const char* const start = at_;
-    std::int32_t depth = 0;
-    do {
-      if (at_ == end_) return false;
-      if (*at_ == '"') {
-        do {
-          if (++at_ == end_) return false;
-        } while (*at_ != '"');
-      }
-      depth += kDeepens[static_cast<unsigned char>(*at_++)];
-    } while (depth > 0);
-    if (depth < 0) return false;
-    FlatValue& made = add(Kind::kNull);
-    made.text = {start, static_cast<std::size_t>(at_ - start)};
-    made.is_unread = true;
-    return true;
-  }
-
-  [[nodiscard]] bool items_unread() {
-    skip();
-    if (at_ == end_ || *at_ != '[') return value(1);
-    const std::size_t place = count_;
-    add(Kind::kArray);
-    ++at_;
-    std::int64_t count = 0;
-    if (!take(']')) {
-      do {
-        skip();
-        const bool is_large = at_ != end_ && (*at_ == '{' || *at_ == '[');
-        if (is_large ? !unread() : !value(2)) return false;
-        ++count;
-      } while (take(','));
-      if (!take(']')) return false;
-    }
-    values_[place].integer = count;
-    values_[place].end = count_;
-    return true;
-  }
-
-  [[nodiscard]] bool container(Kind kind, std::size_t depth) {
-    if (depth == kMostJsonDepth) return false;
-    ++at_;
-    const std::size_t place = count_;
-    add(kind);
-    const char closing = kind == Kind::kObject ? '}' : ']';
-    std::int64_t count = 0;
-    if (!take(closing)) {
-      do {
-        if (kind == Kind::kObject) {
-          skip();
-          if (at_ == end_ || *at_ != '"' || !string() || !take(':')) return false;
-        }
-        const bool is_later = kind == Kind::kObject && depth == 0 && !later_.empty() && values_.back().text == later_;
-        if (is_later ? !items_unread() : !value(depth + 1)) return false;
-        ++count;
-      } while (take(','));
-      if (!take(closing)) return false;
-    }
-    values_[place].integer = count;
-    values_[place].end = count_;
-    return kind == Kind::kArray || has_no_key_twice(static_cast<std::uint32_t>(place));
-  }
-
-  [[nodiscard]] bool has_no_key_twice(std::uint32_t object) {
-    if (values_[object].integer < 2) return true;
-    keys_.clear();
-    for (std::uint32_t key = object + 1; key < values_[object].end; key = values_[key + 1].end) {
-      keys_.push_back(values_[key].text);
-    }
-    constexpr std::size_t kFew = 8;
-    if (keys_.size() <= kFew) {
-      for (auto key = keys_.begin(); key != keys_.end(); ++key) {
-        if (std::find(std::next(key), keys_.end(), *key) != keys_.end()) return false;
-      }
-      return true;
-    }
-    std::sort(keys_.begin(), keys_.end());
-    return std::adjacent_find(keys_.begin(), keys_.end()) == keys_.end();
-  }
-
-  const char* at_;
-  const char* const end_;
-  std::vector<FlatValue>& values_;
-  std::uint32_t count_ = 0;  // of these
-  std::string_view later_;
-  std::vector<std::string_view> keys_;
-};
-
-}  // namespace
 
 FlatJson FlatJson::parse(std::string text, const std::string& file_name, std::string_view later) {
   FlatJson json;
   json.of_ = std::make_shared<const std::string>(std::move(text));
   json.later_ = later;
-  if (PlainText(*json.of_, later, json.values_).read()) return json;
-  return FlatJson(parse_json_text(*json.of_, file_name));
+  if (read_plain_json(*json.of_, later, json.values_)) return json;
+  return FlatJson(parse_any_json(*json.of_, file_name));
 }
 
 FlatJson FlatJson::read_later(std::uint32_t place, std::size_t i, const std::string& file_name) const {
   FlatJson json;
   json.of_ = of_;
-  if (PlainText(at(place).text, {}, json.values_).read()) return json;
+  if (read_plain_json(at(place).text, {}, json.values_)) return json;
   // Something in it is not as the recorder writes it. All is read, so that a message has the text's own lines.
-  const JsonNode root = parse_json_text(*of_, file_name);
+  const JsonNode root = parse_any_json(*of_, file_name);
   const auto array = std::find_if(root.children.begin(), root.children.end(),
                                   [&](const JsonNode& member) { return member.key == later_; });
   return FlatJson(array->children.at(i));
@@ -255,12 +29,13 @@ FlatJson FlatJson::read_later(std::uint32_t place, std::size_t i, const std::str
 FlatJson::FlatJson(const JsonNode& root) { add(root); }
 
 void FlatJson::add(const JsonNode& node) {
+  using Kind = JsonNode::Kind;
   const std::size_t place = values_.size();
   FlatValue& made = values_.emplace_back();
   made.kind = node.kind;
   made.integer = node.kind == Kind::kBool ? (node.boolean ? 1 : 0) : node.integer;
   made.number = node.number;
-  if (node.kind == Kind::kString) made.text = own_.emplace_back(node.text);
+  if (!node.text.empty()) made.text = own_.emplace_back(node.text);
   if (node.kind == Kind::kArray || node.kind == Kind::kObject) made.integer = std::ssize(node.children);
   for (const JsonNode& child : node.children) {
     if (node.kind == Kind::kObject) {

@@ -11,18 +11,9 @@
 #include <vector>
 
 #include "memcalc/spec/json_node.h"
+#include "memcalc/spec/plain_json.h"
 
 namespace memcalc {
-
-/// An array is followed by its items, an object by its keys, each a string before its value.
-struct FlatValue {
-  std::string_view text{};   // of a string
-  std::int64_t integer = 0;  // of kInteger; of a bool 0 or 1; of an array or object how many items or keys it has
-  double number = 0;         // of kInteger and kNumber
-  std::uint32_t end = 0;     // the place behind the value and all that is in it
-  JsonNode::Kind kind = JsonNode::Kind::kNull;
-  bool is_unread = false;  // FlatJson::read_later() reads it; `text` is all of it, and nothing is known of it
-};
 
 class FlatJson {
  public:

@@ -89,17 +89,19 @@ constexpr OtherType kOtherTypes[] = {
 const Family& family_named(const JsonObject& config, const std::string& model_type) {
   const Family* const family = find_family(model_type);
   if (family != nullptr && family->read != nullptr) return *family;
-  const std::vector<std::string> modelled = modelled_types();
+  constexpr const char* kAccepted =
+      "a model of a family here ('memcalc models' lists them), or its program: python -m memcalc.record --hf "
+      "config.json";
   const auto* const other = std::find_if(std::begin(kOtherTypes), std::end(kOtherTypes),
                                          [&](const OtherType& each) { return each.model_type == model_type; });
   if (other != std::end(kOtherTypes)) {
     throw config.error("model_type",
-                       other->why.empty() ? model_type + " is not modelled yet; modelled: " + join(modelled)
+                       other->why.empty() ? model_type + " is not modelled yet; accepted: " + kAccepted
                                           : model_type + " is not modelled: " + std::string(other->why) +
                                                 "; in Python memcalc.Model.from_module() takes any torch module",
                        ErrorCode::kUnsupported);
   }
-  throw config.error_found("model_type", "one of " + join(modelled) + did_you_mean(model_type, modelled));
+  throw config.error_found("model_type", kAccepted + did_you_mean(model_type, modelled_types()));
 }
 
 }  // namespace

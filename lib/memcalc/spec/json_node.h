@@ -1,5 +1,5 @@
-// Internal to spec/json_*.cc: the parsed value, and the parser that makes it (json_parse.cc, the one file that
-// sees nlohmann/json).
+// Internal to spec/json_*.cc: the parsed value, and what makes it of a text (json_parse.cc, the one file here that sees
+// nlohmann/json).
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,8 @@ struct JsonNode {
 
 /// Throws Error(kInput) with line and column where `text` is not JSON, nests too deeply or repeats a key.
 [[nodiscard]] JsonNode parse_json_text(std::string_view text, const std::string& file_name);
+/// The same of a text that is known not to be plain (plain_json.h).
+[[nodiscard]] JsonNode parse_any_json(std::string_view text, const std::string& file_name);
 
 /// Throws Error(kInput) where `path` is absent, a directory, unreadable or larger than kMostJsonBytes.
 [[nodiscard]] std::string read_text_file(const std::string& path);

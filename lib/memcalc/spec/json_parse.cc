@@ -1,18 +1,23 @@
-// Text of a JSON file in, JsonNode out. nlohmann/json does the lexing and the grammar through its SAX interface;
-// the tree is built here, because its own one rounds large integers, drops the text of numbers, lets the last of
-// two equal keys win and has no depth limit.
+// Text of a JSON file in, JsonNode out. What is not plain nlohmann/json reads through its SAX interface; the tree is
+// built here, because its own one rounds large integers, drops the text of numbers, lets the last of two equal keys win
+// and has no depth limit.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/limits.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/plain_json.h"
 #include "memcalc/spec/user_file.h"
 
 namespace memcalc {
@@ -178,9 +183,36 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   std::string problem_;
 };
 
+/// The value at `place` and all that is in it.
+JsonNode tree_of(const std::vector<FlatValue>& values, std::uint32_t place, std::string_view key) {
+  const FlatValue& value = values[place];
+  JsonNode node{.kind = value.kind, .number = value.number, .text = std::string(value.text), .key = std::string(key)};
+  const bool is_object = value.kind == JsonNode::Kind::kObject;
+  if (!is_object && value.kind != JsonNode::Kind::kArray) {
+    node.boolean = value.kind == JsonNode::Kind::kBool && value.integer != 0;
+    node.integer = value.kind == JsonNode::Kind::kInteger ? value.integer : 0;
+    return node;
+  }
+  node.children.reserve(static_cast<std::size_t>(value.integer));
+  for (std::uint32_t at = place + 1; at != value.end; at = values[at].end) {
+    if (is_object) {
+      const std::string_view name = values[at++].text;
+      node.children.push_back(tree_of(values, at, name));
+    } else {
+      node.children.push_back(tree_of(values, at, std::to_string(node.children.size())));
+    }
+  }
+  return node;
+}
+
 }  // namespace
 
 JsonNode parse_json_text(std::string_view text, const std::string& file_name) {
+  std::vector<FlatValue> values;
+  return read_plain_json(text, {}, values) ? tree_of(values, 0, {}) : parse_any_json(text, file_name);
+}
+
+JsonNode parse_any_json(std::string_view text, const std::string& file_name) {
   TreeBuilder builder(text);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) throw input_error(file_name, builder.problem());
   return builder.take_root();

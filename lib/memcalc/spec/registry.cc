@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -218,7 +219,15 @@ std::string bare_name(std::string_view name) {
   return bare;
 }
 
-// The known models that `reference` may be meant to be, to be proposed.
+// "phi38b" of "microsoft/phi-3.8b": what is left of a name where people part its words differently.
+std::string letters_of(std::string_view name) {
+  std::string letters = ascii_lower(without_owner(name));
+  std::erase_if(letters, [](char c) { return c == '-' || c == '_' || c == '.'; });
+  return letters;
+}
+
+// The known models that `reference` may be meant to be, to be proposed; none where it begins the names of more than a
+// few, which a search lists.
 std::vector<std::string> meant_models(const std::string& reference, const std::vector<std::string>& known) {
   const std::string wanted = bare_name(reference);
   std::map<std::string, std::string> by_bare_name;  // of several, the file's own name, which comes first
@@ -237,6 +246,17 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
     if (may_be_meant(wanted, each) && by_bare_name.emplace(each, name).second) bare.push_back(each);
   }
   if (!same.empty()) return {longest.empty() ? same : longest};
+  std::vector<std::string> begun;  // "llama3": a name that is not whole is no other one with a mistake in it
+  for (const std::string& name : known) {
+    const bool is_own = name.find('/') == std::string::npos;
+    if (is_own && letters_of(name).starts_with(letters_of(reference))) begun.push_back(name);
+  }
+  std::vector<std::string> near_begun;  // of "bert-bas", which lacks a letter
+  std::copy_if(begun.begin(), begun.end(), std::back_inserter(near_begun),
+               [&](const std::string& name) { return edit_distance(reference, name) <= 1; });
+  constexpr std::size_t kFew = 3;
+  if (!near_begun.empty() || begun.size() > kFew) return near_begun;
+  if (!begun.empty()) return begun;
   const std::vector<std::string> near = nearest_names(reference, meant);
   if (!near.empty()) return near;
   std::vector<std::string> result;
@@ -248,7 +268,7 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
 // Empty: there is none.
 std::string beginning_of_known(const std::string& reference, const std::vector<std::string>& known) {
   const auto begins = [](const std::string& name, const std::string& word) {
-    return ascii_lower(without_owner(name)).starts_with(word);
+    return letters_of(name).starts_with(letters_of(word));
   };
   std::string word = ascii_lower(without_owner(reference));
   for (; !word.empty(); word.resize(std::min(word.find_last_of("-_"), word.size()))) {

@@ -267,7 +267,7 @@ constexpr Rule kSmoothing[] = {
     {.id = "label-smoothing-task",
      .options = "--label-smoothing --task --model",
      .message = "label smoothing: of {model}, task {--task}, it is not modelled",
-     .accepted = "--task causal, masked-lm, seqcls, image of a family, or no --label-smoothing",
+     .accepted = "--task causal, mlm, seqcls, image of a family, or no --label-smoothing",
      .broken =
          [](const RuleQuestion& q) {
            const bool known = is_causal(q) || q.run.task == Task::kSequenceClassification ||

@@ -51,10 +51,14 @@ std::string expected_of(const Field& field) {
   constexpr std::size_t kLongestDigits = 18;  // of any number that is certainly below 2^63
   const bool is_long = field.type == FieldType::kWhole && field.most > 9e18 && found.size() > kLongestDigits &&
                        found.find_first_not_of("0123456789") == std::string_view::npos;
+  const std::string near = named ? did_you_mean(found, strings(field.names)) : "";
+  constexpr std::size_t kMany = 20;  // names, which nobody reads where the right one is told
+  const std::string expected = !near.empty() && field.names.size() > kMany
+                                   ? fmt::format("one of {} names (docs/cli.md)", field.names.size())
+                                   : expected_of(field);
   throw Error(ErrorCode::kUsage,
-              fmt::format("{}: expected {}{}, found {}{}", name_of(field), expected_of(field),
-                          is_long ? " and below 2^63" : "", found.empty() ? "nothing" : "'" + one_line(found) + "'",
-                          named ? did_you_mean(found, strings(field.names)) : ""),
+              fmt::format("{}: expected {}{}, found {}{}", name_of(field), expected, is_long ? " and below 2^63" : "",
+                          found.empty() ? "nothing" : "'" + one_line(found) + "'", near),
               name_of(field));
 }
 

@@ -41,6 +41,9 @@ constexpr double kMostHostGib = 1 << 20;
 bool trains(const RunRecord& r) { return r.run.trains(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
+bool adapts_classifier(const RunRecord& r) {
+  return adapts(r) && (r.run.task == Task::kSequenceClassification || r.run.task == Task::kTokenClassification);
+}
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
 bool takes_tokens(const RunRecord& r) {
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
@@ -428,7 +431,10 @@ const Field kFields[] = {
          .exists = adapts,
          .belongs_to = kLora}),
     row("--lora-head", "lora_head", G::kFineTuning, K::kFlag, "", "a classifier is trained in full (peft's task_type)",
-        {.set = put<&R::lora_trains_head>, .get = take<&Lora::trains_head>, .exists = adapts, .belongs_to = kLora}),
+        {.set = put<&R::lora_trains_head>,
+         .get = take<&Lora::trains_head>,
+         .exists = adapts_classifier,
+         .belongs_to = "adapters of a classifier (--lora R --task seqcls or tokcls)"}),
     row("--quantize", "quantize", G::kFineTuning, K::kName, "Q",
         "nf4[-double] int8 gptq4/8 awq4 mxfp4 fp8[-cast/-scaled]",
         {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),

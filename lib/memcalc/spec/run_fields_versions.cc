@@ -10,7 +10,7 @@ using fields::row, fields::nothing;
 using G = FieldGroup;
 using K = FieldType;
 
-constexpr std::string_view kVersion = "a version such as 5.17.0";
+constexpr std::string_view kVersion = "a version, such as 2.11 or 5.17.0";
 
 bool put_profile(RunRequest& request, const FieldValue& value) {
   request.versions.profile = std::get<std::string>(value);

@@ -8,6 +8,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
 #include "memcalc/spec/architecture_keys.h"
+#include "memcalc/spec/card_description.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
@@ -149,13 +150,24 @@ DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
   return device;
 }
 
+/// Of --card a name will do, too; one that is not known was meant to be a description.
+DeviceSpec card_of(const RunRequest& request, const SpecRegistry& registry) {
+  const std::string& described = request.card.description;
+  try {
+    return registry.device(described.empty() ? request.gpu : described);
+  } catch (const Error&) {
+    if (described.empty() || is_card_description(described)) throw;
+  }
+  return card_from_description(described, {});  // throws: says what it lacks
+}
+
 DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry) {
   if (!request.gpu.empty() && !request.card.description.empty()) {
     throw Error(ErrorCode::kUsage, "--gpu and --card contradict each other: give one", "--card", "card-given-twice");
   }
   const bool assumed = request.gpu.empty() && request.card.description.empty();
-  const std::string& asked = request.card.description.empty() ? request.gpu : request.card.description;
-  DeviceSpec device = with_card_options(registry.device(assumed ? kAssumedDevice : asked), request.card);
+  DeviceSpec device =
+      with_card_options(assumed ? registry.device(kAssumedDevice) : card_of(request, registry), request.card);
   if (assumed) device.reference.clear();
   return device;
 }

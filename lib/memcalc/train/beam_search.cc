@@ -198,9 +198,16 @@ Tensor Generation::beam_search(const Batch& batch) {
   tape_.kernels.repeats = repeats_;
   Tensor result;
   {  // the best beam of each sequence; how long it became is counted in its beam indices
-    const Tensor present = no_grad::add(no_grad::select(beams.indices, 1));
-    const Tensor counted = no_grad::to(present, DType::kBool);
-    const Tensor sums = no_grad::sum(counted, 1);
+    Tensor present = no_grad::add(no_grad::select(beams.indices, 1));
+    Tensor counted = no_grad::to(present, DType::kBool);
+    present.reset();
+    Tensor sums = no_grad::sum(counted, 1);
+    counted.reset();
+    const Tensor longest = no_grad::max(sums);
+    sums.reset();
+    const Tensor output_length = no_grad::add(longest);
+    read_on_host(output_length);
+    read_on_host(longest);
     result = slice(beams.sequences, 1, 0, 1);
   }
   drop(top_num_beam_mask);

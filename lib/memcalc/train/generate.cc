@@ -69,7 +69,7 @@ Tensor Generation::run(const Batch& batch) {
     input_ids_ = batch.input_ids;
   }
   if (call_.beams > 1) expand_inputs(batch);
-  if (tokens_.forces_end) forced_eos_ = no_grad::from_list(tape_, {1});
+  if (tokens_.forces_end) force_end();
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
   Tensor result = call_.beams > 1 ? beam_search(batch) : sample(batch);
@@ -94,6 +94,13 @@ void Generation::prepare_special_tokens() {
     read_on_host(no_grad::any(found));
   }
   const Tensor negative = no_grad::less(eos_);
+  read_on_host(no_grad::any(negative));
+}
+
+/// ForcedEOSTokenLogitsProcessor: (eos_token_id < 0).any()
+void Generation::force_end() {
+  forced_eos_ = no_grad::from_list(tape_, {1});
+  const Tensor negative = no_grad::less(forced_eos_);
   read_on_host(no_grad::any(negative));
 }
 
@@ -246,7 +253,6 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 /// -inf. ForcedEOSTokenLogitsProcessor gives the last token's scores anew.
 Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& token) const {
   if (call_.has_temperature) return no_grad::divide(scores);  // TemperatureLogitsWarper
-  if (call_.suppressed.defined()) return suppress(scores, token);
   Tensor processed = scores;
   const bool is_last = token.index == call_.new_tokens - 1;
   const bool delays_end = tokens_.ends && call_.at_least;
@@ -262,14 +268,14 @@ Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& tok
     processed = std::move(scores_processed);
   }
   if (tokens_.forces_end && is_last) processed = no_grad::full_like(processed);
-  return processed;
+  return call_.suppressed_at_begin.defined() ? suppress(std::move(processed), token) : processed;
 }
 
 /// SuppressTokensAtBeginLogitsProcessor, which looks for its tokens every time, and SuppressTokensLogitsProcessor.
-Tensor Generation::suppress(const Tensor& scores, const ExecutedToken& token) const {
-  Tensor processed = scores;
+Tensor Generation::suppress(Tensor processed, const ExecutedToken& token) const {
   for (const bool at_begin : {true, false}) {
-    Tensor vocabulary = no_grad::arange(tape_, scores.size(1));
+    if (!at_begin && !call_.suppressed.defined()) break;
+    Tensor vocabulary = no_grad::arange(tape_, processed.size(1));
     Tensor suppress_token_mask = no_grad::isin(vocabulary, at_begin ? call_.suppressed_at_begin : call_.suppressed);
     if (!at_begin || token.index == 0) processed = where(suppress_token_mask, processed);
     drop(vocabulary, suppress_token_mask);

@@ -59,6 +59,7 @@ class Generation {
  private:
   // generate()
   void prepare_special_tokens();
+  void force_end();
   void look_for_right_padding(const Tensor& input_ids);
   [[nodiscard]] Tensor attention_mask_for(const Tensor& input_ids) const;
   [[nodiscard]] static Tensor position_ids_for(const Tensor& attention_mask);
@@ -78,7 +79,7 @@ class Generation {
   void update_model_kwargs(std::int64_t added);
   [[nodiscard]] static Tensor last_logits(const ModelOutput& outputs);
   [[nodiscard]] Tensor process_logits(const Tensor& scores, const ExecutedToken& token) const;
-  [[nodiscard]] Tensor suppress(const Tensor& scores, const ExecutedToken& token) const;
+  [[nodiscard]] Tensor suppress(Tensor processed, const ExecutedToken& token) const;
   /// stopping_criteria: whether each row of `input_ids` is done.
   [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;
   [[nodiscard]] std::vector<ExecutedToken> tokens_to_execute() const;

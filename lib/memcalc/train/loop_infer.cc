@@ -1,11 +1,14 @@
 // Inference: model(**batch) or model.generate(**batch), in model.eval() and under torch.no_grad(). Two calls, because
 // the blocks that the first leaves behind decide where the second one's go; peaks are those of the second.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/generate.h"
 #include "memcalc/train/loop.h"
+#include "memcalc/train/whisper_call.h"
 
 namespace memcalc {
 
@@ -28,10 +31,17 @@ KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
 KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
                                 std::int64_t most_layer_tokens, const Batch& batch) {
   tape.moment.phase = Phase::kForward;
-  const GenerationCall call{.new_tokens = run.inference()->new_tokens, .beams = run.inference()->beams};
-  Generation generation(tape, model, call, tokens, most_layer_tokens);
-  Tensor sequences = generation.run(batch);
+  GenerationCall call{.new_tokens = run.inference()->new_tokens, .beams = run.inference()->beams};
+  std::optional<WhisperCall> whisper;
+  if (run.task == Task::kSpeech) {
+    whisper.emplace(tape, batch, WhisperTokens::of_config());
+    whisper->add_to(call);
+  }
+  Generation generation(tape, model, std::move(call), tokens, most_layer_tokens);
+  Tensor sequences = generation.run(whisper ? whisper->batch() : batch);
+  if (whisper) sequences = whisper->result(sequences);
   tape.moment.phase = Phase::kDelete;
+  whisper.reset();
   sequences.reset();
   return generation.cache_size();
 }

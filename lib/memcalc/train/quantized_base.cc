@@ -139,10 +139,12 @@ std::vector<LoadedParameter> in_loading_order(const Model& model, const RunSpec&
   pack_experts(model, run.fine_tuning.quantization, order);
   const bool lightning = is_lightning(model);
   bool has_head = lightning;  // which packs every linear layer
+  // transformers leaves it (get_keys_to_not_convert), diffusers does not (quantizers/bitsandbytes/bnb_quantizer.py).
+  const bool packs_head = run.fine_tuning.packs_head || model_type == "diffusers";
   for (const auto& layer : model.linear_layers) {
     if (run.fine_tuning.quantization == Quantization::kMxfp4) break;  // of experts only
     const bool is_head = is_output_embedding(layer->name);
-    if (is_head && !run.fine_tuning.packs_head) continue;  // get_keys_to_not_convert
+    if (is_head && !packs_head) continue;
     has_head = has_head || is_head;
     layer->quantized.keeps_input = run.profile.behaviors.keeps_packed_inputs;
     layer->quantized.kind = run.fine_tuning.quantization;

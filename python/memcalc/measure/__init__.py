@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import _core
+from .._errors import error
 from .._estimate import PACKAGES, estimate, installed_version
 from .._model import Model
 from .._report import Report, _size
@@ -71,9 +72,7 @@ class Measurement:
 
 
 def _refuse(part: str, message: str) -> _core.Error:
-    error = _core.UnsupportedError(f"{part}: {message}")
-    error.part = part
-    return error
+    return error(_core.UnsupportedError, part, message)
 
 
 def case_of(model: Model, report: Report, name: str | None = None) -> dict[str, Any]:
@@ -163,8 +162,8 @@ def gpu_name() -> str:
     """Of the card that torch uses. Raises `UnsupportedError` where there is none."""
     try:
         import torch
-    except ImportError as error:
-        raise _refuse("torch", f"measure needs PyTorch (pip install memcalc[measure]): {error}") from None
+    except ImportError as failed:
+        raise _refuse("torch", f"measure needs PyTorch (pip install memcalc[measure]): {failed}") from None
     if not torch.cuda.is_available(): raise _refuse("gpu", "measure needs a CUDA device; torch finds none")
     return str(torch.cuda.get_device_name(0))
 

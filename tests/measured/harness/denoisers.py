@@ -3,6 +3,7 @@ examples/text_to_image/train_text_to_image_lora_sdxl.py of diffusers 0.42) with 
 the card as those scripts do it, packed by bitsandbytes as from_pretrained does, or in float8 and with blocks that wait on the
 host as kohya's trainers do (sd-scripts 48d368f, musubi-tuner 30c658c, whose mechanisms are written anew here).
 """
+import contextlib
 import gc
 import json
 import time
@@ -95,11 +96,10 @@ def packed_by_bitsandbytes(network, dtype, double):
     import bitsandbytes
     import torch
     from peft import prepare_model_for_kbit_training
-    drawn = torch.randn(1 << 22).to(dtype)
+    largest = max(each.numel() for each in network.state_dict().values())
+    drawn = (torch.randn(1 << 22) * 0.02).to(dtype).repeat(-(-largest >> 22))
 
-    def value_of(shape):
-        count = shape.numel()
-        return (drawn[:count] if count <= drawn.numel() else drawn.repeat(-(-count // drawn.numel()))[:count]).view(shape) * 0.02
+    def value_of(shape): return drawn[:shape.numel()].view(shape)
 
     # from_pretrained's _caching_allocator_warmup (rows before 3021-10 and it had none)
     torch.empty(sum(each.numel() for each in network.state_dict().values()) // 4, dtype=dtype, device="cuda")
@@ -259,9 +259,9 @@ def residents_of(entry, dtype):
 
 
 # ---- a run ----------------------------------------------------------------------------------------------------------
-def one(case, alone=None):
+def one(case, alone=None, write=None, profile=None):
     """main() of a script: its variables are this function's, which live from one step to the next. `alone`: waits for the card
-    to be this process's, for the time of further steps; else times are those of the first."""
+    to be this process's, for the time of further steps; else times are those of the first. Behind that a step more lies in `profile`."""
     import warnings
 
     import diffusers
@@ -337,10 +337,22 @@ def one(case, alone=None):
         return sigma
 
     mark("step 0 zero_grad")  # nothing is dropped before the first step
-    times, skipped, peaks = [], 0, None
+    times, hosts, skipped, peaks, profiler = [], [], 0, None, contextlib.ExitStack()
     steps = case.get("steps", 4)
-    for step in range(steps + (5 if alone is not None else 0)):
+    timed = 5 if alone is not None else 0
+
+    def row():
+        middle = len(times[1:]) // 2
+        return dict(gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in transformer.parameters()),
+                    trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=peaks[0], peak_reserved=peaks[1], step_ms_median=1e3 * sorted(times[1:])[middle],
+                    host_ms=round(1e3 * sorted(hosts[1:])[middle], 2), loss=float(loss.detach()), skipped=skipped, torch=torch.__version__,
+                    diffusers=diffusers.__version__, adapter_dtype=str(params_to_optimize[0].dtype), wall_s=round(time.time() - made, 1))
+
+    for step in range(steps + timed + (1 if profile is not None and timed else 0)):
         torch.cuda.synchronize()
+        if timed and step == steps + timed:
+            write(row())
+            profiler.enter_context(profile(row()))
         if step == steps:
             peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
             if recorder is not None:
@@ -348,7 +360,7 @@ def one(case, alone=None):
                 torch.cuda.memory._record_memory_history(enabled=None)
                 recorder = None
             alone()
-            times = []
+            times, hosts = [], []
         began = time.time()
         with accelerator.accumulate([transformer]):
             if vae is not None:
@@ -436,11 +448,10 @@ def one(case, alone=None):
             mark(f"step {step} optimizer")
             optimizer.zero_grad()
             mark(f"step {step + 1} zero_grad")
+        hosts.append(time.time() - began)
         torch.cuda.synchronize()
         times.append(time.time() - began)
+    profiler.close()
     if recorder is not None: recorder.write(case["history"], dict(case))
     if peaks is None: peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-    return dict(gpu=torch.cuda.get_device_name(0), params=sum(p.numel() for p in transformer.parameters()),
-                trainable=sum(p.numel() for p in params_to_optimize), peak_allocated=peaks[0], peak_reserved=peaks[1], step_ms_median=1e3 * sorted(times[1:])[len(times[1:]) // 2],
-                loss=float(loss.detach()), skipped=skipped, torch=torch.__version__, diffusers=diffusers.__version__,
-                adapter_dtype=str(params_to_optimize[0].dtype), wall_s=round(time.time() - made, 1))
+    return row()

@@ -1,5 +1,5 @@
-"""What generate() of small models of images and text asks for and lets go of, recorded on the CPU: no card is needed, for eager attention is
-made of ATen's operators on both.
+"""What generate() of small models of images and text, and of encoder-decoders, asks for and lets go of, recorded on the CPU: no card is needed, for
+eager attention is made of ATen's operators on both.
 
 usage: generate_streams.py FOLDER [NAME …]     writes FOLDER/NAME.json (the config.json) and FOLDER/NAME.events.gz
 Of the second of two calls, in float32. A line of NAME.events: the bytes of a tensor's storage, rounded up to 512, as an operator makes it, or
@@ -45,6 +45,16 @@ MODELS = {
 }
 
 
+SIDES = dict(vocab_size=1000, d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=256, decoder_ffn_dim=256,
+             max_position_embeddings=512, decoder_start_token_id=2)
+T5 = dict(vocab_size=1000, d_model=128, d_kv=32, d_ff=256, num_layers=2, num_heads=4, decoder_start_token_id=0)
+ENCODER_DECODERS = {
+    "t5": dict(T5, model_type="t5"), "mt5": dict(T5, model_type="mt5", feed_forward_proj="gated-gelu", tie_word_embeddings=False), "bart": dict(SIDES, model_type="bart"), "mbart": dict(SIDES, model_type="mbart"),
+    "pegasus": dict(SIDES, model_type="pegasus"), "marian": dict(SIDES, model_type="marian", pad_token_id=999), "m2m_100": dict(SIDES, model_type="m2m_100"), "blenderbot": dict(SIDES, model_type="blenderbot"),
+    "whisper": dict(SIDES, model_type="whisper", pad_token_id=0, bos_token_id=1, eos_token_id=2, num_mel_bins=80, max_source_positions=100, max_target_positions=448),
+}
+
+
 class Storages(TorchDispatchMode):
     def __init__(self): super().__init__(); self.alive, self.lines = {}, []
 
@@ -86,31 +96,47 @@ def pictures():
     return module
 
 
-def recorded(config):
+def text_of(config):
+    """An encoder-decoder and what it is given."""
+    speech = config.model_type == "whisper"
+    model = (tf.AutoModelForSpeechSeq2Seq if speech else tf.AutoModelForSeq2SeqLM).from_config(config, attn_implementation="eager").float().eval()
+    if speech: return model, dict(input_features=torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions))
+    return model, dict(input_ids=torch.randint(5, 100, (BATCH, TOKENS)))
+
+
+def recorded(config, beams):
     config = dict(config)
     config = tf.AutoConfig.for_model(config.pop("model_type"), **config)
+    if config.is_encoder_decoder:
+        model, batch = text_of(config)
+        return dict(batch=BATCH, sequence=TOKENS, image=0, new_tokens=NEW), events_of(model, batch, beams)
     model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="eager").float().eval()
     shown = pictures().pictures(config, type(model), 1, 56 if config.model_type == "mistral3" else 112 if config.model_type.startswith("qwen2") else None)
     ids = torch.randint(5, 100, (BATCH, max(TOKENS, shown.all_tokens + 20)))
     ids[:, 1:1 + shown.tokens] = shown.token_id
     batch = dict(input_ids=ids, **{k: torch.randn(v.shape) if v.is_floating_point() else v for k, v in shown.tensors(*ids.shape).items()})
     if shown.types: batch[shown.types] = (ids == shown.token_id).long()
-    call = lambda: model.generate(**batch, max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=0)
+    return dict(batch=BATCH, sequence=ids.shape[1], image=shown.edge, new_tokens=NEW), events_of(model, batch, beams)
+
+
+def events_of(model, batch, beams):
+    call = lambda: model.generate(**batch, max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, num_beams=beams, pad_token_id=0)
     with torch.no_grad():
         call()
         with Storages() as storages:
             result = call()
             storages.note_deaths()
-    return dict(batch=BATCH, sequence=ids.shape[1], image=shown.edge, new_tokens=NEW), storages.lines
+    return storages.lines
 
 
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     GenerationMixin._optimize_model_for_decode = as_on_a_card
-    for name in sys.argv[2:] or MODELS:
-        run, lines = recorded(MODELS[name])
-        (folder / f"{name}.json").write_text(json.dumps(MODELS[name], indent=1) + "\n")
+    for name in sys.argv[2:] or (*MODELS, *ENCODER_DECODERS):
+        config = (MODELS | ENCODER_DECODERS)[name]
+        run, lines = recorded(config, 1)
+        (folder / f"{name}.json").write_text(json.dumps(config, indent=1) + "\n")
         text = " ".join(map(str, run.values())) + "\n" + "".join(f"{line}\n" for line in lines)
         with open(folder / f"{name}.events.gz", "wb") as out: out.write(gzip.compress(text.encode(), mtime=0))
         print(name, run, len(lines), flush=True)

@@ -1,6 +1,6 @@
 """What the host of a machine takes for models whose kernels take no time, on a core of its own: where Python's time goes in a token.
 
-usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,tokens,quantized,compiled]
+usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,tokens,kinds,quantized,compiled]
 Each part appends lines:
   core      a loop of Python on each core, microseconds; which one the main thread is then bound to
   steady    a tiny LLaMA's forward, bound to that core and not: quartiles, so that what the machine itself varies by is seen
@@ -10,6 +10,8 @@ Each part appends lines:
             of five tokens take turns, so that each round sees one state of the machine; the milliseconds of each round. A process that
             does nothing else: a profiler slows it for good
   tokens    of families at two depths generate() of one and of 13 tokens, in turns as well; such a process, too
+  kinds     the same of 1 and of 9 tokens, of LLaMAs with beams or packed, of experts, speech, and of models of images and text (a tower and a
+            text of so many layers), each with one LLaMA in the round
   compiled  tiny models under torch.compile at two depths: forward and backward, launches of each, tensors in and out
 """
 import argparse, json, os, statistics, sys, time, traceback, warnings
@@ -33,6 +35,7 @@ def tiny(family, layers, attention="sdpa"):
         "gpt_neox": lambda: tf.GPTNeoXConfig(**SMALL, **n), "opt": lambda: tf.OPTConfig(vocab_size=99, hidden_size=64, ffn_dim=128, num_attention_heads=4, word_embed_proj_dim=64, **n),
         "phi": lambda: tf.PhiConfig(**SMALL, **n, **ends), "olmo2": lambda: tf.Olmo2Config(**SMALL, **n, **ends), "stablelm": lambda: tf.StableLmConfig(num_key_value_heads=4, **SMALL, **n, **ends),
         "granitemoe": lambda: tf.GraniteMoeConfig(num_local_experts=4, **kv, **SMALL, **n), "mixtral": lambda: tf.MixtralConfig(num_local_experts=4, **kv, **SMALL, **n),
+        "qwen2_moe": lambda: tf.Qwen2MoeConfig(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64, **kv, **SMALL, **n),
         "t5": lambda: tf.T5Config(vocab_size=99, d_model=64, d_kv=16, d_ff=128, num_layers=layers, num_heads=4, decoder_start_token_id=0, pad_token_id=0),
         "bart": lambda: tf.BartConfig(vocab_size=99, d_model=64, **sides), "bert": lambda: tf.BertConfig(**SMALL, **n),
         "whisper": lambda: tf.WhisperConfig(vocab_size=99, d_model=64, decoder_start_token_id=3, suppress_tokens=None, begin_suppress_tokens=None, **sides, **ends),
@@ -173,6 +176,56 @@ def main():
                         taken.setdefault((family, layers, new), []).append(round((time.perf_counter() - t) * 1e3, 3))
         for (family, layers, new), ms in taken.items(): emit("tokens", name=family, layers=layers, new=new, ms=ms[1:])
 
+    def kinds(_):
+        """As the tokens."""
+        from generate_streams import MODELS
+        from inference_times import pack, with_images
+        import transformers as tf
+        todo = []  # (name, layers, layers of the tower, generate)
+
+        def text(name, family, layers, packed=None, dtype=torch.bfloat16, **more):
+            model = tiny(family, layers).to(a.device, dtype)
+            if packed: pack(model, packed, dtype)
+            ids = torch.randint(5, 90, (1, 16), device=a.device)
+            given = dict(input_features=torch.randn(1, 80, 3000, device=a.device, dtype=dtype)) if family == "whisper" else dict(input_ids=ids)
+            todo.append((name, layers, 0, lambda new: model.generate(**given, max_new_tokens=new, min_new_tokens=new, do_sample=False, pad_token_id=0, **dict(dict(num_beams=1), **more))))
+
+        def images(name, layers, tower):
+            config = json.loads(json.dumps(MODELS[name]))
+            config["text_config"].update(num_hidden_layers=layers)
+            config["vision_config"].update({"depth" if "depth" in config["vision_config"] else "num_hidden_layers": tower})
+            config = tf.AutoConfig.for_model(config.pop("model_type"), **config)
+            model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="sdpa").to(a.device, torch.bfloat16).eval()
+            given = with_images(model, config, dict(images=1, batch_size=1, sequence_length=300), a.device)
+            todo.append((name, layers, tower, lambda new: model.generate(**given, max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=1, pad_token_id=0)))
+
+        def added(function, *what, **how):
+            try: function(*what, **how)
+            except Exception as error: emit("error", family=what[0], error=repr(error)[:200], where=traceback.format_exc()[-300:])
+
+        with torch.no_grad():
+            for layers in (2, 8):
+                for family in ("llama", "granitemoe", "mixtral", "qwen2_moe", "t5", "whisper"): added(text, family, family, layers)
+                for family in ("llama", "t5"): added(text, f"{family}-beam4", family, layers, num_beams=4)
+                if not cuda: continue
+                added(text, "llama-nf4", "llama", layers, packed="nf4")
+                added(text, "llama-int8", "llama", layers, packed="int8", dtype=torch.float16)
+                added(text, "llama-int8-bf16", "llama", layers, packed="int8")
+            for name in ("llava", "internvl", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3"):
+                for layers, tower in ((2, 3), (2, 9)) + (((8, 3),) if name in ("llava", "qwen2_5_vl") else ()): added(images, name, layers, tower)
+            taken, end = {}, time.time() + a.seconds
+            while time.time() < end:
+                for name, layers, tower, generate in list(todo):
+                    for new in (1, 9):
+                        try:
+                            wait(); t = time.perf_counter(); generate(new); wait()
+                            taken.setdefault((name, layers, tower, new), []).append(round((time.perf_counter() - t) * 1e3, 3))
+                        except Exception as error:
+                            emit("error", family=name, error=repr(error)[:200], where=traceback.format_exc()[-300:])
+                            todo = [each for each in todo if each[3] is not generate]
+                            break
+        for (name, layers, tower, new), ms in taken.items(): emit("kinds", name=name, layers=layers, tower=tower, new=new, ms=ms[1:])
+
     def quantized(best):
         import bitsandbytes as bnb
         from inference_times import pack
@@ -253,7 +306,7 @@ def main():
 
     best = None
     for part in a.parts.split(","):
-        try: best = dict(cores=cores, turns=turns, tokens=tokens, quantized=quantized, compiled=compiled)[part](best) or best
+        try: best = dict(cores=cores, turns=turns, tokens=tokens, kinds=kinds, quantized=quantized, compiled=compiled)[part](best) or best
         except Exception as error: emit("error", part=part, error=repr(error)[:300], where=traceback.format_exc()[-500:])
 
 

@@ -4,10 +4,11 @@ usage: inference_times.py draw SEED N OUT
        inference_times.py draw-unmeasured SEED OUT                      of families of which no call had been measured
        inference_times.py draw-mixed SEED OUT                           twenty of both
        inference_times.py draw-wide SEED OUT                            fifteen of both and five calls of model(**batch), two of them with images
+       inference_times.py draw-large SEED OUT                           twenty: images and text and large models that generate, packed ones, speech, beams, experts, a call
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
-       inference_times.py measure CASES OUT [--budget SECONDS]          on a card
+       inference_times.py measure CASES OUT [--budget SECONDS]          on a card (or on several: --cards)
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
-A measured case has call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
+A measured case has peak_allocated and peak_reserved of its second call, before anything else was on the card, call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
 token_ms (their difference, for each token after the first), tokens_ms (each later token of each whole call, by a clock read after it) and
 tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was. Of a case without
 new_tokens it is model(**batch). No profiler and no backward pass touches the process before all calls are timed: both slow later ones
@@ -33,6 +34,12 @@ UNMEASURED = dict(  # of families whose calls no card had run on 2026-11-29
 FORWARD_ONLY = dict(images=("qwen2-vl-2b", "qwen2.5-vl-3b", "qwen3-vl-2b", "internvl3-1b-hf", "internvl3-2b-hf", "paligemma-3b-224", "paligemma2-3b-224", "mineru2.5-1.2b"),
                     mlm=("bert-base", "bert-large", "roberta-base", "roberta-large", "distilbert-base", "electra-large-discriminator", "modernbert-base"),
                     image=("vit-base-patch16-224", "vit-large-patch16-224", "deit-small-patch16-224", "beit-base-patch16-224"))
+GENERATE_IMAGES = (  # a family each; of none had a card run generate()
+    ("qwen2-vl-2b", "qwen2-vl-7b", "mineru2.5-1.2b"), ("qwen2.5-vl-3b", "qwen2.5-vl-7b"), ("qwen3-vl-2b", "qwen3-vl-4b", "qwen3-vl-8b"),
+    ("internvl3-1b-hf", "internvl3-2b-hf", "internvl3-8b-hf", "internvl3.5-1b-hf", "internvl3.5-4b-hf", "internvl2.5-2b-mpo-hf"), ("paligemma-3b-224", "paligemma-3b-448"),
+    ("paligemma2-3b-224", "paligemma2-10b-224", "paligemma2-3b-448"), ("llava-1.5-7b", "llava-llama-3-8b-v1.1"))
+LARGE = ("llama-2-13b", "qwen2.5-14b", "qwen3-14b", "phi-4", "opt-13b", "pythia-12b", "mistral-nemo-12b", "falcon3-10b", "gemma-2-9b", "gemma-3-12b", "olmo-2-13b", "qwen2.5-7b",
+         "yi-1.5-9b-16k", "solar-10.7b", "qwen3-8b", "glm-4-9b", "granite-3.3-8b", "olmo-2-7b", "gemma-7b", "bloom-7b1", "starcoder2-7b", "falcon-11b", "stablelm-2-12b", "command-r7b")
 REFERENCE_TINY_MS = 8.46  # memcalc.measure's llama, a call without autograd
 
 
@@ -114,6 +121,40 @@ def draw_wide(a):
     write_lines(a.out, cases)
 
 
+def draw_large(a):
+    """Four models of images and text and four large decoders, three packed, speech and an encoder-decoder, two with beams, two of experts, two other
+    decoders, all of generate(), and model(**batch) of one. One of each kind in each four, for large ones to be built beside small ones."""
+    r = random.Random(a.seed)
+    known = {path.stem for path in (ROOT / "specs/models").glob("*.json")}
+    decoders = r.sample(DECODERS, 6)
+    images = [(r.choice(names), "images", {}) for names in r.sample(GENERATE_IMAGES, 4)]
+    large = [(name, "causal", dict(precision="bf16")) for name in r.sample([name for name in LARGE if name in known], 4)]
+    packed = [(name, "causal", dict(quantize=how, precision=precision)) for name, (how, precision) in zip(decoders, (("nf4", "bf16"), ("int8", "fp16"), (r.choice(("nf4", "int8")), "bf16")))]
+    pairs = [(r.choice(("whisper-tiny", "whisper-base", "whisper-small")), "speech", {}), (r.choice(("t5-base", "t5-large", "bart-large", *UNMEASURED["seq2seq"])), "seq2seq", {})]
+    beams = [(decoders[3], "causal", dict(beams=4)), (r.choice(("t5-base", "bart-base", "flan-t5-small")), "seq2seq", dict(beams=r.choice([2, 4])))]
+    experts = [(r.choice(EXPERTS), "causal", {}), (r.choice(UNMEASURED["experts"]), "causal", {})]
+    others = [(decoders[4], "causal", {}), (r.choice(UNMEASURED["causal"]), "causal", {}), (decoders[5], "causal", dict(call=True))]
+    cases = []
+    for place in range(5):
+        for name, task, more in (each[place] for each in (images, large, packed + pairs[:1], [pairs[1], *beams, experts[0]]) if place < len(each)): cases.append((name, task, more))
+    cases += [experts[1], *others]
+    drawn, cases = cases, []
+    for name, task, more in drawn:
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000, 1500]), task=task)
+        if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
+        run["precision"] = more.get("precision", r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"]))
+        if "quantize" in more: run["quantize"] = more["quantize"]
+        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
+        new = r.choice([16, 24, 32])
+        if "call" not in more: run["new_tokens"] = new
+        if "beams" in more: run["beams"] = more["beams"]
+        if task == "images": run["images"] = r.choice([1, 2]); del run["task"]
+        words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
+        if "beams" in more: words.append(f"beam{more['beams']}")
+        cases.append(dict(id="-".join(words), run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -135,6 +176,7 @@ def predict(a):
             if time_of is None: row["refused"] = answer.stderr.strip() or "no time"
             else:
                 row.update(call_ms=round(1e3 * time_of["step_seconds"], 2))
+                row.update({f"peak_{k}": json.loads(answer.stdout)["memory"][f"peak_{k}_bytes"] for k in ("allocated", "reserved")})
                 if case["run"].get("new_tokens"): row.update(first_ms=round(1e3 * time_of["prefill_seconds"], 2), token_ms=round(1e3 * time_of["seconds_per_token"], 3))
                 row.update(kernel_ms=round(1e3 * time_of["kernel_seconds"], 2), host_ms=round(1e3 * time_of["host_seconds"], 2), kernels=time_of["kernels"], bound=time_of["bound_by"])
             said.append(row)
@@ -244,10 +286,22 @@ class Timed:
         import torch
         self.case, self.run, self.wait = case, case["run"], torch.cuda.synchronize if device == "cuda" else lambda: None
         begin = time.time()
-        self.tiny = Tiny(device)
-        self.model, self.batch = built(case, device)
         self.new, self.stamps = self.run.get("new_tokens"), []
-        self.row = dict(case, gpu=torch.cuda.get_device_name(0) if device == "cuda" else device, torch=torch.__version__, built_s=round(time.time() - begin, 1))
+        if device == "cuda":
+            torch.zeros(1, device="cuda"); torch.cuda.empty_cache()
+            torch.backends.cudnn.allow_tf32 = self.run["precision"] != "fp32"
+            base = torch.cuda.memory_allocated()
+        self.model, self.batch = built(case, device)
+        if device == "cuda":  # as measure.py has them
+            before = torch.cuda.memory_allocated() - base, torch.cuda.memory_reserved()
+            self.call(self.new)
+            torch.cuda.reset_peak_memory_stats()
+            self.call(self.new)
+            bytes_of = dict(alloc_after_model_and_batch=before[0], reserved_after_model=before[1], peak_allocated=torch.cuda.max_memory_allocated() - base,
+                            peak_reserved=torch.cuda.max_memory_reserved(), alloc_after=torch.cuda.memory_allocated() - base)
+        else: bytes_of = {}
+        self.tiny = Tiny(device)
+        self.row = dict(case, gpu=torch.cuda.get_device_name(0) if device == "cuda" else device, torch=torch.__version__, built_s=round(time.time() - begin, 1), **bytes_of)
         if self.new:
             after_token = self.model._update_model_kwargs_for_generation
 
@@ -264,7 +318,7 @@ class Timed:
     def call(self, tokens):
         self.stamps.clear()
         self.wait(); t = time.perf_counter()
-        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=1, pad_token_id=0)
+        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=self.run.get("beams", 1), pad_token_id=0)
         else: out = self.model(**self.batch)
         self.wait(); return 1e3 * (time.perf_counter() - t)
 
@@ -326,10 +380,11 @@ def measure(a):
     while cases and time.time() < end:
         group, cases, begin = cases[:a.together], cases[a.together:], time.time()
         children = []
-        for case in group:
+        for place, case in enumerate(group):
             (said, say), (told, tell) = os.pipe(), os.pipe()
             pid = os.fork()
             if pid == 0:
+                os.environ["CUDA_VISIBLE_DEVICES"] = str(place % a.cards)
                 try: child(case, a.out, say, told, a.device)
                 finally: os._exit(0)
             os.close(say); os.close(told)
@@ -370,7 +425,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
@@ -378,6 +433,7 @@ def main():
             command.add_argument("--budget", type=float, default=220)
             command.add_argument("--setup", type=float, default=30, help="seconds in which a group must be built")
             command.add_argument("--together", type=int, default=4)
+            command.add_argument("--cards", type=int, default=1, help="so many hold the models that are built at the same time; one measures")
             command.add_argument("--device", default="cuda")
         if name == "predict": command.add_argument("--hosts")
         if name == "predict": command.add_argument("--gpu", default="h100-sxm")

@@ -285,8 +285,8 @@ def time_steps(step, case, rank, r, outdir, torch):
     for i in range(n): step(); ev[i + 1].record()
     r["issue_ms"] = round(1e3 * (time.perf_counter() - t) / n, 2); torch.cuda.synchronize()
     took = [round(a.elapsed_time(b), 2) for a, b in zip(ev, ev[1:])]
-    r.update(step_ms=took, step_ms_median=sorted(took)[n // 2], step_ms_min=min(took))
-    if case.get("trace_step"): two_cards.timeline(step, two_cards.Out(outdir, "timelines", rank), part="cases", id=case["id"])
+    r.update(step_ms=took, step_ms_median=sorted(took)[n // 2], step_ms_min=min(took), ended_at=round(time.time(), 2))
+    if case.get("trace_step"): two_cards.timeline(step, two_cards.Out(outdir, "timelines", rank, every=True), steps=case.get("trace_steps", 1), part="cases", id=case["id"])
 
 def run_trainer_case(case, rank, world, outdir):
     """transformers' Trainer as torchrun (or, for dp, a plain python) would start it. Peaks are those of the steps."""

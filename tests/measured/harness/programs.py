@@ -4,13 +4,16 @@ line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}
 
 usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN] [--kinds] [--largest GiB]   N cases of each program, with what memcalc
                                                              said ("blind"); --kinds: of one program of each kind
-       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all] [--untimed]    on a card
+       programs.py measure CASES OUT HISTORIES [--budget SECONDS] [--jobs N] [--memory GiB] [--keep all] [--untimed]
+                             [--turns FOLDER]                on a card
        programs.py compare CASES MEASURED [--rows OUT]
 
-Several cases run side by side until their three steps are done; each is then alone on the card for its step time. The
+Several cases run side by side until their three steps are done; each is then alone on the machine for its step time, also of
+two processes of this script with one folder of --turns. A step whose time is off is profiled behind that (OUT.profiles). The
 allocator's history is kept (HISTORIES/ID.history.tsv, history.py's form) where peaks differ from what was said.
 """
 import argparse
+import contextlib
 import fcntl
 import gc
 import gzip
@@ -31,6 +34,7 @@ ROOT = Path(os.environ.get("MEMCALC_ROOT") or HERE.parents[2])
 GPU = "h200-sxm"
 LARGEST = 62 << 30  # bytes that a drawn run may reserve, as predicted
 LONGEST = 1.5       # seconds of its step
+PROFILED = 0.05     # a step that is farther off is profiled
 LARGEST_OF_VIDEO, LONGEST_OF_VIDEO = 90 << 30, 15
 PRECISIONS = {"bf16": ["--precision", "bf16"], "amp-bf16": ["--precision", "amp-bf16", "--weights-dtype", "fp32"],
               "fp32": ["--precision", "fp32", "--weights-dtype", "fp32"]}
@@ -193,7 +197,24 @@ def add_lora(network, rank):
     cast_training_params([network], dtype=torch.float32)
 
 
-def one(case, device, histories, lock, keep, times):
+@contextlib.contextmanager
+def profiled(row, told, write, lock):
+    """A step under the profiler, where its time is not what was said; nothing is timed in this process after it."""
+    found = row.get("step_ms") or row["step_ms_median"]
+    if not told or abs(found / told - 1) < PROFILED:
+        yield
+        return
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+    import profile_steps
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as p:
+        yield
+        torch.cuda.synchronize()
+    lock.leave()
+    write(dict(step_ms=found, told_ms=told, **profile_steps.operators(p)))
+
+
+def one(case, device, histories, lock, keep, times, write=lambda row: None, profile=contextlib.nullcontext):
     import torch
     import warnings
     warnings.simplefilter("ignore")
@@ -217,7 +238,6 @@ def one(case, device, histories, lock, keep, times):
     if case["name"].startswith(DETECTORS):
         import detectors
         detectors.hold(objects=8)
-    lock.share()
     if on_card:
         import history
         recorder = history.Rec(True)
@@ -272,7 +292,7 @@ def one(case, device, histories, lock, keep, times):
         mark(f"step {step} del loss")
         optimizer.step()
         mark(f"step {step} optimizer")
-    if not on_card: return row
+    if not on_card: return write(row)
     torch.cuda.synchronize()
     row.update(allocated=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved(), retries=torch.cuda.memory_stats()["num_alloc_retries"])
     row["memory_s"] = round(time.time() - began, 2)
@@ -280,7 +300,7 @@ def one(case, device, histories, lock, keep, times):
     differs = abs(row["allocated"] - told.get("allocated", 0)) > 1024 or abs(row["reserved"] / max(told.get("reserved", 1), 1) - 1) > 2e-3
     if keep == "all" or differs: recorder.write(os.path.join(histories, case["id"] + ".history.tsv"), dict(case))
     torch.cuda.memory._record_memory_history(enabled=None)
-    if not times: return row
+    if not times: return write(row)
     lock.alone()
 
     def full():
@@ -303,7 +323,16 @@ def one(case, device, histories, lock, keep, times):
         events[i + 1].record()
     torch.cuda.synchronize()
     row["step_ms"] = round(sorted(events[i].elapsed_time(events[i + 1]) for i in range(count))[count // 2], 3)
-    return row
+    host = []
+    for _ in range(3):  # from an idle card: what the host takes until all is launched
+        torch.cuda.synchronize()
+        began = time.time()
+        full()
+        host.append(1e3 * (time.time() - began))
+    row["host_ms"] = round(sorted(host)[1], 2)
+    torch.cuda.synchronize()
+    write(row)
+    with profile(row): full()
 
 
 class Turns:
@@ -322,31 +351,43 @@ class Turns:
         fcntl.flock(card, how)
         fcntl.flock(turn, fcntl.LOCK_UN)
 
+    def leave(self): fcntl.flock(self._files()[1], fcntl.LOCK_UN)
     def share(self): self._take(fcntl.LOCK_SH)
     def alone(self): self._take(fcntl.LOCK_EX)
 
 
 def run_child(case, a, turns):
-    row = dict(id=case["id"])
+    head, written = dict(id=case["id"]), []
+
+    def append(path, row):
+        with open(path, "a") as out: out.write(json.dumps(row, separators=(",", ":")) + "\n")
+
+    def write(row):
+        written.append(row)
+        append(a.out, head | row)
+        print(f"{time.time() - a.began:.0f}", case["id"], json.dumps(row.get("measured") or [row.get(key) for key in ("peak_allocated", "step_ms_median", "wall_s")])[:200],
+              row.get("error", "")[:200], flush=True)
+
+    def profile(row): return profiled(row, case["blind"].get("step_ms"), lambda found: append(a.out + ".profiles", head | found), turns)
+
+    turns.share()
     try:
         if "config" in case:  # of a family
             import families
             import measure
             measure.BEFORE_TIMING = turns.alone
-            turns.share()
-            row.update(families.one_case(case))
+            write(families.one_case(case))
         elif "run" in case:  # of diffusion.py
             import denoisers
-            turns.share()
             if a.keep == "all" or case.get("keep"): case["history"] = os.path.join(a.histories, case["id"] + ".history.tsv")
-            row.update(run=case["run"], **denoisers.one(case, None if a.untimed else turns.alone))
-        else: row["measured"] = one(case, a.device, a.histories, turns, a.keep, not a.untimed)
+            if a.untimed: write(dict(run=case["run"], **denoisers.one(case)))
+            else: denoisers.one(case, turns.alone, lambda row: write(dict(run=case["run"], **row)), profile)
+        else: one(case, a.device, a.histories, turns, a.keep, not a.untimed, lambda row: write(dict(measured=row)), profile)
     except BaseException as error:
         import traceback
-        row["error"] = f"{type(error).__name__}: {error}"[:500]
-        row["where"] = traceback.format_exc()[-1200:]
-    with open(a.out, "a") as out: out.write(json.dumps(row) + "\n")
-    print(f"{time.time() - a.began:.0f}", case["id"], json.dumps(row.get("measured") or row.get("peak_allocated"))[:200], row.get("error", "")[:200], flush=True)
+        told = dict(error=f"{type(error).__name__}: {error}"[:500], where=traceback.format_exc()[-1200:])
+        if not written: write(told)
+        else: print(case["id"], told, flush=True)
     sys.stdout.flush()
     os._exit(0)
 
@@ -362,7 +403,8 @@ def measure(a):
     import transformers.models.auto.modeling_auto  # noqa: F401
     import timm  # noqa: F401
     assert not torch.cuda.is_initialized()
-    turns = Turns(tempfile.mkdtemp())
+    if a.turns: os.makedirs(a.turns, exist_ok=True)
+    turns = Turns(a.turns or tempfile.mkdtemp())
     todo = lines_of(a.cases)
     todo = [case for case in todo if "refused" not in case.get("blind", {}) and "too_large" not in case.get("blind", {})]
     running = {}  # pid: (GiB, when it began, id)
@@ -432,7 +474,9 @@ def main():
             for name, kind, usual in (("budget", float, 480), ("jobs", int, 5), ("memory", int, 130), ("keep", str, "differing"), ("device", str, "cuda"),
                                       ("longest", float, 90)):
                 command.add_argument(f"--{name}", type=kind, default=usual)
-        if function is measure: command.add_argument("--untimed", action="store_true")
+        if function is measure:
+            command.add_argument("--untimed", action="store_true")
+            command.add_argument("--turns")
         if function is draw:
             command.add_argument("--only", default="")
             command.add_argument("--kinds", action="store_true")

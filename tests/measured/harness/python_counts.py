@@ -3,6 +3,7 @@ forward, by family, counted by sys.monitoring on the tiny models of inference_ho
 
 usage: python_counts.py OUT.jsonl [FAMILY …]
        python_counts.py OUT.jsonl --streams [FAMILY …]    of the tiny models of families_streams.jsonl a token with a cache alone
+       python_counts.py OUT.jsonl --towers                of generate_streams.py's models of images and text a layer of the tower, and what is around all layers
        python_counts.py OUT.jsonl --trained [FAMILY …]    of these and inference_host.py's a forward with labels alone, in training
 A line for each family: of decode (a token with a cache), forward (without labels), train (with them) and generate (a token of generate(); first: all
 up to the first token), what each layer adds and what is beside the layers: {"instr": [layer, rest], "starts": …, "ccalls": …, "ops": …}.
@@ -92,12 +93,35 @@ def trained(names):
         with open(sys.argv[1], "a") as out: out.write(json.dumps(dict(family=name, python=".".join(map(str, sys.version_info[:2])), train=layer)) + "\n")
 
 
+def towers():
+    import transformers as tf
+    from generate_streams import MODELS
+    from inference_times import with_images
+    for name in MODELS:
+        got = []
+        for layers in (4, 6):
+            config = json.loads(json.dumps(MODELS[name]))
+            config["vision_config"].update({"depth" if "depth" in config["vision_config"] else "num_hidden_layers": layers})
+            config = tf.AutoConfig.for_model(config.pop("model_type"), **config)
+            model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="sdpa").float().eval()
+            batch = with_images(model, config, dict(images=1, batch_size=1, sequence_length=300), "cpu")
+            with torch.no_grad(): got.append(counted(lambda: model(**batch)))
+        few, more = got
+        layer = (more["instr"] - few["instr"]) / 2
+        operators = {k: (n - few["operators"].get(k, 0)) / 2 for k, n in more["operators"].items()}
+        kernels = sum(n for k, n in operators.items() if k.split(".")[1] not in VIEWS)
+        row = dict(tower=name, python="%d.%d" % sys.version_info[:2], text_layers=2, instr=[layer, few["instr"] - 4 * layer], ops=kernels)
+        with open(sys.argv[1], "a") as out: out.write(json.dumps(row) + "\n")
+        print(row, flush=True)
+
+
 def main():
     torch.set_num_threads(1)
     if MONITOR is not None: MONITOR.use_tool_id(TOOL, "counts")
     for key, name in EVENTS.items() if MONITOR is not None else ():
         def add(*_, key=key): COUNTED[key] += 1
         MONITOR.register_callback(TOOL, getattr(MONITOR.events, name), add)
+    if sys.argv[2:3] == ["--towers"]: return towers()
     if sys.argv[2:3] == ["--streams"]: return streams(sys.argv[3:])
     if sys.argv[2:3] == ["--trained"]: return trained(sys.argv[3:])
     for family in sys.argv[2:] or FAMILIES:

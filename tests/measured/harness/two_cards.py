@@ -5,7 +5,8 @@
 Writes each result as soon as it is there: OUTDIR/messages.jsonl (small collectives between kernels, and from an idle card),
 beside.jsonl (kernels beside collectives and collectives beside kernels), prefetch.jsonl (steps of a LLaMA of wide layers under
 FSDP2, as torch has it and without its prefetch in backward), rows.RANK.jsonl (the cases, by measure_parallel.py), timelines.jsonl
-(kernels of a step, zlib, base64: only after everything of that process was timed). Each part has processes of its own.
+(kernels of a step, zlib, base64: only after everything of that process was timed; timelines.1.jsonl of rank 1, whose "first" is of
+the same clock). Each part has processes of its own.
 """
 import argparse, base64, json, os, sys, time, traceback, warnings, zlib
 import cases
@@ -21,21 +22,22 @@ def middle(values):
 
 
 class Out:
-    """Rows of rank 0."""
-    def __init__(self, folder, name, rank): self.path, self.rank = os.path.join(folder, name + ".jsonl"), rank
+    """Rows of rank 0, or of each rank in a file of its own."""
+    def __init__(self, folder, name, rank, every=False): self.path, self.rank, self.every = os.path.join(folder, name + (".%d" % rank if rank and every else "") + ".jsonl"), rank, every
     def __call__(self, **row):
-        if self.rank != 0: return
+        if self.rank != 0 and not self.every: return
         with open(self.path, "a") as f: f.write(json.dumps(row) + "\n")
 
 
-def timeline(step, out, **about):
-    """One step under the profiler, after one: [launched, began, microseconds, stream, number of the name, blocks] of each kernel."""
+def timeline(step, out, steps=1, **about):
+    """Steps under the profiler, after one, the host not waiting between them: [launched, began, microseconds, stream, number of the name, blocks] of each kernel."""
     import torch
     from torch.profiler import profile, ProfilerActivity as PA
     step(); torch.cuda.synchronize()
     with profile(activities=[PA.CUDA]) as p:
-        step(); torch.cuda.synchronize()
-    tmp = "/tmp/trace-%d.json" % os.getpid(); p.export_chrome_trace(tmp); events = json.load(open(tmp))["traceEvents"]; os.remove(tmp)
+        for _ in range(steps): step()
+        torch.cuda.synchronize()
+    tmp = "/tmp/trace-%d.json" % os.getpid(); p.export_chrome_trace(tmp); trace = json.load(open(tmp)); events = trace["traceEvents"]; os.remove(tmp)
     launched, kernels = {}, []
     for e in events:
         if e.get("ph") != "X": continue
@@ -50,7 +52,7 @@ def timeline(step, out, **about):
     for c, ts, dur, stream, name, blocks in kernels:
         rows.append([round(launched.get(c, ts) - first, 1), round(ts - first, 1), round(dur, 1), stream, names.setdefault(name, len(names)), blocks])
     packed = base64.b64encode(zlib.compress(json.dumps(dict(names=list(names), kernels=rows), separators=(",", ":")).encode(), 9)).decode()
-    out(**about, kernels=len(rows), packed=packed)
+    out(**about, steps=steps, kernels=len(rows), first=trace.get("baseTimeNanoseconds", 0) / 1e3 + first, packed=packed)
 
 
 def beside_of():

@@ -1,30 +1,38 @@
-"""Cases for two_cards.py: ten layouts of one model, then runs on two cards drawn at random.
+"""Cases for two_cards.py: ten layouts of one model, and runs on two cards drawn at random.
 
-    two_cards_cases.py SEED > two_cards_cases_SEED.jsonl
+    two_cards_cases.py SEED [KINDS MODEL LAYERS] > two_cards_cases_SEED.jsonl
+
+KINDS: "first" (those of seed 5003) or "more" (of seed 7003: each way with more of its options, encoders and images among them).
 """
 import random, sys
 
 import cases
 
 R = random.Random(int(sys.argv[1]))
+KINDS, MODEL, LAYERS = (sys.argv[2:] + ["first", "mistral-7b", "12"][len(sys.argv) - 2:])[:3]
 MIXED = dict(fsdp_param_dtype="bf16", fsdp_reduce_dtype="fp32", precision="fp32", weights_dtype="fp32")
 PRECISIONS = {"fp32": "fp32", "amp-bf16": "fp32", "bf16": "bf16"}
 COMMON = dict(task="causal", loop="bare", optimizer="adamw", accumulation_steps=1, max_grad_norm=0.0, attention="sdpa", gpus=2)
 DECODERS = ["tinyllama-1.1b", "qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-0.6b", "gemma-2b", "olmo2-1b", "phi-2", "pythia-1b", "gpt2-medium", "gpt2-large", "opt-1.3b"]
 SPLIT = ["tinyllama-1.1b", "qwen2.5-1.5b", "qwen3-0.6b", "olmo2-1b"]  # two ranks divide their heads
-WIDE = dict(model="mistral-7b", layers=12, precision="bf16", weights_dtype="bf16", sequence_length=2048)
+MORE = DECODERS + ["llama-3.2-1b", "smollm2-135m", "gpt2", "phi3-mini"]
+OTHERS = ["bert-large", "bert-large-mlm", "roberta-large-mlm", "vit-base", "vit-large"]
+FEWER = {"phi3-mini": 12, "mistral-7b": 8, "phi-2": 16}  # layers: what two cards build in seconds
+WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
 
 def layouts():
-    """Of Mistral's layers, twelve of them: four sequences of 2,048 tokens in a step."""
+    """Of some layers of a large model: four sequences of 2,048 tokens in a step."""
     ways = {"ddp-b2": dict(parallel="ddp"), "zero1-b2": dict(parallel="zero1"), "ddp-b2-ckpt": dict(parallel="ddp", checkpointing="full"), "fsdp2-b2": dict(parallel="fsdp2"), "fsdp2-b2-noreshard": dict(parallel="fsdp2", no_reshard_after_forward=True),
             "fsdp2-b1x2": dict(parallel="fsdp2", batch_size=1, accumulation_steps=2), "fsdp2-b2-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b2": dict(parallel="fsdp1"),
             "tp2-b4": dict(tp=2, batch_size=4, optimizer="adamw-for"), "pp2-1f1b-b1x4": dict(pp=2, schedule="1f1b", micro_batches=4, batch_size=1)}
     for name, way in ways.items():
-        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
+        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
         run = {**COMMON, **WIDE, "batch_size": 2, **way}
         if "pp" in run: del run["accumulation_steps"]
-        yield dict(id="mistral12l-w2-" + name, **run, **how)
+        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w2-{name}", **run, **how)
+    for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else ():  # what one card takes for the same
+        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True, trace_steps=3)
 
 
 def base(models):
@@ -60,10 +68,40 @@ def drawn():
         yield dict(id="w2-" + "-".join(words), **c, time_s=1.2, limit=20, **(dict(trace_step=True) if kind in ("fsdp2", "fsdp2-mixed", "ddp") else {}))
 
 
+def more():
+    """Each way with its options, in a drawn order: what is bound by the card, the links and the host."""
+    kinds = ["ddp", "ddp-other", "ddp-accumulated", "zero1", "fsdp1", "fsdp1-mixed", "fsdp2", "fsdp2-other", "fsdp2-accumulated", "fsdp2-mixed", "fsdp2-offload", "tp", "pp-1f1b", "pp-interleaved", "cp-ring", "fsdp2-lora"]
+    R.shuffle(kinds)
+    for kind in kinds:
+        way, _, option = kind.partition("-")
+        c = base(SPLIT + ["llama-3.2-1b"] if way in ("tp", "pp", "cp") else OTHERS if option == "other" else ["tinyllama-1.1b", "qwen2.5-0.5b", "llama-3.2-1b"] if option in ("lora", "offload") else MORE + ["mistral-7b"])
+        if c["model"] in FEWER: c["layers"] = FEWER[c["model"]]
+        if c["model"] == "gpt2": c["sequence_length"] = min(c["sequence_length"], 1024)
+        if option == "other":
+            c.pop("task"); c["sequence_length"] = R.choice([128, 256, 512]); c["batch_size"] = R.choice([8, 16, 32, 64]); c["other"] = True
+            if c["model"].startswith("vit"): del c["sequence_length"]
+        if way in ("ddp", "zero1", "fsdp1", "fsdp2"): c["parallel"] = way
+        if way == "tp": c.update(tp=2, optimizer="adamw-for")
+        if way == "cp": c.update(cp=2, cp_type="ring", sequence_length=4096, batch_size=R.choice([1, 2]))
+        if way == "pp":
+            c.update(pp=2, schedule=option, micro_batches=R.choice([4, 8]), batch_size=R.choice([1, 2, 4]), tie=False, precision="bf16", weights_dtype="bf16"); c.pop("checkpointing", None); c.pop("accumulation_steps")
+            if option == "interleaved": c["virtual_stages"] = 2
+            if option == "interleaved" and c["model"] in ("tinyllama-1.1b",): c["layers"] = 20
+        if option in ("mixed", "offload", "lora"): c.update(MIXED)
+        if option == "accumulated": c["accumulation_steps"] = R.choice([2, 4]); c["batch_size"] = max(1, c["batch_size"] // 2)
+        if way == "fsdp2" and option not in ("lora", "offload") and R.random() < .4: c["no_reshard_after_forward"] = True
+        if option == "offload": c.update(layers=4, offload_states="host", offload_parameters="host", batch_size=R.choice([1, 2]))
+        if option == "lora": c["lora"] = R.choice([8, 16])
+        words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches", "lora") if c.get(n, 1) != 1] + [c["precision"]]
+        words += [n for n in ("checkpointing", "no_reshard_after_forward") if c.get(n)]
+        yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=22, **(dict(trace_step=True, trace_steps=2) if kind in ("ddp", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-mixed", "zero1") else {}))
+
+
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
+    if case.pop("other", False): return case
     if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True
     return case
 
 
-if __name__ == "__main__": cases.write(map(described, [*drawn(), *layouts()]))
+if __name__ == "__main__": cases.write(map(described, [*(drawn() if KINDS == "first" else more()), *layouts()]))

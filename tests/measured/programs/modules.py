@@ -1,4 +1,4 @@
-"""Modules of tests/measured/program_test.cc that are of no library: custom autograd.Functions, regions of checkpointing.
+"""Modules of tests/measured/module_programs_test.cc that are of no library: custom autograd.Functions, regions of checkpointing.
 
     python modules.py record NAME            NAME.json.gz, with memcalc.record
     python modules.py events NAME PRECISION  NAME.PRECISION.events: what the third step requests and frees, in bytes, on a card

@@ -1,5 +1,6 @@
 // MIRRORS(transformers, "models/siglip/modeling_siglip.py", "5.17.0")
 #include "memcalc/families/clip/tower.h"
+#include "memcalc/models/tower_python.h"
 
 #include <string>
 #include <utility>
@@ -75,7 +76,8 @@ Tensor ClipLayer::forward(const Tensor& input, const Tensor& mask) const {
   return hidden_states;
 }
 
-ClipEncoder::ClipEncoder(ModuleBuilder& b, const RunSpec& run, const ClipTower& tower, bool causal) {
+ClipEncoder::ClipEncoder(ModuleBuilder& b, const RunSpec& run, const ClipTower& tower, bool causal)
+    : layer_python(tower.siglip ? 1240 : 1430) {
   check_activation_function(tower.hidden_act);
   const AttentionOptions options{.implementation = run.attention,
                                  .dropout = dropout_probability(run, tower.attention_dropout),
@@ -88,7 +90,9 @@ ClipEncoder::ClipEncoder(ModuleBuilder& b, const RunSpec& run, const ClipTower& 
 
 Tensor ClipEncoder::forward(const RunSpec& run, Tensor hidden_states, const Tensor& mask,
                             std::vector<Tensor>* all) const {
+  TowerPython python(hidden_states.tape());
   for (const ClipLayer& layer : layers) {
+    python.layer(layer_python);
     if (all != nullptr) all->push_back(hidden_states);
     hidden_states = checkpointed(run, {hidden_states, mask}, {},
                                  [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1]); });

@@ -44,6 +44,7 @@ struct ClipLayer {
 /// CLIPEncoder
 struct ClipEncoder {
   std::vector<ClipLayer> layers;
+  double layer_python;  // TowerPython's, of each
 
   ClipEncoder(ModuleBuilder& b, const RunSpec& run, const ClipTower& tower, bool causal);
   /// `all`: gets what enters each layer and the last one's result, as output_hidden_states keeps them.

@@ -48,21 +48,24 @@ Architecture gemma(HfReader& config) {
   return spec;
 }
 
+/// Of Gemma2Config; those of Gemma3TextConfig are the same but for two.
+DecoderDefaults gemma2_sizes(std::int64_t vocab_size, std::int64_t max_position_embeddings) {
+  return {.vocab_size = vocab_size,
+          .hidden_size = 2304,
+          .intermediate_size = 9216,
+          .num_hidden_layers = 26,
+          .num_attention_heads = 8,
+          .num_key_value_heads = 4,
+          .head_dim = 256,
+          .activation_key = "hidden_activation",
+          .activation = "gelu_pytorch_tanh",
+          .max_position_embeddings = max_position_embeddings,
+          .tie_word_embeddings = true};
+}
+
 Architecture gemma2(HfReader& config) {
   Gemma2Spec spec;
-  read_decoder(config,
-               {.vocab_size = 256000,
-                .hidden_size = 2304,
-                .intermediate_size = 9216,
-                .num_hidden_layers = 26,
-                .num_attention_heads = 8,
-                .num_key_value_heads = 4,
-                .head_dim = 256,
-                .activation_key = "hidden_activation",
-                .activation = "gelu_pytorch_tanh",
-                .max_position_embeddings = 8192,
-                .tie_word_embeddings = true},
-               spec);
+  read_decoder(config, gemma2_sizes(256000, 8192), spec);
   spec.attention_bias = config.flag("attention_bias", false);
   read_alternation(config, 2, spec, spec.sliding_layers);
   spec.attention_softcap = capped(config, "attn_logit_softcapping", true);
@@ -73,19 +76,7 @@ Architecture gemma2(HfReader& config) {
 
 Architecture gemma3_text(HfReader& config) {
   Gemma3Spec spec;
-  read_decoder(config,
-               {.vocab_size = 262208,
-                .hidden_size = 2304,
-                .intermediate_size = 9216,
-                .num_hidden_layers = 26,
-                .num_attention_heads = 8,
-                .num_key_value_heads = 4,
-                .head_dim = 256,
-                .activation_key = "hidden_activation",
-                .activation = "gelu_pytorch_tanh",
-                .max_position_embeddings = 131072,
-                .tie_word_embeddings = true},
-               spec);
+  read_decoder(config, gemma2_sizes(262208, 131072), spec);
   spec.attention_bias = config.flag("attention_bias", false);
   const std::int64_t pattern = config.nullable_size("sliding_window_pattern").value_or(6);
   read_alternation(config, pattern, spec, spec.sliding_layers);

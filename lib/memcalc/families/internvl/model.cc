@@ -9,6 +9,7 @@
 #include "memcalc/families/internvl/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/image_text.h"
+#include "memcalc/models/tower_python.h"
 #include "memcalc/models/vision.h"
 #include "memcalc/symbolic/ops/scatter.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -151,7 +152,9 @@ class InternVlTower {
   /// last_hidden_state
   [[nodiscard]] Tensor forward(const Tensor& pixel_values) const {
     Tensor embedding_output = embeddings(pixel_values), hidden_states = embedding_output;
+    TowerPython python(pixel_values.tape());
     for (const InternVlLayer& layer : layers_) {
+      python.layer(1600);
       hidden_states =
           checkpointed(run_, {hidden_states}, {}, [&layer](const KeptTensors& kept) { return layer.forward(kept[0]); });
     }

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
-#include "memcalc/families/mamba/selective_scan.h"
-#include "memcalc/models/causal_convolution.h"
+#include "memcalc/families/mamba/mixer.h"
 #include "memcalc/models/experts.h"
 #include "memcalc/models/hybrid_layer.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -25,71 +24,29 @@ namespace memcalc {
 namespace {
 
 /// JambaMambaMixer: MambaMixer whose time steps, B and C are normalised.
-struct JambaMixer {
-  std::int64_t state_size, time_step_rank;
-  std::string activation;
-  CausalConvolution conv1d;
-  Linear in_proj, x_proj, dt_proj;
-  Tensor A_log, D;  // NOLINT(readability-identifier-naming): the module's names
-  Linear out_proj;
+struct JambaMixer : MambaMixer {
   RmsNorm dt_layernorm, b_layernorm, c_layernorm;
 
   JambaMixer(ModuleBuilder& b, const JambaSpec& spec)
-      : state_size(spec.state_size),
-        time_step_rank(spec.time_step_rank),
-        activation(spec.hidden_act),
-        conv1d(b, "conv1d", spec.mixer_width, spec.conv_kernel, spec.conv_bias),
-        in_proj(b, "in_proj", spec.hidden_size, 2 * spec.mixer_width, spec.projection_bias),
-        x_proj(b, "x_proj", spec.mixer_width, spec.time_step_rank + 2 * spec.state_size, false),
-        dt_proj(b, "dt_proj", spec.time_step_rank, spec.mixer_width),
-        A_log(b.parameter_before("A_log", {spec.mixer_width, spec.state_size}, "conv1d.weight")),
-        D(b.parameter_before("D", {spec.mixer_width}, "conv1d.weight")),
-        out_proj(b, "out_proj", spec.mixer_width, spec.hidden_size, spec.projection_bias),
+      : MambaMixer(b, {.hidden_size = spec.hidden_size,
+                       .width = spec.mixer_width,
+                       .state_size = spec.state_size,
+                       .conv_kernel = spec.conv_kernel,
+                       .time_step_rank = spec.time_step_rank,
+                       .conv_bias = spec.conv_bias,
+                       .projection_bias = spec.projection_bias,
+                       .activation = spec.hidden_act}),
         dt_layernorm(b, "dt_layernorm", spec.time_step_rank),
         b_layernorm(b, "b_layernorm", spec.state_size),
         c_layernorm(b, "c_layernorm", spec.state_size) {}
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& attention_mask, KeyValueCache* cache) const {
-    return hooked_mixer(*this, x, [&](const Tensor& input) { return mix(input, attention_mask, cache); });
-  }
-
- private:
-  [[nodiscard]] Tensor mix(const Tensor& x, const Tensor& attention_mask, KeyValueCache* cache) const {
-    const DType dtype = x.dtype();
-    LinearStates states;
-    Tensor hidden_states, projected_states, A, hidden_states_B_C, gate, time_step, B, C, time_proj_bias, final_state,
-        scan_output;
-    const Locals locals(hidden_states, projected_states, A, hidden_states_B_C, gate, time_step, B, C, time_proj_bias,
-                        final_state, scan_output);
-    hidden_states = without_padding(x, attention_mask);
-    projected_states = transpose(in_proj(hidden_states), 1, 2);
-    A = negate(exponential(to_dtype(A_log, DType::kFloat32)));
-    {
-      std::vector<Tensor> halves = split(projected_states, 1, 2);
-      hidden_states_B_C = std::move(halves[0]);
-      gate = std::move(halves[1]);
-    }
-    hidden_states_B_C = conv1d(hidden_states_B_C, activation, cache != nullptr ? &states : nullptr);
-    hidden_states_B_C = without_padding(transpose(hidden_states_B_C, 1, 2), attention_mask);
-    {
-      const std::array<std::int64_t, 3> sizes = {time_step_rank, state_size, state_size};
-      std::vector<Tensor> parts = split_with_sizes(x_proj(hidden_states_B_C), 2, sizes);
-      time_step = std::move(parts[0]);
-      B = std::move(parts[1]);
-      C = std::move(parts[2]);
-    }
-    time_step = dt_layernorm(time_step);
-    B = b_layernorm(B);
-    C = c_layernorm(C);
-    time_step = matmul(dt_proj.weight, transpose(time_step, 1, 2));
-    time_proj_bias = to_dtype(dt_proj.bias, DType::kFloat32);
-    scan_output = selective_scan(transpose(hidden_states_B_C, 1, 2), time_step, A, B, C, to_dtype(D, DType::kFloat32),
-                                 gate, time_proj_bias, cache != nullptr ? &final_state : nullptr);
-    if (cache != nullptr) {
-      states.update_recurrent_state(final_state);
-      states.keep(*cache);
-    }
-    return out_proj(to_dtype(transpose(scan_output, 1, 2), dtype));
+    const auto nothing = [] {};
+    return mixed(x, attention_mask, cache, nothing, [&](Tensor& time_step, Tensor& b, Tensor& c) {
+      time_step = dt_layernorm(time_step);
+      b = b_layernorm(b);
+      c = c_layernorm(c);
+    });
   }
 };
 

@@ -1,5 +1,6 @@
 // MIRRORS(transformers, "models/pixtral/modeling_pixtral.py", "5.17.0")
 #include "memcalc/families/ministral3/pixtral_tower.h"
+#include "memcalc/models/tower_python.h"
 
 #include <utility>
 
@@ -184,7 +185,9 @@ std::vector<Tensor> PixtralTower::forward(const Tensor& pixels, const Tensor& si
   attention_mask = no_grad::expand(attention_mask, {1, 1, patches, patches});
   std::vector<Tensor> all = {patch_embeds};
   Tensor hidden_states = std::move(patch_embeds);
+  TowerPython python(tape);
   for (const PixtralLayer& layer : layers_) {
+    python.layer(400);
     hidden_states =
         checkpointed(run_, {hidden_states, attention_mask}, {own.cos, own.sin, places.position_ids},
                      [&layer](const KeptTensors& kept) { return layer.forward(kept[0], kept[1], kept[2], kept[3]); });

@@ -2,6 +2,7 @@
 // models/qwen2_5_vl/modeling_qwen2_5_vl.py, models/qwen3_vl/modeling_qwen3_vl.py, vision_utils.py.
 // MIRRORS(transformers, "vision_utils.py", "5.17.0")
 #include "memcalc/families/qwen2_vl/tower.h"
+#include "memcalc/models/tower_python.h"
 
 #include <algorithm>
 #include <array>
@@ -432,9 +433,14 @@ QwenVisionTower::Output QwenVisionTower::forward(const Tensor& pixels, const Ten
     positions = std::move(now);
   }
   Output output;
+  // Python calls each window's attention, or image's, by itself.
+  const double layer_python = has_windows ? 220 : is_3 ? 760 : 630;
+  constexpr double kPythonOfAttention = 57;
+  TowerPython python(tape);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const QwenVisionBlock& block = blocks_[i];
     const Lengths& now = has_windows && !parts_.full_attention[i] ? within_windows : whole;
+    python.layer(layer_python + kPythonOfAttention * static_cast<double>(now.lengths.size()));
     hidden_states = checkpointed(run_, {hidden_states}, {now.ends, positions.cos, positions.sin},
                                  [&block, pieces = now.lengths](const KeptTensors& kept) {
                                    return block.forward(kept[0], kept[1], pieces, kept[2], kept[3]);

@@ -214,7 +214,12 @@ void Section::judge(Entry& entry) {
       return;
     }
     std::vector<std::string> known;
-    for (const auto& [name, unused] : rows_) known.emplace_back(name);
+    for (const auto& [name, unused] : rows_) {
+      known.emplace_back(name);
+      known.emplace_back(name.substr(0, name.find('/')));  // "zero_optimization" of "zero_optimization/stage"
+    }
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: unknown key{}", where_of(file_, key),
                             did_you_mean(std::string_view(entry.key).substr(0, 80), known)),

@@ -49,13 +49,15 @@ Tensor places_of(const Tensor& mask, std::int64_t count) {
 
 bool is_on_host(const Tensor& x) { return x.block() == kNoBlock && x.elements() > 0; }
 
-/// native/TensorAdvancedIndexing.cpp, make_info: indices of the host are brought to the card for as long as the
-/// operator runs.
+/// native/TensorAdvancedIndexing.cpp, make_info: indices of the host are brought to the card, and those of 32 bits made
+/// 64 wide, for as long as the operator runs.
 std::vector<Tensor> brought(const Tensor& x, std::span<const Tensor* const> indices) {
   std::vector<Tensor> copies;
   if (is_on_host(x)) return copies;
   for (const Tensor* each : indices) {
-    if (is_on_host(*each)) copies.push_back(x.tape().empty(each->shape(), DType::kInt64, aten::kIndex));
+    if (is_on_host(*each) || each->dtype() == DType::kInt32) {
+      copies.push_back(x.tape().empty(each->shape(), DType::kInt64, aten::kIndex));
+    }
   }
   return copies;
 }

@@ -69,8 +69,15 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Tensor* inputs[] = {&a, &b};
   Node* node = tape.autograd.record(aten::kWhere, where_backward, inputs, 2);
   if (node != nullptr) tape.autograd.save(*node, condition);
-  const bool promotes = a.rank() > 0 || b.rank() == 0;
-  Tensor result = pointwise(aten::kWhere, {&condition, &a, &b}, 1, promotes ? a.dtype() : b.dtype());
+  // native/TensorCompare.cpp, where_self_out: both in the result's type, before there is a result.
+  const DType type = result_type({&a, &b});
+  const auto converted = [&](const Tensor& x) {
+    const NoGrad no_grad(tape.modes);
+    return to_dtype(x, type);
+  };
+  Tensor in_type = converted(a), other_in_type = converted(b);
+  Tensor result = pointwise(aten::kWhere, {&condition, &in_type, &other_in_type}, 1, type);
+  drop(other_in_type, in_type);
   tape.autograd.set_history(node, result);
   return result;
 }

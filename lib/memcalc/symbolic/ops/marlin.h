@@ -1,6 +1,6 @@
 // Weights of 4 or 8 bits that were quantised beforehand, GPTQ's and AWQ's, in gptqmodel's Marlin kernel: what
 // transformers 5.17 takes for both (integrations/awq.py; optimum for GPTQ) where the card has compute capability 8.0 or
-// more. Covered by tests/unit/combinations_test.cc (it runs); not measured.
+// more. Covered by tests/whole/combinations_test.cc (it runs); not measured.
 // MIRRORS(transformers, "integrations/awq.py", "5.17.0")
 #pragma once
 

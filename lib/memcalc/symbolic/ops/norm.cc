@@ -138,6 +138,7 @@ void group_norm_backward(BackwardCall& call) {
   const Tensor dy = contiguous(call.gradient());
   Tensor dx = tape.empty(input.shape(), input.dtype(), aten::kNativeGroupNormBackward);
   for (int i = 1; i < call.node.edge_count; ++i) {
+    if (!call.needs(i)) continue;  // grad_input_mask
     call.set(i, tape.empty(call.saved(1).shape(), call.saved(1).dtype(), aten::kNativeGroupNormBackward));
   }
   const std::int64_t batch = input.size(0), channels = input.size(1);

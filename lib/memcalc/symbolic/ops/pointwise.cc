@@ -19,19 +19,6 @@ DType promote(DType a, DType b) {
   return size_of(a) >= size_of(b) ? a : b;
 }
 
-/// native/TypeProperties.cpp, result_type: a tensor without dimensions counts only where the others are of a lower
-/// kind.
-DType result_type(std::initializer_list<const Tensor*> inputs) {
-  std::optional<DType> of_dimensions, of_scalars;
-  for (const Tensor* input : inputs) {
-    std::optional<DType>& type = input->rank() > 0 ? of_dimensions : of_scalars;
-    type = type ? promote(*type, input->dtype()) : input->dtype();
-  }
-  if (!of_dimensions) return *of_scalars;
-  const bool scalar_decides = of_scalars && is_floating(*of_scalars) && !is_floating(*of_dimensions);
-  return scalar_decides ? *of_scalars : *of_dimensions;
-}
-
 /// What is read of a tensor from memory: of an expanded one each element once.
 double read_bytes(const Tensor& tensor) {
   auto bytes = static_cast<double>(tensor.bytes());
@@ -51,6 +38,17 @@ Shape broadcast_strides(const Tensor& input, const Shape& shape) {
 }
 
 }  // namespace
+
+DType result_type(std::initializer_list<const Tensor*> inputs) {
+  std::optional<DType> of_dimensions, of_scalars;
+  for (const Tensor* input : inputs) {
+    std::optional<DType>& type = input->rank() > 0 ? of_dimensions : of_scalars;
+    type = type ? promote(*type, input->dtype()) : input->dtype();
+  }
+  if (!of_dimensions) return *of_scalars;
+  const bool scalar_decides = of_scalars && is_floating(*of_scalars) && !is_floating(*of_dimensions);
+  return scalar_decides ? *of_scalars : *of_dimensions;
+}
 
 KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs) {
   bool converts = false, strided = false;

@@ -13,6 +13,10 @@
 
 namespace memcalc {
 
+/// native/TypeProperties.cpp, result_type: a tensor without dimensions counts only where the others are of a lower
+/// kind.
+[[nodiscard]] DType result_type(std::initializer_list<const Tensor*> inputs);
+
 /// Allocates the broadcast, type-promoted result of `op` in the layout TensorIterator gives it.
 /// `flops` per output element; `dtype` overrides the promoted type.
 [[nodiscard]] Tensor pointwise(const Operator& op, std::initializer_list<const Tensor*> inputs, int flops,

@@ -34,17 +34,26 @@ void nms_row(RecordedCall& call) {  // dets scores iou_threshold
   const Tensor mask = tape.empty({boxes * ceil_div(boxes, kBoxesOfBlock)}, DType::kInt64, aten::kNms);
   tape.kernels.add(aten::kNms, OperatorClass::kElementwise, dets.dtype(),
                    20.0 * static_cast<double>(boxes) * static_cast<double>(boxes), static_cast<double>(mask.bytes()));
+  tape.kernels.describe(work::Rows{.count = boxes, .width = ceil_div(boxes, kBoxesOfBlock)});
   tape.kernels.synchronize(aten::kNms);
   const Tensor places = tape.empty({call.given().shape[0]}, DType::kInt64, aten::kToCopy);
   call.returns(tape.empty({call.given().shape[0]}, DType::kInt64, aten::kNms));
 }
 
+/// InputShape, and the samples that each element of the result is the mean of.
+struct AlignedRegions {
+  Shape shape;
+  std::int64_t samples = 1;
+};
+
 void roi_align_backward(BackwardCall& call) {
   const Tensor& gradient = call.gradient();
-  Tensor result = filled(call.tape, call.payload<InputShape>().shape, gradient.dtype(), aten::kZeros);
+  const auto& regions = call.payload<AlignedRegions>();
+  Tensor result = filled(call.tape, regions.shape, gradient.dtype(), aten::kZeros);
   call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, gradient.dtype(),
                         20.0 * static_cast<double>(gradient.elements()),
                         static_cast<double>(gradient.bytes() + result.bytes()));
+  call.tape.kernels.describe(work::Rows{.count = gradient.elements(), .width = regions.samples, .backward = true});
   call.set(0, std::move(result));
 }
 
@@ -52,15 +61,20 @@ void roi_align_backward(BackwardCall& call) {
 void roi_align_row(RecordedCall& call) {  // input rois spatial_scale pooled_height pooled_width sampling_ratio aligned
   const DType dtype = call.tensor(0).dtype();
   const Tensor x = autocast(aten::kRoiAlign, call.tensor(0)), rois = autocast(aten::kRoiAlign, call.tensor(1));
+  // A ratio of zero takes as many as a region's part has pixels: as many as torchvision's detectors ask for are said.
+  constexpr std::int64_t kUsualRatio = 2;
+  const std::int64_t asked = call.has(5) ? call.integer(5) : 0, ratio = asked > 0 ? asked : kUsualRatio;
+  const std::int64_t samples = ratio * ratio;
   Node* node = record(aten::kRoiAlign, roi_align_backward, {&x});
   if (node != nullptr) {
-    node->payload.set(InputShape{x.shape()});
+    node->payload.set(AlignedRegions{x.shape(), samples});
     call.tape.autograd.save(*node, rois);
   }
   Tensor result =
       filled(call.tape, {rois.size(0), x.size(1), call.integer(3), call.integer(4)}, x.dtype(), aten::kRoiAlign);
   call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, x.dtype(),
                         20.0 * static_cast<double>(result.elements()), static_cast<double>(x.bytes() + result.bytes()));
+  call.tape.kernels.describe(work::Rows{.count = result.elements(), .width = samples});
   result = finish(node, std::move(result));
   call.returns(to_dtype(std::move(result), dtype));
 }

@@ -14,13 +14,6 @@ namespace {
 constexpr const char* kSource = "torch/optim/adam.py";
 constexpr const char* kMoments = "two moments (exp_avg, exp_avg_sq) in the weight's dtype";
 
-/// _init_group: exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq.
-void init_group(OptimizerMemory& memory, const ParameterGroup& group, int states) {
-  for (const Parameter* each : group) {
-    for (int i = 0; i < states; ++i) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
-  }
-}
-
 /// Of DTensors: gradients of another layout than their parameter's, which each function of a list brings into it.
 TensorList redistributed(Tape& tape, const ParameterGroup& params) {
   TensorList result;
@@ -36,7 +29,7 @@ TensorList redistributed(Tape& tape, const ParameterGroup& params) {
 
 /// _multi_tensor_adam: the denominators of all parameters of a dtype at once.
 void foreach_step(OptimizerMemory& memory, const ParameterGroup& group, int states) {
-  init_group(memory, group, states);
+  make_states(memory, group, states);  // exp_avg, exp_avg_sq and, with amsgrad, max_exp_avg_sq
   TensorList exp_avg_sq_sqrt;
   for (const ParameterGroup& params : by_dtype(group)) {
     TensorList lerped = redistributed(memory.tape, params);
@@ -61,7 +54,7 @@ void fused_step(OptimizerMemory& memory, const ParameterGroup& group) {
 
 /// _single_tensor_adam: a Python local keeps each denominator until the next one exists.
 void for_loop_step(OptimizerMemory& memory, const ParameterGroup& group) {
-  init_group(memory, group, 2);
+  make_states(memory, group, 2);
   Tensor denom;
   for (const Parameter* each : group) {
     Tensor root = like(each->tensor, aten::kSqrt);
@@ -71,7 +64,6 @@ void for_loop_step(OptimizerMemory& memory, const ParameterGroup& group) {
   }
 }
 
-StateBytes two_moments(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
 StateBytes with_counter(const OptimizedTensor& tensor, Loop /*loop*/) {
   return {.tensors = 2 * tensor.bytes(), .scalars = 4};
 }
@@ -91,7 +83,7 @@ std::span<const OptimizerRule> adam_rules() {
        .title = "AdamW (foreach)",
        .source = kSource,
        .states = kMoments,
-       .state_bytes = two_moments,
+       .state_bytes = two_states,
        .step = adam_foreach_step,
        .flops = 14,
        .bytes_moved = unfused},
@@ -109,7 +101,7 @@ std::span<const OptimizerRule> adam_rules() {
        .title = "AdamW (for loop)",
        .source = kSource,
        .states = kMoments,
-       .state_bytes = two_moments,
+       .state_bytes = two_states,
        .step = for_loop_step,
        .flops = 14,
        .bytes_moved = unfused,
@@ -118,7 +110,7 @@ std::span<const OptimizerRule> adam_rules() {
        .title = "Adam",
        .source = kSource,
        .states = kMoments,
-       .state_bytes = two_moments,
+       .state_bytes = two_states,
        .step = adam_foreach_step,
        .flops = 14,
        .bytes_moved = unfused},

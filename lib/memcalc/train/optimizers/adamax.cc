@@ -10,18 +10,13 @@ namespace {
 
 /// _multi_tensor_adamax: the variable of the gradients takes their magnitudes, until it takes the next dtype's.
 void step(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (const Parameter* each : group) {
-    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg
-    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_inf
-  }
+  make_states(memory, group, 2);  // exp_avg, exp_inf
   TensorList grouped_grads;
   for (const ParameterGroup& params : by_dtype(group)) {
     grouped_grads.reset();
     grouped_grads = list_like(memory.tape, params, aten::kForeachAbs);
   }
 }
-
-StateBytes state_bytes(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
 
 double bytes_moved(double itemsize) { return 16 * itemsize; }
 
@@ -33,7 +28,7 @@ std::span<const OptimizerRule> adamax_rules() {
        .title = "Adamax",
        .source = "torch/optim/adamax.py",
        .states = "two moments (exp_avg, exp_inf) in the weight's dtype",
-       .state_bytes = state_bytes,
+       .state_bytes = two_states,
        .step = step,
        .flops = 10,
        .bytes_moved = bytes_moved},

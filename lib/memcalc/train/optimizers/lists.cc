@@ -73,4 +73,18 @@ Shape reduced(Shape shape, int dim) {
   return shape;
 }
 
+void make_states(OptimizerMemory& memory, const ParameterGroup& group, int states) {
+  for (const Parameter* each : group) {
+    for (int i = 0; i < states; ++i) memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);
+  }
+}
+
+StateBytes two_states(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
+
+void step_by_two_moments(OptimizerMemory& memory, const ParameterGroup& group) {
+  make_states(memory, group, 2);
+  TensorList roots;
+  for (const ParameterGroup& params : by_dtype(group)) roots = list_like(memory.tape, params, aten::kForeachSqrt);
+}
+
 }  // namespace memcalc

@@ -41,6 +41,12 @@ void list_kernel(Tape& tape, const Operator& op, const ParameterGroup& parameter
 /// first at the end: of two dtypes the one seen last leads (measured; for three the order is not known).
 [[nodiscard]] std::vector<ParameterGroup> by_dtype(const ParameterGroup& parameters);
 
+/// _init_group: so many states like each parameter, moments, parameter by parameter.
+void make_states(OptimizerMemory& memory, const ParameterGroup& group, int states);
+[[nodiscard]] StateBytes two_states(const OptimizedTensor& tensor, Loop loop);
+/// Two states, and of each dtype the list of the roots of the second ones.
+void step_by_two_moments(OptimizerMemory& memory, const ParameterGroup& group);
+
 /// A new tensor like `tensor`, by default of its dtype.
 [[nodiscard]] Tensor like(const Tensor& tensor, const Operator& op);
 [[nodiscard]] Tensor like(const Tensor& tensor, DType dtype, const Operator& op);

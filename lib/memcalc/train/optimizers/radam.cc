@@ -1,24 +1,11 @@
 // torch/optim/radam.py
 // MIRRORS(torch, "optim/radam.py", "2.11.0")
-#include "memcalc/symbolic/aten.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/rules.h"
 
 namespace memcalc {
 
 namespace {
-
-/// _multi_tensor_radam: before and after the rectification sets in, the same lists.
-void step(OptimizerMemory& memory, const ParameterGroup& group) {
-  for (const Parameter* each : group) {
-    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg
-    memory.state(each->tensor.shape(), each->tensor.dtype(), aten::kZerosLike);  // exp_avg_sq
-  }
-  TensorList buffer;
-  for (const ParameterGroup& params : by_dtype(group)) buffer = list_like(memory.tape, params, aten::kForeachSqrt);
-}
-
-StateBytes state_bytes(const OptimizedTensor& tensor, Loop /*loop*/) { return {.tensors = 2 * tensor.bytes()}; }
 
 double bytes_moved(double itemsize) { return 22 * itemsize; }
 
@@ -30,8 +17,8 @@ std::span<const OptimizerRule> radam_rules() {
        .title = "RAdam",
        .source = "torch/optim/radam.py",
        .states = "two moments (exp_avg, exp_avg_sq) in the weight's dtype",
-       .state_bytes = state_bytes,
-       .step = step,
+       .state_bytes = two_states,
+       .step = step_by_two_moments,  // _multi_tensor_radam: before and after the rectification sets in the same lists
        .flops = 15,
        .bytes_moved = bytes_moved},
   };

@@ -11,15 +11,16 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/train/parallel/fsdp2.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"}, kCopyOut{"fsdp::split_with_sizes_copy"};
+constexpr Operator kCopyIn{"fsdp::all_gather_copy_in"};
 constexpr Operator kAllGather{"c10d::_allgather_base_"}, kReduceScatter{"c10d::_reduce_scatter_base_"};
-constexpr Operator kAllReduce{"c10d::allreduce_"}, kChunkCat{"fsdp::chunk_cat"};
+constexpr Operator kAllReduce{"c10d::allreduce_"};
 
 /// FSDPParam.all_gather_inputs with offloaded parameters: from pinned memory.
 void copy_from_host(Tape& tape, const Tensor& moved) {
@@ -36,8 +37,9 @@ Tensor cast_to_float8(Tape& tape, const Tensor& shard) {
 }
 
 /// A kernel over a list of `tensors` that moves `bytes`, read and written.
-void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors) {
-  tape.kernels.add(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), KernelKind::kMultiTensor);
+void copy_kernel(Tape& tape, const Operator& op, DType dtype, Bytes bytes, std::size_t tensors,
+                 KernelKind kind = KernelKind::kMultiTensor) {
+  tape.kernels.add(op, OperatorClass::kMovement, dtype, 0, static_cast<double>(bytes), kind);
   tape.kernels.describe(work::TensorList{.tensors = static_cast<std::int64_t>(tensors)});
 }
 
@@ -58,7 +60,7 @@ void copy_out_metadata(Tape& tape, const std::vector<Bytes>& chunks, std::int64_
   blocks = 0;
   for (const Bytes chunk : chunks) blocks += ceil_div(chunk, kBlockBytes * per_chunk);
   const auto splits = static_cast<std::int64_t>(chunks.size());
-  tape.memory.scratch((3 * splits + blocks + splits + 1) * 8, kCopyOut, Category::kCommunication);
+  tape.memory.scratch((3 * splits + blocks + splits + 1) * 8, kSplitWithSizesCopy, Category::kCommunication);
 }
 
 /// The same of _chunk_cat_out_cuda_contiguous, get_chunk_cat_metadata; gone before the kernel runs.
@@ -115,12 +117,13 @@ void Fsdp2::wait_for_unshard(Group& group) {
   if (group.state == State::kForward) previous = std::move(all_gather_state_);
   std::vector<Bytes> chunks;
   for (const ShardedParameter& param : group.params) {
-    tape.memory.fill_storage(param.gathered.block(), param.gathered.bytes(), kCopyOut, Category::kGatheredWeights);
+    tape.memory.fill_storage(param.gathered.block(), param.gathered.bytes(), kSplitWithSizesCopy,
+                             Category::kGatheredWeights);
     chunks.push_back(param.shard_elements * size_of(param.gathered.dtype()));
   }
   copy_out_metadata(tape, chunks, shards_);
   tape.kernels.await(std::exchange(group.gather, 0));
-  copy_kernel(tape, kCopyOut, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
+  copy_kernel(tape, kSplitWithSizesCopy, group.all_gather_result.dtype(), 2 * group.all_gather_result.bytes(),
               group.params.size());
   group.is_unsharded = true;
   if (group.state == State::kForward) all_gather_state_ = group.all_gather_result;
@@ -146,7 +149,9 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
   reduce_scatter_state_ = tape.empty({elements * shards_}, reduce_dtype, kChunkCat, Category::kCommunication);
   const Bytes each = size_of(gradients.front().dtype()) + size_of(reduce_dtype);
   chunk_cat_metadata(tape, chunks);
-  copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size());
+  const bool converts = gradients.front().dtype() != reduce_dtype;
+  copy_kernel(tape, kChunkCat, reduce_dtype, elements * shards_ * each, gradients.size(),
+              converts ? KernelKind::kConverting : KernelKind::kMultiTensor);
   // The variable of the loop over unsharded_grads, which Python holds until the function returns.
   const Tensor unsharded_grad = shards_ > 1 ? gradients.back() : Tensor();
   while (!gradients.empty()) gradients.pop_back();
