@@ -130,6 +130,9 @@ void refuse_value_of_elsewhere(const CLI::App& app, const Error& error) {
   const Field* field = find_field(error.part());
   for (const std::string& value : option->results()) {
     if (field != nullptr && std::find(field->names.begin(), field->names.end(), value) != field->names.end()) continue;
+    if (value.ends_with(".json") && option->get_name() == "--deepspeed") {  // as transformers' examples have it
+      throw UsageError("--deepspeed " + one_line(value) + ": DeepSpeed's configuration is read by --config FILE");
+    }
     if (const auto elsewhere = option_name_elsewhere(specs_or_nothing(app), value)) {
       const std::string& ours = elsewhere->ours;  // "--loop trl-dpo"; not "--bs", which says nothing of the value
       const std::size_t end = ours.find_first_of(" ,");
@@ -150,7 +153,14 @@ void refuse_options_as_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& value : option->results()) {
       if (!value.starts_with("--")) continue;
-      throw UsageError(option->get_name() + ": expected a value, found the option '" + one_line(value) + "'");
+      std::string what = "a value";
+      if (const Field* field = find_field(option->get_name()); field != nullptr && field->type == FieldType::kName) {
+        what = "one of";
+        for (const std::string_view name : field->names) {
+          what += (name == field->names.front() ? " " : ", ") + std::string(name);
+        }
+      }
+      throw UsageError(option->get_name() + ": expected " + what + ", found the option '" + one_line(value) + "'");
     }
   }
 }

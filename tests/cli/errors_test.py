@@ -40,6 +40,7 @@ CASES = [
     ((*BERT, "--bs"), "--bs: expected a value, found nothing"),
     ((*BERT, "--bs", "1", "--bs", "2"), "--bs: given more than once"),
     ((*BERT, "--bs", "--seq", "5"), "--bs: expected a value, found the option '--seq'"),
+    (("--model", "gpt2", "--loop", "trl-sft", "--packing", "--bs", "2"), "--packing: expected one of bfd, bfd_split, wrapped, found the option '--bs'"),
     ((*BERT, "--bs", "9223372036854775807"), "2^63"),
     ((*BERT, "--bs", "2", "--accum", "9223372036854775807"), "from 1 to 65536"),
     # numbers

@@ -191,6 +191,14 @@ OFF = {
     "j5041-04-seq2seq-lengths-bart": (0, 0.148),
     "j5041-05-grpo-llama": (0, 4.982),
     "j5041-08-sft-qwen3": (0, 0.128),
+    "j7041-00-sft-qwen2": (0, 2.641),
+    "j7041-01-packed-gpt2": (0.001, 0),
+    "j7041-02-dpo-qwen2": (0.024, 0.056),
+    "j7041-03-kto-qwen3": (0, 0.147),
+    "j7041-04-reward-gpt2": (0.12, 0.927),
+    "j7041-08-st-bert": (0.275, 0.148),
+    "j7041-10-liger-llama": (17.97, 19.66),  # of liger-kernel 0.8; its loss before 0.6 is modelled
+    "j7041-14-sft-lengths-llama": (0, 0.103),
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),
     "v24-18-grpo-vllm-qwen3": (0, 0.133),
@@ -199,6 +207,7 @@ OFF = {
 }
 # The same of the peaks of evaluations, where they were kept.
 OFF_IN_EVALUATION = {
+    "j7041-02-dpo-qwen2": 0.029,
     "j2941-06-st-lengths-roberta": 0.005,
     "j3041-08-generate-t5": 0.289,
     "j3041-20-generate-bart": 0.002,

@@ -355,11 +355,11 @@ TEST(Cost, TheQueueHoldsSoManyLaunchesOfOneOperator) {
 
 TEST(Cost, HostWorkTakesTheHostAndNothingOfTheCard) {
   DeviceRates slow = rates();
-  slow.host.trainer_tensor_us = 3;
+  slow.host.trainer_batch_us = 3;
   Kernel python = kernel(0);
   python.kind = KernelKind::kPartOfPrevious;
-  python.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kTrainerTensor)];
-  python.work = work::OfHost{.what = HostWork::kTrainerTensor, .times = 100};
+  python.op = &kHostWorkOperators[static_cast<std::size_t>(HostWork::kTrainerBatch)];
+  python.work = work::OfHost{.what = HostWork::kTrainerBatch, .times = 100};
   EXPECT_NEAR(host_seconds(python, slow.host), 300e-6, 1e-12);
   KernelList list = repeated(1, 1e6);
   list.push_back(python);

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/models/module.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/train/module_walks.h"
 #include "memcalc/train/step.h"
 #include "support/paths.h"
 
@@ -545,6 +547,24 @@ TEST(Trl, TheHeadIsGatheredWholeAlthoughItIsNotCalled) {
     const SymbolicRun run = on_two({.loop = Loop::kTrlSft}, mode).symbolic;
     EXPECT_EQ(largest_asked_for(run.trace, Category::kGatheredWeights), head);
   }
+}
+
+// A LLaMA's attention and MLP, and what peft puts around each adapted product.
+TEST(ModuleWalks, ModulesOfAWalkAreThoseOfTheNamesAndOfAdapters) {
+  std::vector<Parameter> parameters;
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight", "model.layers.0.mlp.up_proj.weight",
+        "model.layers.1.self_attn.q_proj.weight", "model.layers.1.mlp.up_proj.weight", "model.norm.weight"}) {
+    parameters.push_back({.name = name});
+  }
+  const ModuleCount base = count_modules(parameters);
+  EXPECT_EQ(base.all, 15 * 6 / 5);  // itself, model, embed_tokens, layers, two of five each, norm
+  parameters.insert(parameters.begin() + 2, {{.name = "model.layers.0.self_attn.q_proj.lora_A.default.weight"},
+                                             {.name = "model.layers.0.self_attn.q_proj.lora_B.default.weight"}});
+  const ModuleCount adapted = count_modules(parameters);
+  EXPECT_EQ(adapted.all, base.all + 10);
+  EXPECT_EQ(adapted.adapted, 1);
+  EXPECT_EQ(adapted.of_adapters, 10);
 }
 
 }  // namespace

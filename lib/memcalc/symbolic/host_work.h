@@ -17,7 +17,8 @@ class Tape;
 enum class HostWork : std::uint8_t {
   kTrainerStep,    // the Trainer between two steps: data loader, callbacks, scheduler
   kTrainerBatch,   // its training_step around a micro-batch
-  kTrainerTensor,  // its walks over the model, for each parameter: model.train(), unwrap_model()
+  kWalkedModule,   // a module in one of its walks over the model: model.train(), num_parameters(), zero_grad()
+  kPeftQuestion,   // accelerate's is_peft_model(): peft's METADATA is read and parsed, twice
   kCollatedToken,  // a token of a batch that a collator makes of lists: its numbers, mask and labels
   kTextToken,      // a token of a text that sentence-transformers gives to its tokenizer
   kToggledModule,  // of peft's disable_adapter(), each adapted module: its walks over the whole model, before and after
@@ -44,13 +45,14 @@ enum class HostWork : std::uint8_t {
   kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
   kInt8Warning,      // its warning at each call that the input is not float16
 };
-inline constexpr std::size_t kHostWorkCount = 28;
+inline constexpr std::size_t kHostWorkCount = 29;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
     {{"Trainer: between two steps"},
      {"Trainer.training_step"},
-     {"Trainer: of each parameter"},
+     {"Trainer: walks over modules"},
+     {"accelerate: is_peft_model"},
      {"collator: a token"},
      {"tokenizer: a token"},
      {"PeftModel.disable_adapter"},

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +34,7 @@
 #include "memcalc/train/label_smoother.h"
 #include "memcalc/train/loading.h"
 #include "memcalc/train/loop.h"
+#include "memcalc/train/module_walks.h"
 #include "memcalc/train/optimizer.h"
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/saving.h"
@@ -149,6 +149,14 @@ BatchShape shape_of(const RunSpec& run) {
   return run.uses_sentence_transformers() ? texts_shape_of(run) : answers_shape_of(run);
 }
 
+/// Of training_step in walks over the modules: model.train() takes as long as three, and floating_point_ops()'s
+/// num_parameters(exclude_embeddings=True), too, which is asked where a batch has the model's main input.
+std::int64_t walks_of_batch(const RunSpec& run) {
+  const bool has_main_input =
+      !run.generates() && !run.uses_sentence_transformers() && run.training().loop != Loop::kTrlOrpo;
+  return has_main_input ? 6 : 3;
+}
+
 /// The variables of _inner_training_loop and the step that it repeats.
 class TrainerLoop {
  public:
@@ -162,7 +170,8 @@ class TrainerLoop {
         tokens_(tokens),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
         scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps),
-        sentence_loss_(model) {
+        sentence_loss_(model),
+        modules_(count_modules(model.parameters)) {
     tape.moment.phase = Phase::kForward;
     total_loss_ = tape.empty({}, DType::kFloat32, aten::kToCopy);
     if (!run.compiles()) return;
@@ -249,6 +258,7 @@ class TrainerLoop {
   GradScaler scaler_;
   Tensor total_loss_;
   SentenceLoss sentence_loss_;
+  ModuleCount modules_;
   std::optional<compile::CompiledModel> compiled_;
   Bytes converted_ = 0;  // logits in float32, a graph of their own that nobody reads
   std::optional<compile::CompiledRegions> graphs_;
@@ -305,9 +315,7 @@ ModelOutput TrainerLoop::call_without_labels(bool sync) {
 TrlModels TrainerLoop::trl_models(bool sync) {
   TrlModels models;
   models.around = wrapper_;
-  models.adapted_modules = std::count_if(model_.parameters.begin(), model_.parameters.end(), [](const auto& each) {
-    return std::string_view(each.name).find(".lora_A.") != std::string_view::npos;
-  });
+  models.modules = modules_;
   models.trainer_model = [this, sync](const Batch& batch) {
     return call_model(tape_, model_, run_, wrapper_of_model(), batch, sync);
   };
@@ -382,6 +390,9 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   tape_.moment.phase = Phase::kZero;
   zero_grad(model_);
   record_host_work(tape_, HostWork::kZeroedTensor, static_cast<std::int64_t>(model_.parameters.size()));
+  // model.zero_grad(), and clip_grad_norm_(model.parameters()): what clip_grad_norm() takes has its walk over a base
+  // model.
+  record_host_work(tape_, HostWork::kWalkedModule, modules_.all + modules_.of_adapters);
 }
 
 std::vector<ExecutedMicroBatch> TrainerLoop::executed_in_step(std::int64_t count) const {
@@ -428,7 +439,7 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   inputs_.number_of_items = items_;
   tape_.moment.phase = Phase::kForward;
   record_host_work(tape_, HostWork::kTrainerBatch);
-  record_host_work(tape_, HostWork::kTrainerTensor, static_cast<std::int64_t>(model_.parameters.size()));
+  record_host_work(tape_, HostWork::kWalkedModule, walks_of_batch(run_) * modules_.all);
   const bool is_online_dpo = run_.training().loop == Loop::kTrlOnlineDpo;
   if (run_.generates() && !is_online_dpo) {
     const Training& training = run_.training();

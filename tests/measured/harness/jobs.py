@@ -110,23 +110,25 @@ PATTERNS = (r".*layers\.[0-3]\.(self_attn\.[qv]_proj|mlp\.down_proj)", r"model\.
             r".*self_attn\.[qkvo]_proj")
 UNFROZEN = (r"lm_head,model\.layers\.[0-2]\.", r"model\.embed_tokens", r"model\.layers\.\d+\.mlp\.down_proj", r"model\.layers\.[6-9]\..*proj")
 SINGLE = ("cce", "torchao-8bit", "torchao-4bit", "saved", "pattern", "in-backward", "seq2seq-lengths", "save-fsdp1", "q-experts",
-          "whole-dpo", "whole-kto", "freeze-except")
+          "whole-dpo", "whole-kto", "freeze-except", "liger", "qlora", "qlora-dpo", "older", "old")
+RELEASES = {"older": "4.57.6", "old": "5.5.4"}  # of transformers; a process anew has its folder
 
 
 def draw_option(r, kind):
     """A job of one option, as draw_job() returns it."""
     untied = kind in ("saved", "freeze-except")
     model = r.choice(["t5", "bart"] if kind == "seq2seq-lengths" else ["llama-untied", "mistral"] if untied else
-                     ["qwen3_moe", "mixtral"] if kind == "q-experts" else LLAMA_LIKE)
-    loop = "bare" if kind == "in-backward" else r.choice(["trainer", "trl-sft"]) if kind in ("saved", "pattern") else "trainer"
-    if kind.startswith("whole"): loop = "trl-" + kind[-3:]
-    job, lengths = ["--loop", loop, "--task", "seq2seq" if kind == "seq2seq-lengths" else "causal"], None
+                     ["qwen3_moe", "mixtral"] if kind == "q-experts" else ["llama", "gpt2", "qwen3", "bert"] if kind in RELEASES else LLAMA_LIKE)
+    loop = "bare" if kind == "in-backward" else r.choice(["trainer", "trl-sft"]) if kind in ("saved", "pattern", "liger", "qlora") else "trainer"
+    if kind.startswith("whole") or kind == "qlora-dpo": loop = "trl-" + kind[-3:]
+    task = "seq2seq" if kind == "seq2seq-lengths" else "seqcls" if model == "bert" else "causal"
+    job, lengths = ["--loop", loop, "--task", task], None
     bs = r.choice([2, 3, 4, 8])
     job += ["--bs", str(bs)]
     if kind == "seq2seq-lengths":
         job += ["--steps", r.choice("468")]
         lengths = answers_of_lengths(r, bs * r.choice([9, 11, 33]), 1)
-    elif kind.startswith("whole"):
+    elif kind.startswith("whole") or kind == "qlora-dpo":
         answers(r, job, 20)
     else:
         job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700"])]
@@ -135,13 +137,16 @@ def draw_option(r, kind):
         job += ["--precision", dtype, "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]),
                 "--optimizer", r.choice(["sgd", "adamw", "adamw-fused"]), "--optimizer-in-backward"]
         return model, job, lengths
-    always = {"saved": 1, "pattern": 1, "save-fsdp1": 1, "seq2seq-lengths": 0, "q-experts": 1, "whole-dpo": .5, "whole-kto": .5, "freeze-except": 0}
-    with_lora = common(r, job, ("amp-bf16",), ("bf16",) if kind in ("cce", "q-experts") else ("fp32", "bf16"), always.get(kind, .3))
+    always = {"saved": 1, "pattern": 1, "save-fsdp1": 1, "seq2seq-lengths": 0, "q-experts": 1, "whole-dpo": .5, "whole-kto": .5, "freeze-except": 0, "qlora": 1, "qlora-dpo": 1}
+    with_lora = common(r, job, ("amp-bf16",), ("bf16",) if kind in ("cce", "q-experts", "qlora", "qlora-dpo") else ("fp32", "bf16"), always.get(kind, .3))
     if kind == "q-experts": job += ["--quantize", r.choice(["nf4", "nf4-double"]), "--quantize-experts", "--no-prepare-kbit",
                                       "--lora-targets", "q_proj,k_proj,v_proj,o_proj"]
     if kind == "freeze-except": job += ["--freeze", "except:" + r.choice(UNFROZEN)]
     if kind.startswith("whole"): job += ["--whole-logits", "--ref-model", "adapters" if with_lora else "own"]
-    if kind in ("q-experts", "whole-dpo", "whole-kto"): return model, job, lengths
+    if kind.startswith("qlora"): job += ["--quantize", r.choice(["nf4", "nf4-double"])]
+    if kind in RELEASES: job += ["--transformers", RELEASES[kind]]
+    if kind == "liger": job.append("--liger")
+    if kind in ("q-experts", "whole-dpo", "whole-kto", "qlora-dpo"): return model, job, lengths
     if kind.startswith("torchao"): job[job.index("--optimizer") + 1] = "adamw_torch_" + kind[-4:]
     if kind == "cce": job.append("--cut-cross-entropy")
     if kind == "saved": job += ["--lora-modules-to-save", r.choice(["embed_tokens,lm_head", "lm_head", "embed_tokens"])]
@@ -347,18 +352,19 @@ def predict(a):
 def needs_of(job):
     """What is imported by a process anew: bitsandbytes and torchao start CUDA as they are imported, LLaMA-Factory has another TRL."""
     if "--whole-logits" in job["arguments"]: return "TRL_OLD"
+    if "--transformers" in job["arguments"]: return "TF_" + job["arguments"][job["arguments"].index("--transformers") + 1].replace(".", "_")
     return "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
 
 
 def measure_job(job, out, rank, port, folder=None):
-    """In a forked process: its result is one line. $BNB, $TORCHAO, $TRL_OLD: folders that hold what a process anew needs.
+    """In a forked process: its result is one line. $BNB, $TORCHAO, $TRL_OLD, $TF_5_5_4: folders that hold what a process anew needs.
     `folder`: it is timed, prepared once it has written NAME.ready there, and trains once NAME.go is there."""
     import jobs_run
 
     said = os.dup(1)
     needs = needs_of(job)
     if needs is not None and needs in os.environ:
-        if needs == "TRL_OLD": os.environ["JOBS_LIGHT"] = "1"
+        if needs == "TRL_OLD" or needs.startswith("TF_"): os.environ["JOBS_LIGHT"] = "1"
         path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port, folder=folder)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"

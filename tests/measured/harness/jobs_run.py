@@ -25,7 +25,7 @@ ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
          "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
-         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache")
+         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -87,7 +87,7 @@ class Job:
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
                  "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage "
-                 "--lora-targets --lora-modules-to-save --save --freeze").split()
+                 "--lora-targets --lora-modules-to-save --save --freeze --transformers").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -243,6 +243,7 @@ def arguments_of(job):
               gradient_accumulation_steps=job.accum, save_strategy="no", logging_strategy="no", disable_tqdm=True,
               bf16=job.precision == "amp-bf16", fp16=job.precision == "amp-fp16")
     if ON_CPU: kw["use_cpu"] = True
+    if "--liger" in o: kw["use_liger_kernel"] = True
     if "--label-smoothing" in o: kw["label_smoothing_factor"] = 0.1
     if "--checkpointing" in o or not job.loop.startswith("trl-"):
         kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
@@ -285,6 +286,9 @@ def plain_trainer(job):
     o, r = job.options, random.Random(1)
     task = o.get("--task", "causal")
     model = make_model(job, task)
+    if "--quantize" in o and "--no-prepare-kbit" not in o:  # as peft's guide does it; TRL does not
+        from peft import prepare_model_for_kbit_training
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=o.get("--checkpointing") == "full")
     if (adapters := lora(job)) is not None:
         model = get_peft_model(model, adapters)
         if o.get("--checkpointing") == "full": model.enable_input_require_grads()

@@ -64,6 +64,7 @@ std::vector<Tensor> reference_log_probs(Tape& tape, const RunSpec& run, const Ba
     return {batch.others[kRefChosenLogps], batch.others[kRefRejectedLogps]};
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
+  record_reference_questions(tape, run, models);
   const WithoutAdapters adapters(tape, models);
   outputs = (has_model ? models.reference : models.trainer_model)(batch);
   return halves(sum(outputs.fused.log_probs, 0b10, false));

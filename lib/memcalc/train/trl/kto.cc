@@ -50,6 +50,7 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
   }
   const NoGrad no_grad(tape.modes);
   const bool has_model = static_cast<bool>(models.reference);
+  record_reference_questions(tape, run, models);
   const WithoutAdapters adapters(tape, models);
   const CallModel& model = has_model ? models.reference : models.trainer_model;
   if (run.training().kto_loss == KtoLoss::kKto) result.kl = kl_log_probs(tape, batch, shape, model);

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/modes.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/train/data/collator.h"
+#include "memcalc/train/module_walks.h"
 
 namespace memcalc {
 
@@ -28,15 +29,25 @@ struct TrlModels {
   CallModel trainer_model;  // Trainer.model: the policy without DDP or DeepSpeed's engine around it
   CallModel reference;
   ParallelWrapper* around = nullptr;  // what is around Trainer.model_wrapped; null: nothing
-  std::int64_t adapted_modules = 0;
+  ModuleCount modules;                // that a walk over the model meets
 };
+
+/// Python of DPO's and KTO's _compute_loss around a reference that was not computed before, in each micro-batch:
+/// disable_gradient_checkpointing() (models/utils.py) asks every module whether it is on, which takes as long as two
+/// walks, or switches it off and on, six; is_peft_model() unwraps the model, and with adapters unwrap_model() again.
+inline void record_reference_questions(Tape& tape, const RunSpec& run, const TrlModels& models) {
+  const bool checkpoints = run.checkpointing() != Checkpointing::kNone;
+  const std::int64_t walks = (checkpoints ? 6 : 2) + (models.reference ? 1 : 2);
+  record_host_work(tape, HostWork::kPeftQuestion);
+  record_host_work(tape, HostWork::kWalkedModule, walks * models.modules.all);
+}
 
 /// Where there is no model beside the one that trains: `with model.disable_adapter()`, in which peft walks over all
 /// modules (tuners/tuners_utils.py: disable_adapter_layers, enable_adapter_layers).
 class WithoutAdapters : public Scoped<bool> {
  public:
   WithoutAdapters(Tape& tape, const TrlModels& models) : Scoped(tape.modes.adapters_disabled, !models.reference) {
-    if (!models.reference) record_host_work(tape, HostWork::kToggledModule, models.adapted_modules);
+    if (!models.reference) record_host_work(tape, HostWork::kToggledModule, models.modules.adapted);
   }
 };
 
