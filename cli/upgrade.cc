@@ -49,7 +49,7 @@ VersionOptions versions_of(const char* option, const std::string& text) {
     if (found == std::end(kSoftwareNames)) {
       throw UsageError(std::string(option) +
                        ": expected a profile or one of torch, transformers, accelerate, peft, trl, "
-                       "bitsandbytes with its version, as torch=2.10, found '" +
+                       "bitsandbytes, liger-kernel with its version, as torch=2.10, found '" +
                        one_line(part) + "'");
     }
     std::optional<std::string>& asked = versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))];

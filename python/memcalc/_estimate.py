@@ -24,7 +24,7 @@ _SIZES = frozenset(_core.size_keywords())
 
 
 # Whose versions matter, as pip calls them.
-PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes")
+PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "bitsandbytes", "liger-kernel")
 
 
 def installed_version(package: str) -> str | None:

@@ -120,6 +120,8 @@ std::vector<Example> examples() {
   experts.lora_targets = {"q_proj"};
   RunOptions old = packed(Quantization::kNf4);
   old.profile.behaviors.keeps_packed_inputs = true;
+  RunOptions liger{.liger = true};
+  liger.profile.behaviors.liger_loss = LigerLoss::kFloat32InPlace;
   RunOptions offloaded{.inference = Inference{}};
   offloaded.parallel.offload_parameters = OffloadTo::kHost;
   return {
@@ -140,6 +142,7 @@ std::vector<Example> examples() {
       {"prepare_model_for_kbit_training", packed(Quantization::kNf4)},
       {"freeze", {.frozen = {"embed_tokens"}}},
       {"liger", {.liger = true}},
+      {"liger-kernel 0.8.1 and 0.8.2", liger},
       {"cut cross entropy",
        {.precision = Precision::kAmpBf16, .weights_dtype = DType::kBFloat16, .cut_cross_entropy = true}},
       {"lora modules to save", {.lora_rank = 4, .lora_saved = {"lm_head"}}},

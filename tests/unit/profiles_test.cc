@@ -246,7 +246,7 @@ TEST(VersionsUsed, NamesWhatTheRunTouches) {
   EXPECT_EQ(of("gpt2", {.loop = Loop::kTrlSft, .lora_rank = 8}),
             "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0, accelerate 1.15.0, peft 0.21.2, trl 1.16.0");
   EXPECT_EQ(of("llama-3.2-1b", {.loop = Loop::kBare, .optimizer = Optimizer::kAdamW8bit, .liger = true}),
-            "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0, bitsandbytes 0.50.2, liger-kernel 0.8.0");
+            "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0, bitsandbytes 0.50.2, liger-kernel 0.8.5");
   RunOptions megatron;
   megatron.gpus = 2;
   megatron.parallel.tensor = 2;

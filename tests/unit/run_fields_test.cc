@@ -211,6 +211,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"group_size-exists", {"--group-size", "32"}},
       {"quantize_head-exists", {"--quantize-head"}},
       {"bitsandbytes-exists", {"--bitsandbytes", "0.43.2"}},
+      {"liger_kernel-exists", {"--liger-kernel", "0.8.0"}},
       {"prefetch_factor-exists", {"--prefetch-factor", "4"}},
       {"compile_parts-exists", {"--compile-parts", "layers"}},
       {"compile_mode-exists", {"--compile-mode", "reduce-overhead"}},

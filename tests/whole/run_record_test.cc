@@ -61,6 +61,7 @@ std::string value_of(Draw& draw, const Field& field) {
     case FieldType::kName: return std::string(draw.one_of(field.names));
     case FieldType::kText:
       if (field.key == "bitsandbytes") return draw.one_of(std::vector<std::string>{"0.41.1", "0.43.2", "0.50"});
+      if (field.key == "liger_kernel") return draw.one_of(std::vector<std::string>{"0.6.2", "0.8.0", "0.8.2"});
       return field.names.empty() ? "" : std::string(draw.one_of(field.names));
     case FieldType::kTexts: return draw.one_of(std::vector<std::string>{"q_proj,v_proj", "all-linear", "embed"});
     case FieldType::kWholes: return "1,1";

@@ -181,7 +181,8 @@ Answer answer_of(const Profiles& profiles) {
   answer.columns = {{"name", "name", Unit::kText}};
   for (std::size_t i = 0; i < kSoftwareCount; ++i) {
     const auto software = static_cast<Software>(i);
-    const bool dispensable = software == Software::kPeft || software == Software::kBitsandbytes;
+    const bool dispensable =
+        software == Software::kPeft || software == Software::kBitsandbytes || software == Software::kLigerKernel;
     answer.columns.push_back(
         {std::string(kSoftwareNames[i]), std::string(kSoftwareNames[i]), Unit::kText, dispensable});
   }

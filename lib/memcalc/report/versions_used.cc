@@ -14,7 +14,7 @@ namespace {
 // Of which one version is known.
 constexpr std::string_view kDeepSpeed = "0.19.8", kSentenceTransformers = "6.2.0", kTorchvision = "0.26.0";
 constexpr std::string_view kMegatron = "0.14.0", kTransformerEngine = "2.11.0";
-constexpr std::string_view kLiger = "0.8.0", kTorchao = "0.18.0", kVllm = "0.31.0", kUnsloth = "2026.10.9";
+constexpr std::string_view kTorchao = "0.18.0", kVllm = "0.31.0", kUnsloth = "2026.10.9";
 // What stands in brackets behind torch.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOfTorch = {
     {{"cuda", "CUDA"}, {"cudnn", "cuDNN"}, {"nccl", "NCCL"}}};
@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, std::string>> versions_used(const ModelSpec& 
   if (run.uses_sentence_transformers()) all.emplace_back("sentence-transformers", kSentenceTransformers);
   if (uses_bitsandbytes(run)) add(Software::kBitsandbytes);
   if (uses_torchao(run)) all.emplace_back("torchao", kTorchao);
-  if (run.fine_tuning.liger) all.emplace_back("liger-kernel", kLiger);
+  if (run.fine_tuning.liger) add(Software::kLigerKernel);
   if (run.fine_tuning.unsloth) all.emplace_back("unsloth", kUnsloth);
   if (run.uses_vllm()) all.emplace_back("vllm", kVllm);
   if (run.parallel.framework() == Framework::kDeepSpeed) all.emplace_back("deepspeed", kDeepSpeed);

@@ -14,6 +14,7 @@ constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainabl
 constexpr std::string_view kExpertAdapters[] = {"as-made", "whole", "factors"};
 constexpr std::string_view kConvertedNames[] = {"none", "listed", "all"};
 constexpr std::string_view kSftLossForms[] = {"logits", "checkpointed-chunks", "fused-head"};
+constexpr std::string_view kLigerLosses[] = {"products", "float32-in-place", "in-place"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 
 // Of each value, in the order of the values. Measured: runs on a card under a release that has it are exact, or what is
@@ -26,6 +27,7 @@ constexpr Evidence kYesRecorded[] = {E::kMeasured, E::kStreams};
 constexpr Evidence kCudnnEvidence[] = {E::kSources, E::kMeasured, E::kSources};
 constexpr Evidence kExpertEvidence[] = {E::kMeasured, E::kMeasured, E::kStreams, E::kMeasured, E::kMeasured};
 constexpr Evidence kGpt2Evidence[] = {E::kMeasured, E::kSources, E::kMeasured};
+constexpr Evidence kLigerEvidence[] = {E::kMeasured, E::kSources, E::kMeasured};
 constexpr Evidence kT5Evidence[] = {E::kMeasured, E::kMeasured, E::kMeasured};
 constexpr Evidence kLastOfThreeMeasured[] = {E::kSources, E::kSources, E::kMeasured};
 constexpr Evidence kUpcastEvidence[] = {E::kSources, E::kSources, E::kMeasured};
@@ -180,6 +182,10 @@ constexpr Behavior kTable[] = {
     row<&B::keeps_packed_inputs>("nf4.keeps-inputs", S::kBitsandbytes,
                                  "4-bit products keep their input until the backward pass", kNoMeasured,
                                  "autograd/_functions.py; 0.43.2"),
+
+    row<&B::liger_loss>("liger.loss", S::kLigerKernel,
+                        "how the fused loss adds each chunk's part to the gradient of the head", kLigerEvidence,
+                        "ops/fused_linear_cross_entropy.py; wheels 0.6.1 to 0.8.5", kLigerLosses),
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Behaviors: what differs between versions of the frameworks, each choice with a name. Rules fork on a behaviour, never
 // on a version; which release has which is data (specs/profiles/, profiles.h). What a member holds here is the
 // behaviour of the versions that memcalc answers for where none is named: torch 2.11.0, transformers 5.17.0,
-// accelerate 1.15.0, peft 0.21.2, trl 1.16.0, bitsandbytes 0.50.2. docs/studies/versions.md: where each stands in the
-// sources. Covered by tests/unit/profiles_test.cc.
+// accelerate 1.15.0, peft 0.21.2, trl 1.16.0, bitsandbytes 0.50.2, liger-kernel 0.8.5. docs/studies/versions.md: where
+// each stands in the sources. Covered by tests/unit/profiles_test.cc.
 // MIRRORS(accelerate, "utils/fsdp_utils.py", "1.15.0")
 // MIRRORS(torch, "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp", "2.11.0")
 // MIRRORS(transformers, "integrations/moe.py", "5.17.0")
@@ -18,11 +18,11 @@
 namespace memcalc {
 
 /// Whose versions a profile knows.
-enum class Software : std::uint8_t { kTorch, kTransformers, kAccelerate, kPeft, kTrl, kBitsandbytes };
-inline constexpr std::size_t kSoftwareCount = 6;
+enum class Software : std::uint8_t { kTorch, kTransformers, kAccelerate, kPeft, kTrl, kBitsandbytes, kLigerKernel };
+inline constexpr std::size_t kSoftwareCount = 7;
 /// As pip calls them: "torch", "transformers", …
-inline constexpr std::string_view kSoftwareNames[] = {"torch", "transformers", "accelerate",
-                                                      "peft",  "trl",          "bitsandbytes"};
+inline constexpr std::string_view kSoftwareNames[] = {"torch", "transformers", "accelerate",  "peft",
+                                                      "trl",   "bitsandbytes", "liger-kernel"};
 
 /// On which cards scaled_dot_product_attention tries cuDNN before the flash kernel.
 /// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention
@@ -55,6 +55,11 @@ enum class ConvertedNames : std::uint8_t { kNone, kListed, kAll };
 /// The loss of TRL's SFTTrainer where nothing is said: of the model's logits; in chunks of 256 tokens, each under a
 /// checkpoint (_chunked_cross_entropy_loss); in the head's own autograd function (add_fused_lm_head).
 enum class SftLossForm : std::uint8_t { kLogits, kCheckpointedChunks, kFusedHead };
+
+/// How Liger's fused loss adds a chunk's part to the gradient of the head's weight: a product as large as the weight
+/// and a float32 copy of it; in place where that gradient is float32; in place for all 16-bit logits, and logits and
+/// the input's gradient written where they stay. liger_kernel/ops/fused_linear_cross_entropy.py
+enum class LigerLoss : std::uint8_t { kProducts, kFloat32InPlace, kInPlace };
 
 /// Which CUDA cards have the larger default workspace of cuBLAS (symbolic/cublas_workspaces.h). From pytorch#175344 on,
 /// merged after 2.11 was cut, Blackwell, too: not run on such a card.
@@ -124,6 +129,9 @@ struct Behaviors {
 
   // bitsandbytes
   bool keeps_packed_inputs = false;
+
+  // liger-kernel
+  LigerLoss liger_loss = LigerLoss::kInPlace;
 
   friend constexpr bool operator==(const Behaviors&, const Behaviors&) = default;
 };

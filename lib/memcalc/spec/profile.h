@@ -18,7 +18,8 @@ namespace memcalc {
 struct Profile {
   /// By Software.
   std::array<Version, kSoftwareCount> versions = {Version{2, 11, 0}, Version{5, 17, 0}, Version{1, 15, 0},
-                                                  Version{0, 21, 2}, Version{1, 16, 0}, Version{0, 50, 2}};
+                                                  Version{0, 21, 2}, Version{1, 16, 0}, Version{0, 50, 2},
+                                                  Version{0, 8, 5}};
   /// What torch's wheel is built with and brings.
   Version cuda = {13, 0, 0}, cudnn = {9, 19, 0}, nccl = {2, 28, 9};
   bool other_cuda = false;  // than that of the release's wheel on PyPI

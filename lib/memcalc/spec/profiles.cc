@@ -242,11 +242,13 @@ Profile Profiles::choose(const VersionOptions& asked, const std::string& file, s
                   "--versions");
     }
     if (written.found.empty()) {
-      throw Error(ErrorCode::kInput,
-                  fmt::format("--versions {}: found none of torch, transformers, accelerate, peft, trl, bitsandbytes; "
-                              "accepted: requirements.txt, pip freeze, uv.lock, or torch==2.11.0,transformers==5.17.0",
-                              one_line(file)),
-                  "--versions");
+      throw Error(
+          ErrorCode::kInput,
+          fmt::format(
+              "--versions {}: found none of torch, transformers, accelerate, peft, trl, bitsandbytes, "
+              "liger-kernel; accepted: requirements.txt, pip freeze, uv.lock, or torch==2.11.0,transformers==5.17.0",
+              one_line(file)),
+          "--versions");
     }
   }
   for (std::size_t i = 0; i < kSoftwareCount; ++i) {

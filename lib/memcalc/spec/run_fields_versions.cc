@@ -47,6 +47,7 @@ bool asks_transformers(const RunRecord& r) {
 }
 bool asks_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool asks_peft(const RunRecord& r) { return r.run.fine_tuning.lora.has_value() && !is_megatron(r); }
+bool asks_liger_kernel(const RunRecord& r) { return r.run.fine_tuning.liger; }
 bool asks_bitsandbytes(const RunRecord& r) { return uses_bitsandbytes(r.run); }
 
 const Field kFields[] = {
@@ -91,6 +92,13 @@ const Field kFields[] = {
          .get = take_version<Software::kBitsandbytes>,
          .exists = asks_bitsandbytes,
          .belongs_to = "what bitsandbytes packs or steps (--quantize nf4, nf4-double or int8, its 8-bit optimizers)"}),
+    row("--liger-kernel", "liger_kernel", G::kVersions, K::kText, "V",
+        "its version; its loss takes more before 0.8.3 [0.8.5]",
+        {.accepted = "a version from 0.6.2, such as 0.8.0",
+         .set = put_version<Software::kLigerKernel>,
+         .get = take_version<Software::kLigerKernel>,
+         .exists = asks_liger_kernel,
+         .belongs_to = "Liger's kernels (--liger)"}),
 };
 
 }  // namespace

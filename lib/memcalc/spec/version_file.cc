@@ -110,7 +110,7 @@ std::string text_of_environment(const std::filesystem::path& folder) {
   if (!text.empty()) return text;
   throw Error(ErrorCode::kInput,
               fmt::format("--versions {}: none of {} is installed there; accepted: {}", shown_path(folder.string()),
-                          "torch, transformers, accelerate, peft, trl, bitsandbytes", kAccepted),
+                          "torch, transformers, accelerate, peft, trl, bitsandbytes, liger-kernel", kAccepted),
               "--versions");
 }
 

@@ -36,6 +36,11 @@ constexpr Mode kModes[] = {
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},
+    {"liger-kernel 0.8.1 and 0.8.2",
+     [](const RunSpec& r) {
+       return r.fine_tuning.liger && r.profile.behaviors.liger_loss == LigerLoss::kFloat32InPlace;
+     },
+     false},
     {"cut cross entropy", [](const RunSpec& r) { return r.fine_tuning.cut_cross_entropy; }, true},
     {"whole logits", [](const RunSpec& r) { return trains(r) && r.training().whole_logits; }, true},
     // Saving memory

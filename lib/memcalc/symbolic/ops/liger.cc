@@ -1,15 +1,17 @@
-// liger_kernel 0.8 ops/: rms_norm.py, rope.py, swiglu.py, fused_linear_cross_entropy.py.
-// MIRRORS(liger_kernel, "ops/fused_linear_cross_entropy.py", "0.8.0")
-// MIRRORS(liger_kernel, "ops/rms_norm.py", "0.8.0")
-// MIRRORS(liger_kernel, "ops/rope.py", "0.8.0")
-// MIRRORS(liger_kernel, "ops/swiglu.py", "0.8.0")
+// liger_kernel 0.8 ops/: rms_norm.py, rope.py, swiglu.py, fused_linear_cross_entropy.py (from 0.6.2 on).
+// MIRRORS(liger_kernel, "ops/fused_linear_cross_entropy.py", "0.8.5")
+// MIRRORS(liger_kernel, "ops/rms_norm.py", "0.8.5")
+// MIRRORS(liger_kernel, "ops/rope.py", "0.8.5")
+// MIRRORS(liger_kernel, "ops/swiglu.py", "0.8.5")
 #include "memcalc/symbolic/ops/liger.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -54,37 +56,106 @@ void linear_cross_entropy_backward(BackwardCall& call) {  // saved: the gradient
     const Tensor same = call.tape.empty({}, DType::kBool, aten::kEqual);
     call.tape.memory.scratch(1, aten::kEqual);
   }
+  read_on_host(call.tape, aten::kEqual);
   call.set(0, call.saved(0));
   if (call.needs(1)) call.set(1, call.saved(1));
 }
 
-/// One chunk of rows: logits, their gradient in place, and what it adds to the gradients of hidden and weight.
-void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows, bool weight_gradient) {
-  Tape& tape = hidden.tape();
-  const std::int64_t width = weight.size(1);
-  const std::int64_t vocabulary = weight.size(0);
-  const int products = weight_gradient ? 3 : 2;
-  const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
-  for (int i = 0; i < products; ++i) tape.kernels.product(aten::kMm, dtype, 1, rows, vocabulary, width);
-  if (!tape.modes.autocast.dtype) {  // torch.mm(..., out=...)
-    if (weight_gradient && weight.dtype() == DType::kFloat32) tape.memory.scratch(weight.bytes(), aten::kMm);
-    return;
+/// Variables of the loop over chunks.
+struct Chunk {
+  Tensor logits, rows_cast;
+};
+
+/// _can_use_mm_out of 0.8.3: torch.mm(..., out=), which autocast does not reach.
+bool writes_in_place(const Tensor& hidden, const Tensor& weight) {
+  const Tape& tape = hidden.tape();
+  return tape.behaviors.liger_loss == LigerLoss::kInPlace && hidden.dtype() == weight.dtype() &&
+         tape.modes.autocast.dtype.value_or(hidden.dtype()) == hidden.dtype();
+}
+
+/// torch.addmm(..., out=grad_weight), from 0.8.1 on: of 16-bit logits.
+bool adds_in_place(const Tensor& gradient, DType logits) {
+  const Tape& tape = gradient.tape();
+  const int capability = tape.device.compute_capability_major;
+  if (logits == DType::kFloat32 || (capability > 0 && capability < 8)) return false;
+  switch (tape.behaviors.liger_loss) {
+    case LigerLoss::kProducts: return false;
+    case LigerLoss::kFloat32InPlace: return gradient.dtype() == DType::kFloat32;
+    case LigerLoss::kInPlace: return gradient.dtype() == DType::kFloat32 || gradient.dtype() == logits;
   }
-  const bool mixed = hidden.dtype() == DType::kFloat32;
-  const auto rows_of = [&](std::int64_t columns) { return Shape{rows, columns}; };
-  Tensor logits;
-  {
+  return false;
+}
+
+/// Else grad_weight += torch.mm(grad_logits_chunk.t(), _input_chunk).float(): the product, and a copy of it in float32,
+/// each as large as the weight.
+void add_to_weight_gradient(const Tensor& hidden, std::int64_t rows, Tensor& gradient, Chunk& chunk) {
+  Tape& tape = hidden.tape();
+  const DType dtype = chunk.logits.dtype();
+  const std::int64_t vocabulary = gradient.size(0), width = gradient.size(1);
+  chunk.rows_cast.reset();
+  if (hidden.dtype() != dtype) chunk.rows_cast = tape.empty({rows, width}, dtype, aten::kToCopy);
+  const bool in_place = adds_in_place(gradient, dtype);
+  Tensor product;
+  if (!in_place) product = tape.empty(gradient.shape(), dtype, aten::kMm);
+  tape.kernels.product(aten::kMm, dtype, 1, vocabulary, width, rows, KernelKind::kMatrixProduct, Transposed::kFirst);
+  if (in_place) return;
+  chunk.rows_cast.reset();  // autocast's
+  const Tensor wide = to_dtype(product, DType::kFloat32);
+  product.reset();
+  gradient = add_in_place(gradient, wide);
+}
+
+/// One chunk of rows: logits, their gradient in place, and what it adds to the gradients of hidden and weight.
+void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows, Tensor& weight_gradient,
+                   Chunk& chunk) {
+  Tape& tape = hidden.tape();
+  const std::int64_t width = weight.size(1), vocabulary = weight.size(0);
+  const DType dtype = tape.modes.autocast.dtype.value_or(hidden.dtype());
+  const bool in_place = writes_in_place(hidden, weight);
+  if (!in_place) {
     Tensor weight_cast, rows_cast;  // weight.t() is a view, which autocast does not cache
-    if (mixed) {
+    if (weight.dtype() != dtype) {
       weight_cast = tape.empty(weight.shape(), dtype, aten::kToCopy, Category::kAutocastCopies);
-      rows_cast = tape.empty(rows_of(width), dtype, aten::kToCopy);
     }
-    logits = tape.empty(rows_of(vocabulary), dtype, aten::kMm);
+    if (hidden.dtype() != dtype) rows_cast = tape.empty({rows, width}, dtype, aten::kToCopy);
+    chunk.logits = tape.empty({rows, vocabulary}, dtype, aten::kMm);
     drop(rows_cast, weight_cast);
   }
-  const Tensor cached = autocast(aten::kMatmul, weight);
-  tape.memory.scratch(rows * width * size_of(dtype), aten::kMm);
-  if (weight_gradient && mixed) tape.memory.scratch(rows * width * size_of(dtype), aten::kToCopy);
+  tape.kernels.product(aten::kMm, dtype, 1, rows, vocabulary, width, KernelKind::kMatrixProduct, Transposed::kSecond);
+  // liger_cross_entropy_kernel: a program holds a row, which it reads twice and then writes as its gradient.
+  const double elements = static_cast<double>(rows) * static_cast<double>(vocabulary);
+  tape.kernels.add(kLoss, OperatorClass::kNormalization, dtype, 8 * elements,
+                   3 * elements * static_cast<double>(size_of(dtype)), KernelKind::kRowwise, elements);
+  tape.kernels.describe(work::Rows{.count = rows, .width = vocabulary, .softmax = true});
+  if (tape.modes.autocast.dtype && !in_place) (void)autocast(aten::kMatmul, weight);
+  tape.kernels.product(aten::kMm, dtype, 1, rows, width, vocabulary);
+  if (!in_place) {  // … which is copied into a slice of grad_input
+    const std::int64_t bytes = rows * width * size_of(dtype);
+    tape.memory.scratch(bytes, aten::kMm);
+    tape.kernels.add(aten::kCopy, OperatorClass::kMovement, dtype, 0, 2.0 * static_cast<double>(bytes));
+  }
+  if (weight_gradient.defined()) add_to_weight_gradient(hidden, rows, weight_gradient, chunk);
+}
+
+/// Of all chunks. Before 0.8.3 the loop's variables live on in the next chunk, and the last one's until the caller lets
+/// them go.
+Chunk loss_of_chunks(const Tensor& hidden, const Tensor& weight, Tensor& weight_gradient) {
+  Tape& tape = hidden.tape();
+  const std::int64_t rows = hidden.size(0);
+  const std::int64_t chunks = ceil_div(weight.size(0), weight.size(1));
+  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(rows, chunks))));
+  const std::int64_t most = std::min(power, rows);
+  const bool ends = tape.behaviors.liger_loss == LigerLoss::kInPlace;
+  const bool in_place = writes_in_place(hidden, weight);
+  Chunk chunk;
+  if (in_place) chunk.logits = tape.empty({most, weight.size(0)}, hidden.dtype(), kLoss);
+  for (std::int64_t begin = 0; begin < rows; begin += most) {
+    loss_of_chunk(hidden, weight, std::min(most, rows - begin), weight_gradient, chunk);
+    if (ends) chunk.rows_cast.reset();
+    if (ends && !in_place) chunk.logits.reset();
+  }
+  if (ends) chunk.logits.reset();
+  return chunk;
 }
 
 }  // namespace
@@ -144,9 +215,6 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
   const Tensor* inputs[] = {&hidden, &weight};
   Node* node = tape.autograd.record(kLossBackward, linear_cross_entropy_backward, inputs, 2);
   const std::int64_t rows = hidden.size(0);
-  const std::int64_t chunks = ceil_div(weight.size(0), weight.size(1));
-  const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(rows, chunks))));
-  const std::int64_t chunk = std::min(power, rows);
   Tensor loss, hidden_gradient, weight_gradient;
   {
     const NoGrad no_grad(tape.modes);
@@ -155,13 +223,8 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
     Tensor present = tape.empty({rows}, DType::kBool, aten::kNe);
     no_grad::sum(present).reset();
-    {
-      Tensor logits;
-      if (!tape.modes.autocast.dtype) logits = tape.empty({chunk, weight.size(0)}, hidden.dtype(), kLoss);
-      for (std::int64_t begin = 0; begin < rows; begin += chunk) {
-        loss_of_chunk(hidden, weight, std::min(chunk, rows - begin), weight_gradient.defined());
-      }
-    }
+    read_on_host(tape);  // total_n_non_ignore = target_mask.sum().item()
+    const Chunk last = loss_of_chunks(hidden, weight, weight_gradient);
     loss = sum_all(losses);
     drop(present, losses);
   }
