@@ -283,6 +283,8 @@ class RunOptions(TypedDict, total=False):
     """`--peft`: peft, as 0.19.1 [0.21.2]"""
     bitsandbytes: str | None
     """`--bitsandbytes`: its version; inputs kept before 0.43.2 [0.50.2]"""
+    liger_kernel: str | None
+    """`--liger-kernel`: its version; its loss takes more before 0.8.3 [0.8.5]"""
     card: str | None
     """`--card`: in place of --gpu: mine,24GB,sm89,1008GB/s,165TFLOPS"""
     memory_gib: float | None

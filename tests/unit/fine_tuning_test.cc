@@ -158,6 +158,29 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
   EXPECT_NEAR(static_cast<double>(added) / (4 * 1024 * (2048 + 5632) * 2), 1, 0.02) << "but for slack";
 }
 
+// Its product in 16 bits and the float32 copy, each as large as the head's weight; a job of 0.8.0 is exact (j7041-10).
+TEST_F(FineTuningTest, OldLigerAddsToTheGradientOfTheHeadByProducts) {
+  const ModelSpec model = registry_.model("llama-3.2-1b", {.layers = 1});
+  const auto forward_peak = [&](Precision precision, LigerLoss form) {
+    RunOptions run = options();
+    run.batch_size = 2;
+    run.sequence_length = 256;
+    run.precision = precision;
+    run.liger = true;
+    run.profile.behaviors.liger_loss = form;
+    return static_cast<double>(
+        estimate(model, resolve(model, run), device_).memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)]);
+  };
+  constexpr double kBoth = 128256.0 * 2048 * (2 + 4);
+  using L = LigerLoss;
+  for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {
+    const double least = forward_peak(precision, L::kInPlace);
+    EXPECT_NEAR((forward_peak(precision, L::kProducts) - least) / kBoth, 1, 0.01);
+    const bool has_float32_gradient = precision == Precision::kAmpBf16;
+    EXPECT_NEAR((forward_peak(precision, L::kFloat32InPlace) - least) / kBoth, has_float32_gradient ? 0 : 1, 0.01);
+  }
+}
+
 // trl 1.16: no prepare_model_for_kbit_training, adapters in bfloat16; exact on an H100 (measured/jobs, r20).
 TEST_F(FineTuningTest, TrlCastsTheAdaptersOfAPackedBase) {
   RunOptions packed = options();
