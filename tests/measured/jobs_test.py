@@ -197,7 +197,7 @@ OFF = {
     "j7041-03-kto-qwen3": (0, 0.147),
     "j7041-04-reward-gpt2": (0.12, 0.927),
     "j7041-08-st-bert": (0.275, 0.148),
-    "j7041-10-liger-llama": (17.97, 19.66),  # of liger-kernel 0.8; its loss before 0.6 is modelled
+    "j7041-10-liger-llama": (0.003, 0),
     "j7041-14-sft-lengths-llama": (0, 0.103),
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),

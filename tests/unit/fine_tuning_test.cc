@@ -158,7 +158,7 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
   EXPECT_NEAR(static_cast<double>(added) / (4 * 1024 * (2048 + 5632) * 2), 1, 0.02) << "but for slack";
 }
 
-// Its product in 16 bits and the float32 copy, each as large as the head's weight; a job of 0.8.0 is exact (j7041-10).
+// Its product in 16 bits and the float32 copy, each as large as the head's weight (job j7041-10).
 TEST_F(FineTuningTest, OldLigerAddsToTheGradientOfTheHeadByProducts) {
   const ModelSpec model = registry_.model("llama-3.2-1b", {.layers = 1});
   const auto forward_peak = [&](Precision precision, LigerLoss form) {
