@@ -166,6 +166,7 @@ TEST_F(FineTuningTest, OldLigerAddsToTheGradientOfTheHeadByProducts) {
     run.batch_size = 2;
     run.sequence_length = 256;
     run.precision = precision;
+    if (precision == Precision::kAmpBf16) run.weights_dtype = DType::kFloat32;
     run.liger = true;
     run.profile.behaviors.liger_loss = form;
     return static_cast<double>(
