@@ -167,6 +167,8 @@ class RunOptions(TypedDict, total=False):
     """`--lora-modules-to-save`: modules that are trained in full beside adapters"""
     lora_dropout: float | None
     """`--lora-dropout`: dropout in front of the adapters [0]"""
+    dora: bool | None
+    """`--dora`: adapters with lengths that train (peft's use_dora)"""
     lora_dtype: str | None
     """`--lora-dtype`: fp32, or base: as the base's weights [fp32]"""
     lora_head: bool | None

@@ -208,6 +208,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"image_size-exists", {"--image", "224"}},
       {"target_sequence_length-exists", {"--target-seq", "16"}},
       {"lora_dropout-exists", {"--lora-dropout", "0.1"}},
+      {"dora-exists", {"--dora"}},
       {"group_size-exists", {"--group-size", "32"}},
       {"quantize_head-exists", {"--quantize-head"}},
       {"bitsandbytes-exists", {"--bitsandbytes", "0.43.2"}},

@@ -278,6 +278,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
                    .targets = options.lora_targets,
                    .saved = options.lora_saved,
                    .dropout = options.lora_dropout.value_or(0),
+                   .dora = options.dora,
                    .in_base_dtype = options.lora_in_base_dtype,
                    .trains_head = options.lora_trains_head};
     if (options.lora_targets.empty()) {

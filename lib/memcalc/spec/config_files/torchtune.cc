@@ -23,7 +23,7 @@ constexpr KeyRow kRows[] = {
      "model/quantize_base",
      U::kUsed},
     {"model/apply_lora_to_output", U::kRefused, "adapters of the head are not modelled"},
-    {"model/use_dora", U::kRefused, "DoRA is not modelled"},
+    {"model/use_dora", U::kRefused, "torchtune's own DoRA is not modelled"},
     {"model/lora_alpha", U::kIrrelevant, "a number of the adapters"},
     {"model/decoder_trainable model/encoder_trainable model/fusion_trainable model/image_size", U::kIrrelevant,
      "of models with images"},
