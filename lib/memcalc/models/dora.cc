@@ -1,5 +1,6 @@
 // MIRRORS(peft, "tuners/lora/dora.py", "0.21.2")
 // MIRRORS(peft, "tuners/lora/variants.py", "0.21.2")
+// MIRRORS(peft, "utils/other.py", "0.21.2")
 #include "memcalc/models/dora.h"
 
 #include <utility>
@@ -27,9 +28,11 @@ Tensor whole_weight(Tape& tape, const FineTunedLinear& layer) {
   return unpacked(tape, layer.quantized, {layer.out_features, layer.in_features});
 }
 
-/// transpose(weight, fan_in_fan_out): Conv1D's weight is [in, out] until it is packed.
+/// peft utils/other.py, transpose(weight, fan_in_fan_out): of Conv1D's [in, out], until it is packed, a new
+/// nn.Parameter. That one requires a gradient, which nobody reads, and lives as long as the graph.
 Tensor out_by_in(const FineTunedLinear& layer, const Tensor& weight) {
-  return layer.quantized.transposes && !is_packed(layer) ? transpose(weight, 0, 1) : weight;
+  if (!layer.quantized.transposes || is_packed(layer)) return weight;
+  return new_parameter(transpose(weight, 0, 1));
 }
 
 /// get_weight_norm
@@ -91,11 +94,10 @@ Tensor with_trained_lengths(const FineTunedLinear& layer, const Tensor& input, c
   Tensor weight = whole_weight(tape, layer);
   weight = to_dtype(std::move(weight), x.dtype());
   Tensor norm = norm_of_sum(out_by_in(layer, weight), tape.detach(lora_weight));
+  norm = tape.detach(norm);
   Tensor scale = view(divide(layer.lengths, norm), {1, layer.out_features});
   Tensor low_rank = linear(linear(x, layer.lora_a, {}), layer.lora_b, {});
-  Tensor base_result = drops            ? linear(x, out_by_in(layer, weight), {})
-                       : bias.defined() ? result - bias
-                                        : result;
+  Tensor base_result = drops ? linear(x, out_by_in(layer, weight), {}) : bias.defined() ? result - bias : result;
   Tensor changed = subtract_scalar(scale) * base_result;
   Tensor added = multiply_scalar(scale * low_rank);
   Tensor both = changed + added;

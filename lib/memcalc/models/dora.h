@@ -1,6 +1,6 @@
 // DoRA (LoraConfig's use_dora): the rows of weight + lora_B lora_A are brought to lengths that train. What peft adds to
 // a linear layer's output instead of lora_B(lora_A(x)), and the lengths that it starts with.
-// Covered by tests/unit/dora_test.cc and by recorded steps of an H200 (tests/measured/histories/dora.jsonl.gz).
+// Covered by tests/unit/dora_test.cc and by seven recorded runs of an H200 (tests/measured/histories/bare-*dora*).
 #pragma once
 
 #include "memcalc/models/fine_tuned_linear.h"

@@ -51,7 +51,8 @@ struct FineTunedLinear {
     return lora_a.defined() ? adapt(x, bias, std::move(result)) : result;
   }
 
-  /// The same where a wrapper hooks each module by itself; DoRA is refused there. `base`: the layer's own product between its hooks.
+  /// The same where a wrapper hooks each module by itself; DoRA is refused there. `base`: the layer's own product
+  /// between its hooks.
   template <typename Base>
   [[nodiscard]] Tensor forward_hooked(ModuleHooks& hooks, const Tensor& x, Base base) const {
     if (!lora_a.defined()) return base(x);

@@ -8,10 +8,10 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
-extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled, kLoraParameterPacked,
-    kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
-extern const BuiltRule kCutCrossEntropyTypes;          // symbolic/ops/cut_cross_entropy.h
-extern const BuiltRule kFreezePattern;                 // spec/freeze_patterns.h
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled,
+    kLoraParameterPacked, kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
+extern const BuiltRule kCutCrossEntropyTypes;                                // symbolic/ops/cut_cross_entropy.h
+extern const BuiltRule kFreezePattern;                                       // spec/freeze_patterns.h
 
 // --- models
 

@@ -44,8 +44,8 @@ constexpr Rule kLora[] = {
            const DataParallel mode = q.parallel.data_parallel;
            const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
            const Quantization packing = q.run.fine_tuning.quantization;
-           const bool has_weights = packing == Quantization::kNone || packing == Quantization::kNf4 ||
-                                    packing == Quantization::kNf4Double;
+           const bool has_weights =
+               packing == Quantization::kNone || packing == Quantization::kNf4 || packing == Quantization::kNf4Double;
            const bool other = q.run.task == Task::kCustom || q.model.model_type == kLitGptType;
            return !is_plain || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
                   (trains(q) && training_of(q).saving == ModelSaving::kMerge);
