@@ -255,8 +255,8 @@ TEST(Images, InstanceNormIsABatchNormOfOneSample) {
             "+64 repeat; +64 repeat; +1024 cudnn_batch_norm; +64 cudnn_batch_norm; +64 cudnn_batch_norm; -64");
 }
 
-// _batch_norm_impl_index makes an input row-major for cuDNN, whose node keeps the copy; derivatives.yaml the gradient, too
-// (PatchTST, whose norm is over a transposed sequence).
+// _batch_norm_impl_index makes an input row-major for cuDNN, whose node keeps the copy; derivatives.yaml the gradient,
+// too (PatchTST, whose norm is over a transposed sequence).
 TEST(Images, CudnnBatchNormKeepsTheCopyOfATransposedSequence) {
   TapeBench bench;
   bench.warm_up();
@@ -268,8 +268,8 @@ TEST(Images, CudnnBatchNormKeepsTheCopyOfATransposedSequence) {
   bench.start();
   bench.backward(y, gradient);
   EXPECT_EQ(bench.events(),
-            "+1024 clone; +1024 cudnn_batch_norm_backward; +32 cudnn_batch_norm_backward; +32 cudnn_batch_norm_backward; "
-            "-1024; -1024; -32; -32");
+            "+1024 clone; +1024 cudnn_batch_norm_backward; +32 cudnn_batch_norm_backward; "
+            "+32 cudnn_batch_norm_backward; -1024; -1024; -32; -32");
 }
 
 // group_norm copies what is not row-major before its node, which keeps the copy; torch 2.11's host code requests these.
