@@ -67,6 +67,9 @@ void expect_same(const Requests& mine, const Requests& torch, const std::string&
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows{
+      // of two dimensions: as a step of a Fourier neural operator on an H200 asked for it
+      {"rfft2", {{{4, 8, 8}, kFloat}}, {v(0)}, {1280}, {2048, 2048, -2048}},
+      {"irfft2", {{{4, 8, 5}, DType::kComplex64}}, {v(0)}, {1024, 1280, -1280}, {1280}},
       {"log2", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
       {"log10", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
       {"sinh", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
