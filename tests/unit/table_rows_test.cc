@@ -307,6 +307,30 @@ TEST(OperatorRows, RaiseANumberInFloat32UnderAutocast) {
   }
 }
 
+/// Scores of a sequence are seen as an image, and labels that are a slice copied for that (native/Loss.cpp).
+TEST(OperatorRows, CopyLabelsOfASequenceThatAreASlice) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({2, 5, 4}), bench.strided_input({2, 4}, {5, 1}, kPlace, false)};
+  const std::vector<BoundArgument> slots{v(0), v(1)};
+  bench.start();
+  RecordedCall call(bench.tape, "nll_loss", slots, values, {});
+  find_operator("nll_loss")->run(call);
+  EXPECT_EQ(Sum(bench.requests()).asked, (Requests{4, 4, 64}));
+}
+
+/// A function that nobody knows: complex numbers are differentiated, whole numbers not.
+TEST(OperatorRows, GiveUnknownComplexNumbersAGradient) {
+  for (const DType dtype : {DType::kComplex64, kPlace}) {
+    TapeBench bench;
+    std::vector<Tensor> values{bench.input({8, 16})};
+    const std::vector<GivenResult> given{{{8, 9}, dtype}};
+    const std::vector<BoundArgument> slots{v(0)};
+    RecordedCall call(bench.tape, "stft", slots, values, {}, given);
+    opaque_row(call);
+    EXPECT_EQ(call.results.front().requires_grad(), dtype == DType::kComplex64);
+  }
+}
+
 /// As DETR's layers ask before they clamp what float16 cannot hold (native/TensorCompare.cpp).
 TEST(OperatorRows, AskForNumbersByTheirMagnitude) {
   TapeBench bench;
