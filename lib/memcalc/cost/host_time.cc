@@ -222,9 +222,7 @@ DeviceRates rates_of_call(DeviceRates rates, double instructions) {
   const double share = python_share(instructions > 0 ? instructions : kUsualInstructions);
   const auto of_call = [&](HostRates& host) {
     host.python_us *= share;
-    visit_host_rates(host, [ratio = host.call_ratio](std::string_view name, double& value) {
-      if (name.ends_with("_us") && name != "gap_us" && name != "launch_latency_us") value *= ratio;
-    });
+    host = times(host.call_ratio, host);
   };
   of_call(rates.host);
   for (MeasuredHost& each : rates.hosts) of_call(each.rates);

@@ -227,7 +227,7 @@ struct PowerRates {
   std::string source;
 };
 
-/// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
+/// A host that was measured: the quickest or the slowest of specs/measured/hosts.json, or a file of --host.
 struct MeasuredHost {
   std::string name;
   HostRates rates;
@@ -250,9 +250,9 @@ struct DeviceRates {
   AttentionRates cudnn, flash, efficient, efficient_float32;
   ConvolutionRates convolution_half, convolution_tf32, convolution_float32;
   EmbeddingRates embedding;
-  HostRates host;                   // the one that was named, else the middle of `hosts`
+  HostRates host;                   // the one that was named, else the median of those that were measured
   std::string host_name;            // of a host that was named
-  std::vector<MeasuredHost> hosts;  // that were measured; empty where one was named
+  std::vector<MeasuredHost> hosts;  // ends of the range of those that were measured; empty where one was named
   TransferRates transfer;
   LinkRates link;
   MemoryScaling scaling;
@@ -278,8 +278,11 @@ struct DeviceRates {
 /// says of such kernels), the shares of the datasheet hold.
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
 
-/// The same with hosts that were measured, whose middle `host` becomes: of each rate the geometric mean. A host's file
-/// that leaves a rate out has the one of `rates`.
+/// Of a host that takes so many times as long: what is its own, not the driver's and the card's.
+[[nodiscard]] HostRates times(double factor, HostRates host);
+
+/// The same with the machines that were measured (specs/measured/hosts.json), each so many times as slow as `host`,
+/// which becomes their median; `hosts` has the quickest and the slowest.
 void add_measured_hosts(DeviceRates& rates, const std::string& path);
 /// The same with the host of a file (python -m memcalc.measure --host FILE). Throws Error(kInput) for one that is
 /// wrong.
