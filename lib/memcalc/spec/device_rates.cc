@@ -143,7 +143,7 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
   std::vector<std::string_view> names;
   visit_host_rates(host.rates, [&](const char* name, double& value) {
     names.emplace_back(name);
-    if (rates.has(name)) value = rates.required_double(name, {1e-6, 1e6});
+    if (rates.has(name)) value = rates.required_double(name, {1e-6, 1e14});
   });
   rates.refuse_unknown_keys(names);
   return host;
