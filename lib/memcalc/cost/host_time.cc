@@ -28,21 +28,21 @@ constexpr double kOperatorShare = 0.391, kInstructionShare = 0.0042;
 constexpr double kUsualInstructions = 63;
 
 // Of what a loop of an operator takes, what it takes in a step, and of python_us what each bytecode instruction does in
-// forward (37 ns). Backward goes with operators, views and nodes: layers of fourteen families, plain and under autocast,
+// forward (49 ns). Backward goes with operators, views and nodes: layers of fourteen families, plain and under autocast,
 // that took 23 turns with a LLaMA on an H200's host of 2026-11-30 (tests/measured/host_turns_h200.jsonl.gz; root mean
 // square 3.3 %). Forward: blocks of steps of fourteen families and four with adapters on another host of that day, each
 // step beside a loop of Python, so that those on a core of its own and on a shared one (1.5 times as long) stand apart
-// (host_blocks_h200.jsonl.gz): operators and views 1.67 times their loops, 27 ns an instruction, 129 us a layer of a
-// cache, 0.37 ms a call (9.0 %; 16.5 % with the model that the turns alone had given, which told BERT and ViT 1.3 times
+// (host_blocks_h200.jsonl.gz): operators 1.74 times their loops, 36 ns an instruction, 132 us a layer of a cache,
+// 0.38 ms a call, views as before (8.6 %; 16.5 % with the model that the turns alone had given, which told BERT and ViT 1.3 times
 // too long beside decoders with a cache). Levels: forward 1.37 times that, the mean family 0.93 times what was told
 // before, backward 1.06 times, since of 180 real steps of seven machines forward took 0.88 times what backward did of
 // what had been told.
-constexpr double kForwardShare = 2.29, kBackwardShare = 1.59, kBackwardView = 0.81, kBackwardNode = 0.546;
-constexpr double kTrainedInstructionShare = 0.00243;
-constexpr double kUsualTrainedInstructions = 87;  // of a program, or a family that was not counted: the median
+constexpr double kForwardShare = 2.39, kForwardView = 1.16, kBackwardShare = 1.59, kBackwardView = 0.81, kBackwardNode = 0.546;
+constexpr double kTrainedInstructionShare = 0.00322;
+constexpr double kUsualTrainedInstructions = 63;  // of a program, or a family that was not counted: the median
 // Convolutions and batch norms were not among them: what they had of Python for each operator stays theirs.
-constexpr double kImageShare = 1.35;
-constexpr double kTrainedCacheShare = 3.1;  // of cache_layer_us, where autograd records what a cache joins
+constexpr double kImageShare = 1.28;
+constexpr double kTrainedCacheShare = 3.15;  // of cache_layer_us, where autograd records what a cache joins
 
 // Of what a checkpointed region takes around its function where hooks are called for its saved tensors, what a
 // reentrant one takes (torch/utils/checkpoint.py, CheckpointFunction): layers of five families in the same turns, and
@@ -185,7 +185,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
                          : forward             ? kForwardShare
                          : backward            ? kBackwardShare
                                                : 1;
-  const double view = backward ? kBackwardView : forward ? kForwardShare : 1;
+  const double view = backward ? kBackwardView : forward ? kForwardView : 1;
   double microseconds = kernel.launches * call * (no_grad ? kNoGradShare : in_step) +
                         kernel.views * rates.view_us * (no_grad ? kNoGradView : view);
   if (const auto* work = kernel.as<work::OfHost>()) {
