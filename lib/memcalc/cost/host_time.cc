@@ -22,27 +22,18 @@ constexpr double kMicrosecond = 1e-6;
 // token of generate(), tiny models that took turns in a process of an H200's host which no profiler and no backward
 // pass had touched, 2026-11-29 (tests/measured/inference_turns_h200.jsonl, "tokens"; instructions:
 // python_counts.jsonl): 5.06 and 0.0542 us there, 3.5 % off (root mean square; experts, which were left out, 16 % too
-// little). There the reference host's rates count 0.85 times (docs/time.md).
+// little). There the reference host's rates count 0.85 times (docs/time.md). The same numbers tell forward in training
+// (below).
 constexpr double kOperatorShare = 0.391, kInstructionShare = 0.0042;
 // Of a family that was not counted, in calls: the median of those that were.
 constexpr double kUsualInstructions = 63;
 
-// Of what a loop of an operator takes, what it takes in a step, and of python_us what each bytecode instruction does in
-// forward (49 ns). Backward goes with operators, views and nodes: layers of fourteen families, plain and under autocast,
-// that took 23 turns with a LLaMA on an H200's host of 2026-11-30 (tests/measured/host_turns_h200.jsonl.gz; root mean
-// square 3.3 %). Forward: blocks of steps of fourteen families and four with adapters on another host of that day, each
-// step beside a loop of Python, so that those on a core of its own and on a shared one (1.5 times as long) stand apart
-// (host_blocks_h200.jsonl.gz): operators 1.74 times their loops, 36 ns an instruction, 132 us a layer of a cache,
-// 0.38 ms a call, views as before (8.6 %; 16.5 % with the model that the turns alone had given, which told BERT and ViT 1.3 times
-// too long beside decoders with a cache). Levels: forward 1.37 times that, the mean family 0.93 times what was told
-// before, backward 1.06 times, since of 180 real steps of seven machines forward took 0.88 times what backward did of
-// what had been told.
-constexpr double kForwardShare = 2.39, kForwardView = 1.16, kBackwardShare = 1.59, kBackwardView = 0.81, kBackwardNode = 0.546;
-constexpr double kTrainedInstructionShare = 0.00322;
-constexpr double kUsualTrainedInstructions = 63;  // of a program, or a family that was not counted: the median
-// Convolutions and batch norms were not among them: what they had of Python for each operator stays theirs.
-constexpr double kImageShare = 1.28;
-constexpr double kTrainedCacheShare = 3.15;  // of cache_layer_us, where autograd records what a cache joins
+// Of what a loop of an operator takes, what it takes in a step. Layers of fourteen families, plain and under autocast,
+// that took 23 turns with a LLaMA on an H200's host of 2026-11-30 (tests/measured/host_turns_h200.jsonl.gz). Forward
+// goes with operators and with instructions as calls do (root mean square 6.5 %; 17.5 % with one time for each
+// operator), backward with operators, views and nodes (3.3 %; 6.1 % with 1, 1 and 8.9 us a node). The level, which is
+// the machine's, is the one that the mean family had before.
+constexpr double kForwardShare = 1.16, kBackwardShare = 1.5, kBackwardView = 0.76, kBackwardNode = 0.515;
 
 // Of what a checkpointed region takes around its function where hooks are called for its saved tensors, what a
 // reentrant one takes (torch/utils/checkpoint.py, CheckpointFunction): layers of five families in the same turns, and
@@ -180,20 +171,13 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   const bool backward = kernel.phase == Phase::kBackward && !kernel.recomputed;
   const bool image = kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution ||
                      kernel.kind == KernelKind::kImage;  // not among the layers that took turns
-  const double in_step = kernel.communicates() ? 1
-                         : image               ? (forward ? kImageShare : 1)
-                         : forward             ? kForwardShare
-                         : backward            ? kBackwardShare
-                                               : 1;
-  const double view = backward ? kBackwardView : forward ? kForwardView : 1;
+  const double in_step = kernel.communicates() || image ? 1 : forward ? kForwardShare : backward ? kBackwardShare : 1;
+  const double view = backward ? kBackwardView : forward ? kForwardShare : 1;
   double microseconds = kernel.launches * call * (no_grad ? kNoGradShare : in_step) +
                         kernel.views * rates.view_us * (no_grad ? kNoGradView : view);
   if (const auto* work = kernel.as<work::OfHost>()) {
     const bool reentrant = kernel.node == &kReentrantRegion;
-    const double share = work->what == HostWork::kCacheLayer && !no_grad ? kTrainedCacheShare
-                         : !reentrant                                    ? 1
-                         : kernel.recomputed                             ? kReentrantBackward
-                                                                         : kReentrantForward;
+    const double share = !reentrant ? 1 : kernel.recomputed ? kReentrantBackward : kReentrantForward;
     microseconds += share * static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
   if (is_host_memory_work(kernel)) microseconds += host_memory_microseconds(kernel, rates);
@@ -209,8 +193,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   const bool python = forward && !cast && !step && !is_around_model(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
-  constexpr double kCastInForward = 1.16;  // the autocast layers of the turns above: not of the model's own operators
-  if (cast) microseconds *= forward && !no_grad ? kCastShare * kCastInForward / kForwardShare : kCastShare;
+  if (cast) microseconds *= kCastShare;
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
   if (backward) microseconds *= rates.backward_ratio;
   if (is_list(kernel)) {
@@ -251,7 +234,8 @@ double python_share(double instructions) { return kOperatorShare + kInstructionS
 }  // namespace
 
 DeviceRates rates_of_step(DeviceRates rates, double instructions) {
-  const double share = kTrainedInstructionShare * (instructions > 0 ? instructions : kUsualTrainedInstructions);
+  if (instructions <= 0) return rates;
+  const double share = kForwardShare * python_share(instructions);
   rates.host.python_us *= share;
   for (MeasuredHost& each : rates.hosts) each.rates.python_us *= share;
   return rates;

@@ -35,7 +35,7 @@ TINY_MODELS = {
     "gpt2": ("AutoModelForCausalLM", dict(model_type="gpt2", vocab_size=99, n_embd=64, n_layer=8, n_head=4))}
 LENGTH = 16  # of one sequence
 # Microseconds of their forward and backward in float32, as memcalc predicts them with the reference host's rates; decoders have a cache.
-REFERENCE_MODELS = {"bert": (7623.0, 7626.0), "llama": (13469.0, 14873.0), "gpt2": (8802.0, 6974.0)}
+REFERENCE_MODELS = {"bert": (7800.0, 7196.0), "llama": (11536.0, 14031.0), "gpt2": (7741.0, 6583.0)}
 # And of a call without autograd: what it took on an H200's host over its forward in training (three files of 2026-11-29, geometric means),
 # so that call_ratio was 1 there. memcalc, whose rates are those of later tokens of generate(), says 14 % less of BERT, 9 % less of LLaMA and 8 % more of GPT-2.
 REFERENCE_CALLS = {"bert": 3607.0, "llama": 8966.0, "gpt2": 4529.0}
