@@ -67,8 +67,8 @@ OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<Param
   }
 }
 
-// torchao/optim/cpu_offload.py, step(): of each parameter, as its gradient has come (beside backward, on a stream of its
-// own), an optimizer of its own steps, and the new weights go to the card beside the next one's step.
+// torchao/optim/cpu_offload.py, step(): of each parameter, as its gradient has come (beside backward, on a stream of
+// its own), an optimizer of its own steps, and the new weights go to the card beside the next one's step.
 void OptimizerSteps::step_on_host() {
   std::int64_t elements = 0;
   for (const Parameter* each : on_host_) elements += each->tensor.elements();

@@ -12,8 +12,8 @@ namespace memcalc::compile {
 // The compiler times both ways; here a product of at least this intensity (half of an H100's FLOPs per byte) is padded.
 // The copy of an operand that lies transposed (should_exclude_padding_time: no buffer that could have been padded where
 // it was made) is timed with it: zeros, then elements that are turned over. An H200 takes 7 ps an element for them, and
-// without padding runs Turing's kernels, 148 TFLOP/s in rows of odd elements, 260 in others, 800 otherwise. GPT-2's head
-// of 768 features is on the edge: padded with 8,192 tokens, as told here, and not with 14,000 (seed 8001).
+// without padding runs Turing's kernels, 148 TFLOP/s in rows of odd elements, 260 in others, 800 otherwise. GPT-2's
+// head of 768 features is on the edge: padded with 8,192 tokens, as told here, and not with 14,000 (seed 8001).
 bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
   constexpr double kBoundByArithmetic = 150;
   if (!is_half(dtype) || (m % kPaddedTo == 0 && k % kPaddedTo == 0 && n % kPaddedTo == 0)) return false;
@@ -92,8 +92,8 @@ void product_forward(GraphBuilder& b, const Op& op) {
   if (to.rank == 2) {
     const std::int64_t k = b.value(op.inputs.back()).shape[0];
     const DType dtype = b.value(out).dtype;
-    b.set_node(out, matrix_product(b, *op.name, std::move(inputs), dtype, to[0], k, to[1],
-                                   is_padded(dtype, to[0], k, to[1])));
+    b.set_node(
+        out, matrix_product(b, *op.name, std::move(inputs), dtype, to[0], k, to[1], is_padded(dtype, to[0], k, to[1])));
     return;
   }
   b.set_node(out, product(b, *op.name, std::move(inputs), b.bytes_of(out), b.value(out).dtype, op.inputs.size() == 3));
@@ -111,8 +111,7 @@ void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::
     const DType dtype = b.value(v).dtype;
     // Of a weight that is read transposed the gradient is the output's, transposed, times the input.
     const bool turns = !is_first && is_transposed(b, v);
-    const bool padded =
-        turns ? is_padded(dtype, shape[1], k, shape[0], true) : is_padded(dtype, shape[0], k, shape[1]);
+    const bool padded = turns ? is_padded(dtype, shape[1], k, shape[0], true) : is_padded(dtype, shape[0], k, shape[1]);
     const NodeIndex given = matrix_product(b, aten::kMm, is_first ? std::vector{g, factor} : std::vector{factor, g},
                                            dtype, shape[0], k, shape[1], padded);
     if (b.graph[given].bytes == b.bytes_of(v)) return b.give(op, input, given);

@@ -25,8 +25,8 @@ bool has_one_host_thread(const RunSpec& run) {
 }
 
 void record_host_passes(Tape& tape, const RunSpec& run, double bytes) {
-  record_host_memory_work(
-      tape, has_one_host_thread(run) ? HostMemoryWork::kPassOfOneThread : HostMemoryWork::kPass, bytes);
+  record_host_memory_work(tape, has_one_host_thread(run) ? HostMemoryWork::kPassOfOneThread : HostMemoryWork::kPass,
+                          bytes);
 }
 
 void record_host_clipping(Tape& tape, const RunSpec& run, std::int64_t elements, std::int64_t size) {
@@ -42,8 +42,8 @@ void record_host_step(Tape& tape, const RunSpec& run, std::int64_t elements, std
   const OptimizerRule& rule = rule_of(one_pass ? Optimizer::kAdamWFused : optimizer);
   const double bytes = rule.bytes_moved(static_cast<double>(size)) * static_cast<double>(elements);
   if (one_pass) return record_host_passes(tape, run, bytes);
-  record_host_memory_work(
-      tape, has_one_host_thread(run) ? HostMemoryWork::kLoopOfOneThread : HostMemoryWork::kLoop, bytes);
+  record_host_memory_work(tape, has_one_host_thread(run) ? HostMemoryWork::kLoopOfOneThread : HostMemoryWork::kLoop,
+                          bytes);
 }
 
 void record_host_step_of_dtensors(Tape& tape, const RunSpec& run, std::int64_t tensors, std::int64_t elements,

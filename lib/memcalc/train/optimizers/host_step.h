@@ -1,5 +1,5 @@
-// What an optimizer in host memory takes: torchao's CPUOffloadOptimizer, DeepSpeed's CPU Adam, torch's own optimizers of
-// parameters that FSDP2 keeps there. All are bound by the host's memory. Covered by tests/unit/host_step_test.cc.
+// What an optimizer in host memory takes: torchao's CPUOffloadOptimizer, DeepSpeed's CPU Adam, torch's own optimizers
+// of parameters that FSDP2 keeps there. All are bound by the host's memory. Covered by tests/unit/host_step_test.cc.
 // MIRRORS(torch, "distributed/run.py", "2.11.0")
 // MIRRORS(accelerate, "utils/launch.py", "1.15.0")
 // MIRRORS(deepspeed, "runtime/zero/stage_1_and_2.py", "0.18.5")

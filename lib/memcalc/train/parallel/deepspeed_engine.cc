@@ -116,8 +116,8 @@ void DeepSpeedEngine::step_on_host() const {
   record_host_passes(tape, run,
                      static_cast<double>(elements) * (2 * kWide + kWide + static_cast<double>(size_of(dtype))));
   record_host_step(tape, run, elements, size_of(DType::kFloat32));
-  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0,
-                   static_cast<double>(elements * size_of(dtype)), KernelKind::kCopyToDevice);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(elements * size_of(dtype)),
+                   KernelKind::kCopyToDevice);
 }
 
 void DeepSpeedEngine::check_finite(std::int64_t elements) const {

@@ -119,8 +119,8 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
            rule_of(run.training().optimizer).states}};
 }
 
-// The optimizer of the shards in host memory. finalize_backward() has waited for the gradients' copies (grad_offload_event
-// in _fsdp_param_group.py).
+// The optimizer of the shards in host memory. finalize_backward() has waited for the gradients' copies
+// (grad_offload_event in _fsdp_param_group.py).
 void Fsdp2::after_step() {
   if (!offloads()) return;
   tape.kernels.synchronize(aten::kToCopy);
