@@ -17,7 +17,7 @@ RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 
 # operators, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h", "symbolic/cuda_graph_streams.h"),
-    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
+    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_memory.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
              "symbolic/within_call.h", "symbolic/first_calls.h", "symbolic/aten.h", "symbolic/aten_programs.h",
              "symbolic/vector_quantize.h", "symbolic/shard_copies.h"),
 }

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/symbolic/host_memory.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
 
@@ -52,6 +53,26 @@ constexpr double kFunctionalShare = 6.1;
 constexpr double kWalkShare = 0.14;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
+
+// What one thread takes of a pass over an optimizer's arrays in host memory over what 16 take, and of a loop of torch's
+// operators: 210 to 240 ms for 37 to 39, 1.05 to 1.34 s for 155 to 195 (tests/measured/host_turns_h200.jsonl.gz).
+constexpr double kPassAlone = 5.9, kLoopAlone = 6.8;
+// Of optimizer_tensor_us (3.1 us): a call of torch.optim.AdamW.step() of one tensor with fused=True, around its kernel.
+constexpr double kTensorStepShare = 25;
+
+double host_memory_microseconds(const Kernel& kernel, const HostRates& rates) {
+  const double passed = kernel.elements / rates.memory_bytes_per_second / kMicrosecond;
+  const double looped = kernel.elements / rates.looped_bytes_per_second / kMicrosecond;
+  switch (host_memory_work_of(kernel)) {
+    case HostMemoryWork::kPass: return passed;
+    case HostMemoryWork::kPassOfOneThread: return kPassAlone * passed;
+    case HostMemoryWork::kLoop: return looped;
+    case HostMemoryWork::kLoopOfOneThread: return kLoopAlone * looped;
+    case HostMemoryWork::kTensorStep: return kernel.elements * kTensorStepShare * rates.optimizer_tensor_us;
+    case HostMemoryWork::kShardedOperator: return kernel.elements * rates.sharded_operator_us;
+  }
+  return 0;
+}
 
 double host_work_microseconds(HostWork work, const HostRates& rates) {
   switch (work) {
@@ -159,6 +180,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
     const double share = !reentrant ? 1 : kernel.recomputed ? kReentrantBackward : kReentrantForward;
     microseconds += share * static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
+  if (is_host_memory_work(kernel)) microseconds += host_memory_microseconds(kernel, rates);
   // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same
   // lists as kPythonOfParameter in train/optimizers/looped_step.cc.
   constexpr double kReductionMore = 0.42;
@@ -173,6 +195,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
+  if (backward) microseconds *= rates.backward_ratio;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
     const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);
@@ -222,9 +245,7 @@ DeviceRates rates_of_call(DeviceRates rates, double instructions) {
   const double share = python_share(instructions > 0 ? instructions : kUsualInstructions);
   const auto of_call = [&](HostRates& host) {
     host.python_us *= share;
-    visit_host_rates(host, [ratio = host.call_ratio](std::string_view name, double& value) {
-      if (name.ends_with("_us") && name != "gap_us" && name != "launch_latency_us") value *= ratio;
-    });
+    host = times(host.call_ratio, host);
   };
   of_call(rates.host);
   for (MeasuredHost& each : rates.hosts) of_call(each.rates);

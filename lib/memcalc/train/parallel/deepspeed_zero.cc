@@ -277,7 +277,10 @@ void DeepSpeedZero1And2::move_gradient_to_host(const FlatParameter& param) {
     reduction_scratch(wide, 1, size_of(DType::kFloat64), aten::kNorm);
   }
   check_finite(param.own);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.own * size_of(DType::kFloat32), aten::kToCopy);
+  const Bytes wide = param.own * size_of(DType::kFloat32);
+  if (dtype != DType::kFloat32) tape.memory.scratch(wide, aten::kToCopy);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, DType::kFloat32, 0, static_cast<double>(wide),
+                   KernelKind::kCopyToHost);
   param.tensor.impl()->grad.reset();
 }
 
@@ -330,6 +333,7 @@ bool DeepSpeedZero1And2::step() {
   }
   if (offloads_states()) {
     take_offloaded_norm();
+    step_on_host();
   } else {
     std::vector<std::vector<std::int64_t>> pieces;
     for (const FlatGroup& group : groups_) pieces.push_back(pieces_of(group));

@@ -399,7 +399,10 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
   const Tensor copy = tape.empty({param.part}, dtype, aten::kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
   tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), aten::kNorm);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.part * size_of(DType::kFloat32), aten::kToCopy);
+  const Bytes wide = param.part * size_of(DType::kFloat32);
+  if (dtype != DType::kFloat32) tape.memory.scratch(wide, aten::kToCopy);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, DType::kFloat32, 0, static_cast<double>(wide),
+                   KernelKind::kCopyToHost);
 }
 
 void DeepSpeedZero3::after_backward(bool last) {

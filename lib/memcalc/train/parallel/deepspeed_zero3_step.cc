@@ -27,6 +27,7 @@ bool DeepSpeedZero3::step() {
   if (offloads_states()) {
     const Tensor total = scalar(tape, DType::kFloat32, aten::kNorm);
     tape.kernels.synchronize(aten::kNorm);
+    step_on_host();
   } else {
     for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
   }
