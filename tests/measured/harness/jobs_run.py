@@ -372,7 +372,7 @@ def images_sft(job):
     taken = (vision["image_size"] // vision["patch_size"]) ** 2
     picture = PIL.Image.new("RGB", (vision["image_size"],) * 2, (90, 120, 30))
     sample = lambda r, i: dict(images=[picture], text="<image> " + words(r, job.seq - taken))  # noqa: E731
-    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, sample, "images", dict(max_length=None), processing=processor)
+    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, sample, "images", dict(max_length=None, remove_unused_columns=False), processing=processor)
 
 
 def sft(job):
