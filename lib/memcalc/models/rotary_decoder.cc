@@ -399,6 +399,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
            .router_logits = &router_logits,
            .experts_per_token = plan_.experts_per_token});
   for (Tensor& each : router_logits) each.reset();
+  if (batch.fused_head != nullptr && plan_.images != nullptr) output.others.clear();  // _fused_forward hands on no features
   return output;
 }
 
@@ -468,6 +469,7 @@ bool RotaryDecoder::has_rotary(bool sliding) const {
 }
 
 bool RotaryDecoder::caches(const Batch& batch) const {
+  if (batch.fused_head != nullptr) return false;  // _fused_forward: kwargs["use_cache"] = False
   if (!plan_.trained_without_cache_once) return true;
   const Tape& tape = batch.input_ids.tape();
   return tape.behaviors.gemma_caches_in_training || !tape.modes.training;

@@ -162,7 +162,7 @@ def make_model(job, task, labels=2):
         cce_patch(job.config["model_type"])
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
     with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
-        return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
+        return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn"))
 
 
 def prepare_whisper(generation):
@@ -186,7 +186,7 @@ def make_quantized(job, auto, config, dtype):
                                    bnb_4bit_use_double_quant=job.options["--quantize"] == "nf4-double",
                                    bnb_4bit_compute_dtype=torch.bfloat16)
     return auto.from_pretrained(folder, quantization_config=packed, dtype=dtype,
-                                attn_implementation=job.options.get("--attn", "sdpa"))
+                                attn_implementation=job.options.get("--attn"))
 
 
 def pack_experts(job):
@@ -381,7 +381,7 @@ def sft(job):
     lengths = job.lengths
     keywords = dict(max_length=job.seq or max(lengths))
     if "--packing" in job.options: keywords.update(packing=True, packing_strategy=job.options["--packing"])
-    if "--padding-free" in job.options: keywords["padding_free"] = True
+    if "--padding-free" in job.options: keywords.update(padding_free=True, max_length=None)
     if "--sft-loss" in job.options: keywords["loss_type"] = job.options["--sft-loss"]
     sample = lambda r, i: dict(input_ids=ids(r, lengths[i % len(lengths)] if lengths else job.seq))  # noqa: E731
     if "--pad-to-multiple" in job.options: keywords["pad_to_multiple_of"] = job.number("--pad-to-multiple", 1)
