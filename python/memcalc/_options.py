@@ -100,7 +100,7 @@ class RunOptions(TypedDict, total=False):
     num_iterations: int | None
     """`--iterations`: how often a completion is trained on (mu) [1]"""
     num_generations: int | None
-    """`--generations`: completions of each prompt, with --lengths [8]"""
+    """`--generations`: completions of each prompt [GRPO 8, RLOO 2]"""
     grpo_loss: str | None
     """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
     float32_head: bool | None

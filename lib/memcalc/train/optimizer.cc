@@ -114,6 +114,10 @@ void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) 
     for (const Parameter* each : group) record_looped_step(rule_, each->tensor);
     return;
   }
+  if (rule_.record_kernels != nullptr) {
+    for (const Parameter* each : group) rule_.record_kernels(rule_, *each, memory_.loop);
+    return;
+  }
   for (const ParameterGroup& params : by_dtype(group)) {
     double elements = 0;
     for (const Parameter* each : params) elements += static_cast<double>(each->tensor.elements());
