@@ -53,6 +53,20 @@ constexpr double kWalkShare = 0.14;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
 
+// Of a Linear of DTensors what a norm of DTensors takes with the gather behind it: each of its eight operators is
+// dispatched in Python. A LLaMA's layer whose Linears alone are split, and with SequenceParallel and PrepareModuleInput
+// between them (torch 2.11, two ranks of the fake process group, processor time of a CPU's process, in float32 and
+// bfloat16, 2026-11-30; tests/measured/host_dtensor_cpu.jsonl): beyond the plain layer 1.31 and 1.36 times as much
+// forward, 1.20 and 1.23 backward, over seven Linears and two norms.
+constexpr double kNormShare = 1.18, kNormBackwardShare = 0.76;
+
+// Of the same what attention under context_parallel() takes beside the operators and collectives in it: three
+// from_local(), a handler of DTensor's dispatcher, the Python of the turns in both passes (torch 2.11,
+// _context_parallel/_attention.py). Two H200s, eight heads of 64 and 512 positions, in loops: 1.24 ms forward and
+// 1.33 ms backward beyond plain attention with the host as quick as the reference host, in a step kForwardShare times
+// as much, of which its operators are 0.76 and 0.98 ms (2026-11-30; tests/measured/host_context_h200.jsonl).
+constexpr double kRingShare = 1.55, kRingBackwardShare = 0.95;
+
 double host_work_microseconds(HostWork work, const HostRates& rates) {
   switch (work) {
     case HostWork::kTrainerStep: return rates.trainer_step_us;
@@ -68,6 +82,10 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kFsdp1Backward: return rates.fsdp1_backward_us;
     case HostWork::kDistributedLinear: return rates.distributed_linear_us;
     case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
+    case HostWork::kDistributedNorm: return kNormShare * rates.distributed_linear_us;
+    case HostWork::kDistributedNormBackward: return kNormBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kRingAttention: return kRingShare * rates.distributed_linear_us;
+    case HostWork::kRingAttentionBackward: return kRingBackwardShare * rates.distributed_linear_backward_us;
     case HostWork::kReducedTensor: return rates.reduced_tensor_us;
     case HostWork::kCheckpointForward: return rates.checkpoint_forward_us;
     case HostWork::kCheckpointBackward: return rates.checkpoint_backward_us;

@@ -44,8 +44,12 @@ enum class HostWork : std::uint8_t {
   kPackedLinear,     // bitsandbytes' Linear4bit: its checks, autograd.Function, torch.library's operators
   kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
   kInt8Warning,      // its warning at each call that the input is not float16
+  kDistributedNorm,  // an RMS norm whose operators are DTensors' (SequenceParallel), and the gather behind it
+  kDistributedNormBackward,  // and in backward
+  kRingAttention,            // attention under context_parallel: DTensors around it and the Python of its turns
+  kRingAttentionBackward,    // and in backward
 };
-inline constexpr std::size_t kHostWorkCount = 29;
+inline constexpr std::size_t kHostWorkCount = 33;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -77,7 +81,11 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"DynamicLayer.lazy_initialization"},
      {"bitsandbytes: Linear4bit"},
      {"bitsandbytes: Linear8bitLt"},
-     {"bitsandbytes: MatMul8bitLt's warning"}}};
+     {"bitsandbytes: MatMul8bitLt's warning"},
+     {"DTensor: norm"},
+     {"DTensor: normBackward"},
+     {"context_parallel: attention"},
+     {"context_parallel: attentionBackward"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

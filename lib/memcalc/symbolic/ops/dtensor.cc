@@ -73,24 +73,27 @@ using Move = Tensor (*)(const Tensor& x, int dim, std::int64_t ranks);
 struct RedistributePayload {
   int dim = 0;
   std::int64_t ranks = 1;
+  std::int64_t linears = 0;  // whose host work stands here
 };
 
 template <Move kBack>
 void move_back(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  const auto& [dim, ranks] = call.payload<RedistributePayload>();
+  const auto& [dim, ranks, linears] = call.payload<RedistributePayload>();
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward, linears);
   call.set(0, kBack(gradient, dim, ranks));
 }
 
 template <Move kThere, Move kBack>
-Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew) {
+Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew, std::int64_t linears = 0) {
   const int along = place(x, dim);
   const Tensor* const inputs[] = {&x};
   Node* node = x.tape().autograd.record(kRedistribute, &move_back<kBack>, inputs, 1);
   if (node != nullptr) {
-    node->payload.set(RedistributePayload{.dim = along, .ranks = ranks});
+    node->payload.set(RedistributePayload{.dim = along, .ranks = ranks, .linears = linears});
     node->sums_anew = sums_anew;
   }
+  record_host_work(x.tape(), HostWork::kDistributedLinear, linears);
   Tensor result = kThere(x, along, ranks);
   x.tape().autograd.set_history(node, result);
   return result;
@@ -159,7 +162,10 @@ void loss_backward(BackwardCall& call) {  // saved: targets, total weight, log-p
   call.set(0, std::move(gradient));
 }
 
-void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
+void pass_gradient_of_norm(BackwardCall& call) {
+  record_host_work(call.tape, HostWork::kDistributedNormBackward);
+  call.set(0, call.take_gradient());
+}
 
 }  // namespace
 
@@ -173,7 +179,8 @@ Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
 
 Tensor distributed(const Tensor& x) {
   const Tensor* const inputs[] = {&x};
-  Node* node = x.tape().autograd.record(kFromLocal, &pass_gradient, inputs, 1);
+  Node* node = x.tape().autograd.record(kFromLocal, &pass_gradient_of_norm, inputs, 1);
+  record_host_work(x.tape(), HostWork::kDistributedNorm);
   Tensor same = x.tape().alias(x, x.shape(), x.strides(), true);
   if (node == nullptr) return same;
   node->sums_anew = true;
@@ -181,16 +188,16 @@ Tensor distributed(const Tensor& x) {
   return same;
 }
 
-Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks) {
-  return redistribute<all_gather, reduce_scatter>(x, dim, ranks, true);
+Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks, std::int64_t linears) {
+  return redistribute<all_gather, reduce_scatter>(x, dim, ranks, true, linears);
 }
 
 Tensor gather_for_all(const Tensor& x, int dim, std::int64_t ranks) {
   return redistribute<all_gather, own_part>(x, dim, ranks, false);
 }
 
-Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks) {
-  return redistribute<reduce_scatter, all_gather>(partial, dim, ranks, false);
+Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks, std::int64_t linears) {
+  return redistribute<reduce_scatter, all_gather>(partial, dim, ranks, false, linears);
 }
 
 Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, std::int64_t ranks) {
@@ -292,6 +299,16 @@ Tensor replicated(const Tensor& x, std::int64_t ranks) {
   record_host_work(tape, HostWork::kDistributedLinear);
   if (node == nullptr) return output;
   node->payload.set(RankCount{ranks});
+  tape.autograd.set_history(node, output);
+  return output;
+}
+
+Tensor read_as_dtensor(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* const inputs[] = {&x};
+  Node* node = tape.autograd.record(kFromLocal, &pass_gradient_of_product, inputs, 1);
+  Tensor output = tape.alias(x, x.shape(), x.strides(), true);
+  record_host_work(tape, HostWork::kDistributedLinear);
   tape.autograd.set_history(node, output);
   return output;
 }
