@@ -48,8 +48,14 @@ enum class HostWork : std::uint8_t {
   kDistributedNormBackward,  // and in backward
   kRingAttention,            // attention under context_parallel: DTensors around it and the Python of its turns
   kRingAttentionBackward,    // and in backward
+  kDistributedCast,          // a Linear of DTensors under autocast: its conversions, which are DTensors', too
+  kDistributedCastBackward,  // and in backward
+  kZeroFetched,              // DeepSpeed's ZeRO-3: a parameter in the hooks of its module, in forward
+  kZeroFetchedBackward,      // and in backward
+  kZeroReduced,              // ZeRO-1 and 2: a parameter's gradient in its hook
+  kZeroStepped,              // a parameter in the engine's step
 };
-inline constexpr std::size_t kHostWorkCount = 33;
+inline constexpr std::size_t kHostWorkCount = 39;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -85,7 +91,13 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"DTensor: norm"},
      {"DTensor: normBackward"},
      {"context_parallel: attention"},
-     {"context_parallel: attentionBackward"}}};
+     {"context_parallel: attentionBackward"},
+     {"DTensor: conversions of a Linear"},
+     {"DTensor: conversions of a LinearBackward"},
+     {"ZeRO-3: fetch_sub_module"},
+     {"ZeRO-3: fetch_sub_module in backward"},
+     {"ZeRO: reduce_ready_partitions_and_remove_grads"},
+     {"DeepSpeedEngine.step"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

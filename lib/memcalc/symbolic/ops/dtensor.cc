@@ -278,15 +278,34 @@ Tensor gradient_in_layout(const Tensor& parameter, Tensor gradient, std::int64_t
 
 namespace {
 
+template <bool kCasts>
+void record_linear_backward(Tape& tape) {
+  record_host_work(tape, HostWork::kDistributedLinearBackward);
+  if (kCasts) record_host_work(tape, HostWork::kDistributedCastBackward);
+}
+
+void record_linear(Tape& tape) {
+  record_host_work(tape, HostWork::kDistributedLinear);
+  if (tape.modes.autocast.is_on()) record_host_work(tape, HostWork::kDistributedCast);
+}
+
+template <bool kCasts>
 void sum_gradient_of_product(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  record_linear_backward<kCasts>(call.tape);
   call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
 }
 
+template <bool kCasts>
 void pass_gradient_of_product(BackwardCall& call) {
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  record_linear_backward<kCasts>(call.tape);
   call.set(0, call.take_gradient());
+}
+
+/// One of the two above, as autocast is now: a backward pass does not tell.
+template <typename Function>
+Function with_casts(const Tape& tape, Function with, Function without) {
+  return tape.modes.autocast.is_on() ? with : without;
 }
 
 }  // namespace
@@ -294,9 +313,10 @@ void pass_gradient_of_product(BackwardCall& call) {
 Tensor replicated(const Tensor& x, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
-  Node* node = tape.autograd.record(kFromLocal, &sum_gradient_of_product, inputs, 1);
+  Node* node = tape.autograd.record(
+      kFromLocal, with_casts(tape, &sum_gradient_of_product<true>, &sum_gradient_of_product<false>), inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
-  record_host_work(tape, HostWork::kDistributedLinear);
+  record_linear(tape);
   if (node == nullptr) return output;
   node->payload.set(RankCount{ranks});
   tape.autograd.set_history(node, output);
@@ -306,17 +326,20 @@ Tensor replicated(const Tensor& x, std::int64_t ranks) {
 Tensor read_as_dtensor(const Tensor& x) {
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
-  Node* node = tape.autograd.record(kFromLocal, &pass_gradient_of_product, inputs, 1);
+  Node* node = tape.autograd.record(
+      kFromLocal, with_casts(tape, &pass_gradient_of_product<true>, &pass_gradient_of_product<false>), inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
-  record_host_work(tape, HostWork::kDistributedLinear);
+  record_linear(tape);
   tape.autograd.set_history(node, output);
   return output;
 }
 
 Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks) {
   const Tensor* const inputs[] = {&partial};
-  Node* node = partial.tape().autograd.record(kRedistribute, &pass_gradient_of_product, inputs, 1);
-  record_host_work(partial.tape(), HostWork::kDistributedLinear);
+  Tape& tape = partial.tape();
+  Node* node = tape.autograd.record(
+      kRedistribute, with_casts(tape, &pass_gradient_of_product<true>, &pass_gradient_of_product<false>), inputs, 1);
+  record_linear(tape);
   Tensor output = all_reduce(partial, ranks);
   partial.tape().autograd.set_history(node, output);
   return output;
