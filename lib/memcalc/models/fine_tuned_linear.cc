@@ -11,7 +11,10 @@
 namespace memcalc {
 
 Tensor FineTunedLinear::entering(const Tensor& x) const {
-  if (sequence == SequencePlan::kLayer) return read_as_dtensor(x);
+  if (sequence == SequencePlan::kLayer) {
+    read_as_dtensor(x);
+    return x;
+  }
   if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks, 1);
   return replicated(x, ranks);
 }

@@ -259,8 +259,10 @@ void read_torchtune(Account& account, const JsonNode& root) {
   Section section(account, root, account.file(), {kRows});
   for (const char* key : {"model/_component_", "optimizer/_component_", "loss/_component_"}) {
     if (section.has(key) || account.leaves_out(key)) continue;
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{}: it has no {}, which torchtune's recipes of training need", shown_path(account.file()), key), account.file());
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{}: it has no {}, which torchtune's recipes of training need", shown_path(account.file()), key),
+        account.file());
   }
   constexpr std::array<std::string_view, 2> kTypes = {"bf16", "fp32"};
   section.set("dtype", "--precision", section.choice("dtype", kTypes).value_or("fp32"));

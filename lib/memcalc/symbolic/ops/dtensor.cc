@@ -278,10 +278,9 @@ Tensor gradient_in_layout(const Tensor& parameter, Tensor gradient, std::int64_t
 
 namespace {
 
-template <bool kCasts>
-void record_linear_backward(Tape& tape) {
+void record_linear_backward(Tape& tape, bool casts) {
   record_host_work(tape, HostWork::kDistributedLinearBackward);
-  if (kCasts) record_host_work(tape, HostWork::kDistributedCastBackward);
+  if (casts) record_host_work(tape, HostWork::kDistributedCastBackward);
 }
 
 void record_linear(Tape& tape) {
@@ -292,13 +291,13 @@ void record_linear(Tape& tape) {
 template <bool kCasts>
 void sum_gradient_of_product(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  record_linear_backward<kCasts>(call.tape);
+  record_linear_backward(call.tape, kCasts);
   call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
 }
 
 template <bool kCasts>
 void pass_gradient_of_product(BackwardCall& call) {
-  record_linear_backward<kCasts>(call.tape);
+  record_linear_backward(call.tape, kCasts);
   call.set(0, call.take_gradient());
 }
 
@@ -323,15 +322,12 @@ Tensor replicated(const Tensor& x, std::int64_t ranks) {
   return output;
 }
 
-Tensor read_as_dtensor(const Tensor& x) {
+void read_as_dtensor(const Tensor& x) {
   Tape& tape = x.tape();
-  const Tensor* const inputs[] = {&x};
-  Node* node = tape.autograd.record(
-      kFromLocal, with_casts(tape, &pass_gradient_of_product<true>, &pass_gradient_of_product<false>), inputs, 1);
-  Tensor output = tape.alias(x, x.shape(), x.strides(), true);
   record_linear(tape);
-  tape.autograd.set_history(node, output);
-  return output;
+  if (!tape.modes.grad_enabled || !x.requires_grad()) return;
+  const bool casts = tape.modes.autocast.is_on();
+  tape.autograd.before_backward_of(x, [&tape, casts] { record_linear_backward(tape, casts); });
 }
 
 Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks) {

@@ -21,8 +21,8 @@ namespace memcalc {
 /// DTensor.from_local(x, [Replicate()]) in front of a product that is split by columns: a view, whose gradient is
 /// partial and summed over the ranks (_api.py, _FromTorchTensor).
 [[nodiscard]] Tensor replicated(const Tensor& x, std::int64_t ranks);
-/// What a product that is split by columns reads of a gathered sequence, which is a DTensor already: a view.
-[[nodiscard]] Tensor read_as_dtensor(const Tensor& x);
+/// A product that is split by columns reads a gathered sequence, which is a DTensor already: the host's work alone.
+void read_as_dtensor(const Tensor& x);
 /// A partial product to Replicate() (_redistribute.py): its gradient stays as it is.
 [[nodiscard]] Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks);
 /// Shard(dim) to Replicate() of what products read that are split over the ranks: their gradients are partial sums,
