@@ -74,6 +74,31 @@ double host_memory_microseconds(const Kernel& kernel, const HostRates& rates) {
   return 0;
 }
 
+// Of a Linear of DTensors what a norm of DTensors takes with the gather behind it: each of its eight operators is
+// dispatched in Python. A LLaMA's layer whose Linears alone are split, and with SequenceParallel and PrepareModuleInput
+// between them (torch 2.11, two ranks of the fake process group, processor time of a CPU's process, in float32 and
+// bfloat16, 2026-11-30; tests/measured/host_dtensor_cpu.jsonl): beyond the plain layer 1.31 and 1.36 times as much
+// forward, 1.20 and 1.23 backward, over seven Linears and two norms.
+constexpr double kNormShare = 1.18, kNormBackwardShare = 0.76;
+// And what its conversions under autocast take beyond those of plain tensors: the same layer, split and plain, each
+// with autocast and without, over seven Linears.
+constexpr double kDistributedCastShare = 0.156, kDistributedCastBackwardShare = 0.144;
+
+// Of the same what attention under context_parallel() takes beside the operators and collectives in it: three
+// from_local(), a handler of DTensor's dispatcher, the Python of the turns in both passes (torch 2.11,
+// _context_parallel/_attention.py). Two H200s, eight heads of 64 and 512 positions, in loops: 1.24 ms forward and
+// 1.33 ms backward beyond plain attention with the host as quick as the reference host, in a step kForwardShare times
+// as much, of which its operators are 0.76 and 0.98 ms (2026-11-30; tests/measured/host_context_h200.jsonl).
+constexpr double kRingShare = 1.55, kRingBackwardShare = 0.95;
+
+// Python of DeepSpeed (0.19.8) for each parameter: tiny LLaMAs and BERTs of 2 and 8 layers, rank 0 of two of the fake
+// process group, processor time of a CPU's process beside the same models alone, 2026-11-30
+// (tests/measured/host_deepspeed_cpu.jsonl). Stage 3 takes 400 and 320 us a parameter forward (277 and 285 a module,
+// containers among them), 378 and 371 backward, stages 1 and 2 57 to 95 backward, the engine's step 47 to 52. There the
+// plain models and a Linear of DTensors took 0.76 to 1.12 times what they take on the reference host; these are taken
+// to take as much.
+constexpr double kFetchedShare = 0.82, kFetchedBackwardShare = 0.64, kZeroReducedShare = 0.122, kZeroSteppedShare = 16;
+
 double host_work_microseconds(HostWork work, const HostRates& rates) {
   switch (work) {
     case HostWork::kTrainerStep: return rates.trainer_step_us;
@@ -89,6 +114,17 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kFsdp1Backward: return rates.fsdp1_backward_us;
     case HostWork::kDistributedLinear: return rates.distributed_linear_us;
     case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
+    case HostWork::kDistributedNorm: return kNormShare * rates.distributed_linear_us;
+    case HostWork::kDistributedNormBackward: return kNormBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kDistributedCast: return kDistributedCastShare * rates.distributed_linear_us;
+    case HostWork::kDistributedCastBackward:
+      return kDistributedCastBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kRingAttention: return kRingShare * rates.distributed_linear_us;
+    case HostWork::kRingAttentionBackward: return kRingBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroFetched: return kFetchedShare * rates.distributed_linear_us;
+    case HostWork::kZeroFetchedBackward: return kFetchedBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroReduced: return kZeroReducedShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroStepped: return kZeroSteppedShare * rates.optimizer_tensor_us;
     case HostWork::kReducedTensor: return rates.reduced_tensor_us;
     case HostWork::kCheckpointForward: return rates.checkpoint_forward_us;
     case HostWork::kCheckpointBackward: return rates.checkpoint_backward_us;

@@ -308,7 +308,8 @@ class Clocks {
       : timeline_(timeline),
         queue_(timeline.queue_kernels_),
         slowed_(timeline.queue_kernels_),
-        finished_(timeline.issues_.size()) {
+        finished_(timeline.issues_.size()),
+        issued_late_(timeline.issues_.size()) {
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
@@ -366,12 +367,16 @@ class Clocks {
     for (std::size_t i = begin; i < end; ++i) {
       const Issue& of = timeline_.issues_[i];
       if (of.awaits >= 0) {
-        advance<kTells>(finished_[static_cast<std::size_t>(of.awaits)], TimeClass::kCommunication, of, part);
+        const auto awaited = static_cast<std::size_t>(of.awaits);
+        await<kTells>(finished_[awaited], issued_late_[awaited], of, part);
         keep_use();
       }
       issue<kTells>(i, part);
       if (of.is_waited_for) finished_[i] = compute_;
-      if (of.is_awaited) finished_[i] = communication_;
+      if (of.is_awaited) {
+        finished_[i] = communication_;
+        issued_late_[i] = issued_late_now_;
+      }
     }
     if constexpr (kTells) add_part(part, alike, told);
     // Those that were not executed take as long as the one that stands for them. A host that waits for room in the
@@ -493,6 +498,7 @@ class Clocks {
     Seconds slowed = compute_;
     for (std::size_t h = 0; h < kHosts; ++h) {
       const double made = gathers ? std::max(updated_[h], used[h]) : compute_[h];
+      if (h == 0) issued_late_now_ = host_[h] > std::max(communication_[h], made) ? host_[h] : 0;
       const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
       const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
       communication_[h] = begin + of.seconds + beside * timeline_.contention_;
@@ -500,8 +506,19 @@ class Clocks {
     }
     if (gathers) advance<kTells>(slowed, TimeClass::kCommunication, of, part);
     if (!holds_up) return;
-    advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    await<kTells>(communication_, issued_late_now_, of, part);
     keep_use();
+  }
+
+  /// Waits for a collective; until `issued` it is the host that the card waits for (0: it was not late).
+  template <bool kTells>
+  void await(const Seconds& until, double issued, const Issue& of, StepTime& part) {
+    if constexpr (kTells) {
+      Seconds issuing = compute_;
+      issuing[0] = std::min(std::max(issued, compute_[0]), until[0]);
+      advance<kTells>(issuing, TimeClass::kHost, of, part);
+    }
+    advance<kTells>(until, TimeClass::kCommunication, of, part);
   }
 
   /// The optimizer waits: what is left of the collectives has nothing beside it.
@@ -569,12 +586,14 @@ class Clocks {
   }
 
   const Timeline& timeline_;
-  std::vector<Seconds> issuing_;   // that the host needs for each kernel
-  std::vector<Seconds> queue_;     // when the kernels launched last will have finished, a ring
-  std::vector<double> slowed_;     // that they and all before lose beside collectives, a ring
-  std::vector<Seconds> finished_;  // when each kernel of this step did that is waited for
-  std::size_t next_slot_ = 0;      // in the queue
-  Phase phase_ = Phase::kZero;     // of the kernel issued last
+  std::vector<Seconds> issuing_;     // that the host needs for each kernel
+  std::vector<Seconds> queue_;       // when the kernels launched last will have finished, a ring
+  std::vector<double> slowed_;       // that they and all before lose beside collectives, a ring
+  std::vector<Seconds> finished_;    // when each kernel of this step did that is waited for
+  std::vector<double> issued_late_;  // of collectives that are awaited: when by a host that was behind; 0: it was not
+  double issued_late_now_ = 0;       // of the last one
+  std::size_t next_slot_ = 0;        // in the queue
+  Phase phase_ = Phase::kZero;       // of the kernel issued last
   Seconds forward_, backward_, latency_;
   Seconds host_{}, compute_{};     // when each is free
   Seconds communication_{};        // when the stream of collectives is

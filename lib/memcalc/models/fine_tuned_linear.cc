@@ -12,13 +12,16 @@
 namespace memcalc {
 
 Tensor FineTunedLinear::entering(const Tensor& x) const {
-  if (sequence == SequencePlan::kLayer) return x;
-  if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks);
+  if (sequence == SequencePlan::kLayer) {
+    read_as_dtensor(x);
+    return x;
+  }
+  if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks, 1);
   return replicated(x, ranks);
 }
 
 Tensor FineTunedLinear::leaving(Tensor partial) const {
-  if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks);
+  if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks, 1);
   return summed_over_ranks(partial, ranks);
 }
 

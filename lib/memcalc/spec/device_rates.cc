@@ -218,7 +218,6 @@ DeviceRates with_host(const DeviceRates& rates, const std::string& path) {
 }
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
-  rates.power = {};  // another card's: what others published of it is of its limit
   for (MemoryRates* const each : memory_bound_groups(rates)) {
     each->bandwidth = carried_bandwidth(rates.scaling, each->bandwidth, bytes_per_second, multiprocessors);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/lists.h"
@@ -199,6 +200,7 @@ void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
   const Tensor& param = params_[i].tensor;
   Tensor& gradient = param.impl()->grad;
   if (!gradient.defined()) return;
+  record_host_work(tape, HostWork::kZeroReduced);
   if (bucket_elements_ + param.elements() > bucket_size()) {
     reduce_bucket();
     if (overlaps()) bucket_ = 1 - bucket_;
@@ -313,6 +315,7 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
 // --- step()
 
 bool DeepSpeedZero1And2::step() {
+  record_host_work(tape, HostWork::kZeroStepped, static_cast<std::int64_t>(params_.size()));
   micro_batch_ = 0;
   if (dtype != DType::kFloat32) {
     const Tensor count = scalar(tape, DType::kFloat32, kOverflow);

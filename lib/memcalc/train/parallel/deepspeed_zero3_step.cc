@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
@@ -17,6 +18,7 @@ constexpr Operator kOverflow{"deepspeed::has_overflow"};
 }  // namespace
 
 bool DeepSpeedZero3::step() {
+  record_host_work(tape, HostWork::kZeroStepped, static_cast<std::int64_t>(params_.size()));
   coordinator_->release_all();
   streams_are_done();
   if (dtype == DType::kFloat16) check_overflow();
