@@ -1,6 +1,7 @@
 """Single operators of shapes drawn at random, alone on a card, by events around loops whose inputs the second-level cache does not hold.
 
 usage: operator_draws.py OUT.jsonl SECONDS SEED [KIND …]     kinds: attention, elementwise, depthwise, product, rows [all]
+       operator_draws.py OUT.jsonl SECONDS sustained         products, convolutions and attention for 0.8 s each: their rate by moments, clocks and power
 
 A row: {"kind", "name", sizes …, "type", "us": {operator: microseconds of one call, its launches' gaps included}, "kernels": {operator: [[kernel,
 microseconds], …]}}. The host issues each loop while the card waits (torch.cuda._sleep), so that it decides nothing. Kernels are of one call each by the
@@ -213,8 +214,82 @@ def kernels_of(torch, made, sizes):
     return found
 
 
+def sustained(torch, out, seconds):
+    """A row: {"what", "type", "beside" (share of the time that additions take), "slices": [[seconds, TFLOP/s], …], "card": [[seconds, MHz, W], …]}."""
+    import os
+    import subprocess
+    import threading
+    on_card = torch.cuda.is_available()
+    draw, begin, samples, stop = Draw(torch, 1), time.time(), [], []
+    number = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+
+    def watch():
+        process = subprocess.Popen(["nvidia-smi", "-i", number, "--query-gpu=clocks.sm,power.draw.instant", "--format=csv,noheader,nounits", "-lms", "40"], stdout=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            try: samples.append([time.time(), *map(float, line.split(","))])
+            except ValueError: pass
+            if stop: break
+        process.kill()
+    if on_card: threading.Thread(target=watch, daemon=True).start()
+    large, side, functional = (8192, 4096, torch.nn.functional) if on_card else (16, 16, torch.nn.functional)
+
+    def products(kind):
+        a, b = draw.rand(kind, large, side), draw.rand(kind, side, side)
+        return lambda: a @ b, 2.0 * large * side * side
+
+    def convolutions(kind):
+        x, weight = draw.rand(kind, 128 if on_card else 1, 256, 56, 56).contiguous(memory_format=torch.channels_last), draw.rand(kind, 256, 256, 3, 3).contiguous(memory_format=torch.channels_last)
+        return lambda: functional.conv2d(x, weight, padding=1), 2.0 * x.shape[0] * 56 * 56 * 256 * 256 * 9
+
+    def attends(kind):
+        q, k, v = (draw.rand(kind, 8 if on_card else 1, 2048 if on_card else 16, 16, 128).transpose(1, 2) for _ in range(3))
+        return lambda: functional.scaled_dot_product_attention(q, k, v), 4.0 * q.shape[0] * 16 * q.shape[2] ** 2 * 128
+
+    def additions(kind):
+        x, y = draw.rand("fp32", 2**27 if on_card else 64), draw.rand("fp32", 2**27 if on_card else 64)
+        return lambda: torch.add(x, y, out=x), 0.0
+
+    cases = [(products, kind, beside) for kind in ("bf16", "fp16", "tf32", "fp32") for beside in (0, 0.5)]
+    cases += [(convolutions, kind, 0) for kind in ("bf16", "fp16", "tf32", "fp32")] + [(attends, "bf16", 0), (attends, "fp16", 0), (additions, "fp32", 0)]
+    with open(out, "w") as file, torch.no_grad():
+        for make, kind, beside in cases:
+            if time.time() - begin > seconds: break
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
+            call, flops = make("fp32" if kind == "tf32" else kind)
+            other, _ = additions("fp32")
+
+            def once(times):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                for _ in range(times): call()
+                end.record()
+                return begin, end
+            call()
+            other()
+            if not on_card: continue
+            torch.cuda.synchronize()
+            time.sleep(0.4)
+            first = once(2)
+            torch.cuda.synchronize()
+            us = 500 * first[0].elapsed_time(first[1])
+            times = max(1, round(4000 / us))  # 4 ms of it at a time, so that 200 are 0.8 s
+            others = round(4000 * beside / (1 - beside) / 410) if beside else 0  # additions of 2^27 take 410 us
+            started, parts = time.time(), []
+            for _ in range(int(200 * (1 - beside))):
+                parts.append(once(times))
+                for _ in range(others): other()
+            torch.cuda.synchronize()
+            ended = time.time()
+            slices = [[round(1e-3 * parts[0][0].elapsed_time(a), 4), round(flops * times / a.elapsed_time(b) / 1e9, 1) if flops else 0] for a, b in parts]
+            file.write(json.dumps(dict(kind="sustained", what=make.__name__, type=kind, beside=beside, slices=slices[::4], card=[[round(at - started, 3), *rest] for at, *rest in samples if started <= at <= ended]), separators=(",", ":")) + "\n")
+            file.flush()
+            call = other = None
+    stop.append(True)
+
+
 def main(out, seconds, seed, *kinds):
     import torch
+    if seed == "sustained": return sustained(torch, out, float(seconds))
     begin, seconds = time.time(), float(seconds)
     draw, rows, number = Draw(torch, int(seed)), [], 0
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
