@@ -1,5 +1,5 @@
-// cuDNN's attention on Hopper (cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16 and _bprop_, 9.19): forward a
-// block of 128 queries walks over tiles of 128 keys, backward a block of 128 keys over tiles of 64 queries, each tile
+// cuDNN's attention on Hopper (cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16 and _bprop_, 9.19): forward
+// a block of 128 queries walks over tiles of 128 keys, backward a block of 128 keys over tiles of 64 queries, each tile
 // computed whole. Backward runs small kernels beside: the sums of gradient times output (compute_dot_do_o), dQ from
 // float32 (convert_dq_to_16bits), and where heads share keys dK and dV from those of each head (fmha_reduce_head).
 //
@@ -101,7 +101,8 @@ double hopper_attention_seconds(const Kernel& kernel, const work::Attention& att
   const double longest = real(walk.longest) * tile + around;
   double computed = 0;
   if (attention.causal) {
-    computed = (real(attention.heads) * real(walk.tiles) * tile + blocks * around) / multiprocessors + of.tail * longest;
+    computed =
+        (real(attention.heads) * real(walk.tiles) * tile + blocks * around) / multiprocessors + of.tail * longest;
   } else {
     const double waves = blocks / multiprocessors;
     computed = ((1 - of.tail) * std::ceil(waves) + of.tail * waves) * longest;

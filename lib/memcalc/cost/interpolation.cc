@@ -48,7 +48,7 @@ double bilinear_seconds(const Kernel& kernel, const DeviceSpec& device, const De
   // upsample_bilinear2d_nhwc_out_frame and its backward, channels last: an index calculation for each element, and
   // atomic additions. Of twelve kernels of segformer on an H200, scales of 2, 4 and 8 (step_operators_h200.jsonl.gz).
   constexpr double kForwardPs = 9.2, kBackwardPs = 8.7, kHalfBackwardPs = 11.8, kSharedPs = 0.095;
-  const double ps = !backward                ? kForwardPs
+  const double ps = !backward               ? kForwardPs
                     : is_half(kernel.dtype) ? kHalfBackwardPs + kSharedPs * pixels_to_each(kernel)
                                             : kBackwardPs;
   return std::max(moved, kernel.elements * ps * kPicosecond * slower);
