@@ -226,7 +226,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
   const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
-  const bool python = forward && !cast && !step && !is_around_model(kernel);
+  const bool python = forward && !cast && !step && !is_around_model(kernel) && !is_within_operator(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
