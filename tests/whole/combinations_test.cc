@@ -179,8 +179,8 @@ class Combinations : public ::testing::TestWithParam<Subject> {
     while (std::string_view(kSubjects[place_].model) != GetParam().model) ++place_;
   }
 
-  /// Whether a pair runs on this model. Under the sanitizers (MEMCALC_TEST_EACH_PAIR_ONCE) each does on one of them, the
-  /// next pair on the next, else on all.
+  /// Whether a pair runs on this model. Under the sanitizers (MEMCALC_TEST_EACH_PAIR_ONCE) each does on one of them,
+  /// the next pair on the next, else on all.
   [[nodiscard]] bool takes_pair([[maybe_unused]] std::size_t i, [[maybe_unused]] std::size_t j) const {
 #ifdef MEMCALC_TEST_EACH_PAIR_ONCE
     return (i + j) % std::size(kSubjects) == place_;
