@@ -399,7 +399,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
            .router_logits = &router_logits,
            .experts_per_token = plan_.experts_per_token});
   for (Tensor& each : router_logits) each.reset();
-  if (batch.fused_head != nullptr && plan_.images != nullptr) output.others.clear();  // _fused_forward hands on no features
+  if (batch.fused_head != nullptr && plan_.images != nullptr)
+    output.others.clear();  // _fused_forward hands on no features
   return output;
 }
 

@@ -300,7 +300,8 @@ constexpr Rule kCompletions[] = {
     {.id = "trl-generations",
      .options = "--generations --bs --accum --steps-per-generation",
      .message = "completions: {} are generated at once, which are no whole prompts of --generations",
-     .accepted = "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations, of 2 or more",
+     .accepted =
+         "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations, of 2 or more",
      .broken =
          [](const RuleQuestion& q) {
            const std::int64_t each = training_of(q).generations;

@@ -222,7 +222,8 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
   {
     const NoGrad no_grad(tape.modes);
     hidden_gradient = tape.empty(hidden.shape(), hidden.dtype(), aten::kZerosLike);
-    if (has_gradients && weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), aten::kZerosLike);
+    if (has_gradients && weight.requires_grad())
+      weight_gradient = tape.empty(weight.shape(), weight.dtype(), aten::kZerosLike);
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
     Tensor present = tape.empty({rows}, DType::kBool, aten::kNe);
     no_grad::sum(present).reset();
