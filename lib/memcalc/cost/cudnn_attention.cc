@@ -83,7 +83,6 @@ double backward_beside_seconds(const Kernel& kernel, const work::Attention& atte
 }  // namespace
 
 bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device) {
-  constexpr int kHopper = 9;
   return kernel.kind == KernelKind::kCudnnAttention && device.compute_capability_major == kHopper;
 }
 

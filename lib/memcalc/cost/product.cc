@@ -95,7 +95,6 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double batch = std::max<double>(1, static_cast<double>(product.batch));
   const double multiprocessors = device.multiprocessors;
   const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
-  constexpr int kHopper = 9;
   const double of_layout = efficiency(product, rates);
   const double aligned =
       alignment_share(product, in_half, device.compute_capability_major >= kHopper, of_layout, rates);

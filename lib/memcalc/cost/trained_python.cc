@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "memcalc/symbolic/within_call.h"
@@ -110,12 +111,14 @@ double instructions_per_trained_operator(std::string_view model_type, double of_
   return of_call > 0 ? of_call : kMedian;
 }
 
-double instructions_with_adapters(double of_family, const KernelList& kernels, std::int64_t rank, bool converts) {
+double instructions_with_adapters(double of_family, const KernelList& kernels, const RunSpec& run) {
+  const std::optional<Lora>& lora = run.fine_tuning.lora;
+  if (!lora || run.fine_tuning.unsloth || of_family <= 0) return of_family;
   // peft 0.21, tuners/lora/layer.py, Linear.forward(): 763 under Python 3.11 of LLaMA, BERT and GPT-2 alike, which runs
   // 1.04 times as many as 3.12. Two products, the scaling and the sum.
   constexpr double kOfAdapter = 731;
-  const double own = converts ? 6 : 4;
-  if (of_family <= 0) return of_family;
+  const bool in_16_bits = run.precision == Precision::kBf16 || run.precision == Precision::kFp16;
+  const double own = in_16_bits && !lora->in_base_dtype ? 6 : 4;  // two conversions, into the adapters' type and back
   double operators = 0, adapters = 0;
   for (const Kernel& kernel : kernels) {
     if ((kernel.phase != Phase::kForward && !kernel.recomputed) || kernel.kind == KernelKind::kPartOfPrevious ||
@@ -124,7 +127,7 @@ double instructions_with_adapters(double of_family, const KernelList& kernels, s
     }
     ++operators;
     const auto* product = kernel.as<work::Product>();
-    if (product != nullptr && product->n == rank && product->batch == 1) ++adapters;
+    if (product != nullptr && product->n == lora->rank && product->batch == 1) ++adapters;
   }
   if (operators <= 0) return of_family;
   const double others = operators - own * adapters;

@@ -53,7 +53,6 @@ Tensor product_of_matrices(const FineTunedLinear& layer) {
 }  // namespace
 
 Tensor lengths_of_rows(Tape& tape, const FineTunedLinear& layer) {
-  const NoGrad no_grad(tape.modes);  // what the graph keeps lives as long as these variables
   const bool is_fp16 = layer.lora_a.dtype() == DType::kFloat16;  // which is multiplied in float32
   Tensor lora_a = is_fp16 ? to_dtype(layer.lora_a, DType::kFloat32) : layer.lora_a;
   Tensor lora_b = is_fp16 ? to_dtype(layer.lora_b, DType::kFloat32) : layer.lora_b;
@@ -65,12 +64,9 @@ Tensor lengths_of_rows(Tape& tape, const FineTunedLinear& layer) {
   Tensor weight = whole_weight(tape, layer);
   Tensor lora_weight = matmul(lora_b, lora_a);
   if (is_fp16) lora_weight = to_dtype(lora_weight, DType::kFloat16);
-  Tensor scaled = multiply_scalar(lora_weight);
-  Tensor sum = out_by_in(layer, weight) + scaled;
-  scaled.reset();
-  Tensor lengths = to_dtype(vector_norm(sum, 0b10, false), sum.dtype());
+  Tensor lengths = norm_of_sum(out_by_in(layer, weight), lora_weight);
   for (Tensor& copy : copies) copy.reset();
-  drop(lora_a, lora_b, weight, lora_weight, sum);
+  drop(lora_a, lora_b, weight, lora_weight);
 
   Tensor parameter;
   {
@@ -79,7 +75,7 @@ Tensor lengths_of_rows(Tape& tape, const FineTunedLinear& layer) {
   }
   const BlockId block = lengths.impl()->block;
   if (block != kNoBlock) tape.memory.set_category(block, Category::kWeights);
-  tape.take_storage(parameter, lengths);  // nn.Parameter(weight_norm)
+  tape.take_storage(parameter, lengths);  // nn.Parameter(weight_norm); the graph dies with `lengths`
   return parameter;
 }
 

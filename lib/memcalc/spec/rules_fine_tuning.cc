@@ -15,6 +15,10 @@ namespace {
 
 // --- LoRA
 
+bool is_on_one_gpu_or_ddp(const RuleQuestion& q) {
+  return !q.parallel.is_parallel() || (q.parallel.data_parallel == DataParallel::kDdp && q.parallel.tensor == 1);
+}
+
 constexpr Rule kLora[] = {
     {.id = "lora-of-transformers",
      .options = "--lora --model",
@@ -29,11 +33,10 @@ constexpr Rule kLora[] = {
      .broken =
          [](const RuleQuestion& q) {
            if (q.run.fine_tuning.lora->saved.empty()) return false;
-           const DataParallel mode = q.parallel.data_parallel;
-           const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
-           return !is_plain || !trains(q) || has_unsloth(q) || training_of(q).saving != ModelSaving::kNone;
+           return !is_on_one_gpu_or_ddp(q) || !trains(q) || has_unsloth(q) ||
+                  training_of(q).saving != ModelSaving::kNone;
          }},
-    {.id = "dora",
+    {.id = "lora-dora",
      .options = "--dora --quantize --parallel --compile --unsloth --save --model",
      .message = "DoRA is modelled of transformers' models on one GPU and under DDP, of weights that are not packed or "
                 "in NF4, without --compile, --unsloth, --save merge",
@@ -41,13 +44,11 @@ constexpr Rule kLora[] = {
      .broken =
          [](const RuleQuestion& q) {
            if (!q.run.fine_tuning.lora->dora) return false;
-           const DataParallel mode = q.parallel.data_parallel;
-           const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
            const Quantization packing = q.run.fine_tuning.quantization;
            const bool has_weights =
                packing == Quantization::kNone || packing == Quantization::kNf4 || packing == Quantization::kNf4Double;
            const bool other = q.run.task == Task::kCustom || q.model.model_type == kLitGptType;
-           return !is_plain || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
+           return !is_on_one_gpu_or_ddp(q) || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
                   (trains(q) && training_of(q).saving == ModelSaving::kMerge);
          }},
     {.id = "freeze-beside-lora",

@@ -68,8 +68,9 @@ void batch_norm_backward(BackwardCall& call) {
   const bool innermost = &op == &aten::kNativeBatchNormBackward && has_channels_innermost(x);
   // derivatives.yaml, cudnn_batch_norm: grad.contiguous(input.suggest_memory_format())
   Tensor dy;
-  if (&op == &aten::kCudnnBatchNormBackward && x.is_contiguous() && !call.gradient().is_contiguous())
+  if (&op == &aten::kCudnnBatchNormBackward && x.is_contiguous() && !call.gradient().is_contiguous()) {
     dy = contiguous(call.gradient());
+  }
   Tensor dx, sum_dy, sum_dy_x;
   if (innermost) {
     sum_dy = tape.empty({x.size(1)}, DType::kFloat32, op);
