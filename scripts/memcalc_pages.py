@@ -7,6 +7,7 @@ or with --check says whether it is current (finish).
 import argparse
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -72,12 +73,11 @@ class Memcalc:
     def __init__(self, executable):
         self.executable = str(Path(executable).resolve())
         self.folder = tempfile.TemporaryDirectory()
-        self.files = 0
+        self.files = itertools.count()  # next() is whole, also of several threads
 
     def file(self, content, name="config.json"):
         """The path of a file of that name with `content` as JSON."""
-        self.files += 1
-        path = Path(self.folder.name) / str(self.files) / name
+        path = Path(self.folder.name) / str(next(self.files)) / name
         path.parent.mkdir()
         path.write_text(json.dumps(content))
         return path

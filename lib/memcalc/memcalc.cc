@@ -39,8 +39,13 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
   const double waiting = waiting_share(run.parallel);
-  const double instructions =
+  double instructions =
       family != nullptr ? instructions_per_trained_operator(family->model_type, family->instructions_per_operator) : 0;
+  if (const std::optional<Lora>& lora = run.fine_tuning.lora; lora && !run.fine_tuning.unsloth) {
+    const bool in_16_bits = run.precision == Precision::kBf16 || run.precision == Precision::kFp16;
+    instructions =
+        instructions_with_adapters(instructions, symbolic.kernels, lora->rank, in_16_bits && !lora->in_base_dtype);
+  }
   DeviceRates rates = rates_of_step(*device.rates, instructions);
   if (experts) rates = rates_among_experts(std::move(rates));
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;

@@ -100,7 +100,7 @@ class RunOptions(TypedDict, total=False):
     num_iterations: int | None
     """`--iterations`: how often a completion is trained on (mu) [1]"""
     num_generations: int | None
-    """`--generations`: completions of each prompt, with --lengths [8]"""
+    """`--generations`: completions of each prompt [GRPO 8, RLOO 2]"""
     grpo_loss: str | None
     """`--grpo-loss`: GRPOConfig.loss_type [dapo]"""
     float32_head: bool | None
@@ -167,6 +167,8 @@ class RunOptions(TypedDict, total=False):
     """`--lora-modules-to-save`: modules that are trained in full beside adapters"""
     lora_dropout: float | None
     """`--lora-dropout`: dropout in front of the adapters [0]"""
+    dora: bool | None
+    """`--dora`: adapters with lengths that train (peft's use_dora)"""
     lora_dtype: str | None
     """`--lora-dtype`: fp32, or base: as the base's weights [fp32]"""
     lora_head: bool | None

@@ -176,5 +176,36 @@ TEST(KernelSweep, IsWithinWhatItWas) {
   EXPECT_EQ(errors.size(), limits.size());
 }
 
+// cuDNN's attention over shapes drawn at random (operator_draws_h200.jsonl.gz, harness/operator_draws.py).
+TEST(KernelSweep, CudnnAttentionOfDrawnShapesIsWithinWhatItWas) {
+  const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h200-sxm");
+  std::map<std::string, std::vector<double>> errors;
+  std::istringstream file = open_recorded(test::measured_dir() / "operator_draws_h200.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const JsonNode node = parse_json_text(line, "operator_draws_h200.jsonl");
+    if (at(node, "kind").text != "attention") continue;
+    const std::int64_t batch = size_at(node, "batch"), heads = size_at(node, "heads"), keys = size_at(node, "keys");
+    for (const bool backward : {false, true}) {
+      Kernel kernel;
+      kernel.kind = KernelKind::kCudnnAttention;
+      kernel.dtype = DType::kBFloat16;
+      kernel.elements = static_cast<double>(batch * size_at(node, "kv_heads") * keys * size_at(node, "width"));
+      kernel.work = work::Attention{.heads = batch * heads,
+                                    .queries = size_at(node, "queries"),
+                                    .keys = keys,
+                                    .width = size_at(node, "width"),
+                                    .causal = at(node, "causal").boolean,
+                                    .dropout = at(node, "mode").text == "dropout",
+                                    .bias = !at(node, "bias").text.empty(),
+                                    .backward = backward};
+      const char* const pass = backward ? "backward" : "forward";
+      const double told = 1e6 * kernel_seconds(kernel, device, *device.rates), took = at(at(node, "us"), pass).number;
+      errors[pass].push_back(std::abs(told / took - 1));
+    }
+  }
+  EXPECT_GE(errors["forward"].size(), 70U);
+  for (const auto& [pass, of_pass] : errors) EXPECT_LE(median(of_pass), 0.055) << pass;
+}
+
 }  // namespace
 }  // namespace memcalc::measured

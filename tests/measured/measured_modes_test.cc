@@ -51,6 +51,7 @@ void add_job(const JsonObject& job, Recorded& recorded) {
   constexpr std::pair<std::string_view, std::string_view> kModesOfOptions[] = {
       {"--cut-cross-entropy", "cut cross entropy"},
       {"--lora-modules-to-save", "lora modules to save"},
+      {"--dora", "dora"},
       {"--optimizer-in-backward", "an optimizer within backward"},
       {"--quantize-experts", "quantised experts"},
       {"--whole-logits", "whole logits"}};
@@ -127,6 +128,7 @@ std::vector<Example> examples() {
   return {
       {"lora", {.lora_rank = 4}},
       {"lora dropout", {.lora_rank = 4, .lora_dropout = 0.1}},
+      {"dora", {.lora_rank = 4, .dora = true}},
       {"lora dtype base", {.precision = Precision::kBf16, .lora_rank = 4, .lora_in_base_dtype = true}},
       {"quantize nf4", packed(Quantization::kNf4)},
       {"quantize nf4-double", packed(Quantization::kNf4Double)},

@@ -83,7 +83,9 @@ REFERENCE = {"pointwise_us": 8.0, "python_us": 15.0, "node_us": 9.0, "backward_u
 def test_a_host_file_is_the_reference_host_as_fast_as_its_models():
     rates = host_rates(1.5, 2.0, 1.2, (20.0, 2.5), 1007, REFERENCE)
     assert rates["pointwise_us"] == 12 and rates["python_us"] == 22.5 and rates["trainer_step_us"] == 600  # with forward
-    assert rates["node_us"] == 18 and rates["backward_us"] == 200  # with backward
+    assert rates["backward_us"] == 200 and rates["backward_ratio"] == pytest.approx(2 / 1.5, abs=1e-3)  # what backward issues goes with both
+    assert rates["node_us"] == 13.5 and "memory_bytes_per_second" not in rates
+    assert host_rates(1.5, 2.0, 1.2, (20.0, 2.5), 1007, REFERENCE, (9e10, 5e10))["memory_bytes_per_second"] == 9e10
     assert rates["optimizer_tensor_us"] == 6.5 and rates["zeroed_tensor_us"] == 2.5  # timed: 20 less 18 passes of 0.75
     assert rates["call_ratio"] == 0.8  # a call: 1.2 times the reference host's, where all other rates are 1.5 times
     assert rates["queue_kernels"] == 1007 and "rank_spread" not in rates and "launch_latency_us" not in rates

@@ -36,6 +36,34 @@ def test_a_check_that_would_raise_finds_nothing_wrong():
         record(Checks(), {"x": torch.zeros(3, 4)}, policies={"no_errors": False}, variants=[Variant()])
 
 
+def test_a_distribution_takes_its_parameters():
+    """torch.distributions checks them in its own code, which no line of the module's tells (Informer's Student's t)."""
+    class Forecast(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 2)
+
+        def forward(self, x):
+            mean, width = self.linear(x).unbind(-1)
+            return -torch.distributions.Normal(mean, torch.nn.functional.softplus(width)).log_prob(x[:, 0]).mean()
+
+    content = record(Forecast(), {"x": torch.zeros(3, 4)}, variants=[Variant()], precisions=("float32",)).to_dict()
+    assert [each["policy"] for each in content["assumptions"]] == ["no_errors"] * len(content["assumptions"])
+
+
+def test_a_precision_in_which_the_module_fails_is_left_out():
+    class Transform(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(4, dtype=torch.complex64))  # there is no such type of 16 bits
+
+        def forward(self, x):
+            return (x * self.weight).abs().sum()
+
+    content = record(Transform(), {"x": torch.zeros(3, 4)}, variants=[Variant()]).to_dict()
+    assert {tuple(each["precisions"]) for each in content["forwards"]} == {("float32", "autocast")}
+
+
 def test_a_check_of_several_kinds_is_not_guessed():
     with pytest.raises(recording.ValueNeeded, match=r"bool\(tensor\)"):
         record(Checks(True), {"x": torch.zeros(3, 4)}, variants=[Variant()])

@@ -17,7 +17,7 @@ RANKS = {"base": 0, "spec": 1, "symbolic": 2, "models": 3, "train": 4, "alloc": 
 # operators, never a model.
 NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h", "symbolic/cuda_graph_streams.h"),
-    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
+    "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_memory.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
              "symbolic/within_call.h", "symbolic/first_calls.h", "symbolic/aten.h", "symbolic/aten_programs.h",
              "symbolic/vector_quantize.h", "symbolic/shard_copies.h"),
 }
@@ -190,20 +190,23 @@ OF_UNNAMED = re.compile(r"^(?:(?:class|struct|enum class|enum)\s+(\w+)\b(?!\s*;)
 
 
 def check_units(root, files):
-    """lib/units.txt: each source once; what is compiled together has no name twice in its unnamed namespaces."""
-    path = root / "lib/units.txt"
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = re.findall(r"memcalc/\S+\.cc", "\n".join(lines))
-    for name in sorted(set(names)):
-        if names.count(name) > 1: yield f"lib/units.txt:1: {name} stands in it {names.count(name)} times"
-        if "lib/" + name not in files: yield f"lib/units.txt:1: {name} does not exist"
-    for number, line in enumerate(lines, 1):
-        seen = {}
-        for name in dict.fromkeys(re.findall(r"memcalc/\S+\.cc", line)):
-            for block in UNNAMED.findall(files.get("lib/" + name, "")):
-                for own in {one or other for one, other in OF_UNNAMED.findall(block)}:
-                    if seen.setdefault(own, name) != name:
-                        yield f"lib/units.txt:{number}: {own} stands in the unnamed namespaces of {seen[own]} and {name}"
+    """units.txt of lib and of tests: each source once; what is compiled together has no name twice in its unnamed namespaces."""
+    for folder, source in (("lib", r"memcalc/\S+\.cc"), ("tests", r"unit/\S+\.cc")):
+        path = root / folder / "units.txt"
+        lines = path.read_text().splitlines() if path.exists() else []
+        said = f"{folder}/units.txt"
+        lines = ["" if line.startswith("#") else line for line in lines]
+        names = re.findall(source, "\n".join(lines))
+        for name in sorted(set(names)):
+            if names.count(name) > 1: yield f"{said}:1: {name} stands in it {names.count(name)} times"
+            if f"{folder}/{name}" not in files: yield f"{said}:1: {name} does not exist"
+        for number, line in enumerate(lines, 1):
+            seen = {}
+            for name in dict.fromkeys(re.findall(source, line)):
+                for block in UNNAMED.findall(files.get(f"{folder}/{name}", "")):
+                    for own in {one or other for one, other in OF_UNNAMED.findall(block)} - {"PrintTo"}:
+                        if seen.setdefault(own, name) != name:
+                            yield f"{said}:{number}: {own} stands in the unnamed namespaces of {seen[own]} and {name}"
 
 
 def check_package(root):
@@ -361,6 +364,7 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/CMakeLists.txt", "  memcalc/alloc/replay.h\n", "no facade reaches it"),
     ("lib/units.txt", "memcalc/memcalc.cc memcalc/memcalc.cc\n", "lib/units.txt:1: memcalc/memcalc.cc stands in it 3 times"),
     ("lib/units.txt", "memcalc/gone.cc\n", "lib/units.txt:1: memcalc/gone.cc does not exist"),
+    ("tests/units.txt", "unit/gone_test.cc\n", "tests/units.txt:1: unit/gone_test.cc does not exist"),
     ("lib/memcalc/memcalc.cc", "namespace {\nint length_of(double a) {\n  return 1;\n}\n}  // namespace\n",
      "lib/units.txt:1: length_of stands in the unnamed namespaces of memcalc/memcalc.cc and memcalc/spec/read.cc"),
     ("python/memcalc/_new.py", "x = 1\n", "python/CMakeLists.txt:1: python/memcalc/_new.py is not listed"),

@@ -44,6 +44,7 @@ constexpr Case kCases[] = {
     {"lora-targets-fused", "--model mixtral-8x7b --layers 2 --lora 8 --lora-targets q_proj,w1"},
     {"lora-all-linear-of-version", "--model mixtral-8x7b --layers 2 --lora 8 --peft 0.19.1"},
     {"lora-parameter-dropout", "--model mixtral-8x7b --layers 2 --lora 8 --lora-dropout 0.1"},
+    {"lora-parameter-dora", "--model mixtral-8x7b --layers 2 --lora 8 --dora"},
     {"lora-parameter-compiled", "--model mixtral-8x7b --layers 2 --lora 8 --compile --loop bare --precision bf16"},
     {"freeze-names-a-parameter", "--model gpt2 --freeze nonsense"},
     {"freeze-leaves-some", "--model gpt2 --freeze ."},

@@ -449,6 +449,7 @@ TEST(ConfigFiles, TorchtunesOtherRecipesAreRefused) {
               HasSubstr("quantisation-aware training"));
   EXPECT_THAT(text_of(Written(model + tokenizer + loss + "optimizer_in_bwd: true\n").read().options),
               HasSubstr("--optimizer-in-backward"));
+  EXPECT_THAT(Written(model + tokenizer).refusal(), HasSubstr("it has no loss/_component_, which torchtune's"));
   EXPECT_THAT(Written(model + tokenizer + "loss: {_component_: torchtune.rlhf.loss.DPOLoss}\n").refusal(),
               HasSubstr("the loss torchtune.rlhf.loss.DPOLoss is not modelled"));
   EXPECT_THAT(Written("model: {_component_: torchtune.models.phi3.lora_phi3_mini}\n" + tokenizer + loss).refusal(),

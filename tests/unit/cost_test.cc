@@ -80,33 +80,37 @@ TEST(Cost, AStepIsBoundByWhatTheCardWaitsForMost) {
 }
 
 // The middle decides the step; a card that never waits is as quick beside any host.
-// Kinds of machines: a of 10 and 40 us (their mean is 20), b of 30, c of 90.
-TEST(Cost, TheMiddleHostIsTheMeanOfTheKindsOfMachines) {
-  const auto row = [](const char* machine, int microseconds) {
-    return std::string(R"({"name": "n", "machine": ")") + machine + R"(", "rates": {"pointwise_us": )" +
-           std::to_string(microseconds) + "}}";
-  };
-  const auto middle = [&](const std::vector<std::string>& rows) {
+TEST(Cost, TheMiddleHostIsTheMedianOfTheMachines) {
+  const auto of_machines = [&](const std::vector<std::string>& levels) {
     const std::string path = testing::TempDir() + "middle_hosts.json";
     std::string text;
-    for (const std::string& each : rows) text += (text.empty() ? "" : ",") + each;
+    for (const std::string& each : levels) {
+      text += (text.empty() ? "" : ",") + (R"({"name": "of )" + each + R"(", "times": )" + each + "}");
+    }
     std::ofstream(path) << R"({"hosts": [)" << text << "]}";
     DeviceRates of_hosts = rates();
+    of_hosts.host.pointwise_us = 10;
+    of_hosts.host.gap_us = 1.5;
+    of_hosts.host.queue_kernels = 1024;
     add_measured_hosts(of_hosts, path);
-    EXPECT_EQ(of_hosts.hosts.size(), rows.size());
     std::filesystem::remove(path);
-    return of_hosts.host.pointwise_us;
+    return of_hosts;
   };
-  const std::string quick = row("a", 10), slow = row("a", 40), b = row("b", 30), c = row("c", 90);
-  EXPECT_NEAR(middle({quick, slow}), 20, 1e-9) << "of one kind the geometric mean";
-  EXPECT_NEAR(middle({quick, b, slow, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "and of the kinds";
-  EXPECT_NEAR(middle({quick, slow, quick, slow, b, c}), std::cbrt(20.0 * 30 * 90), 1e-9) << "a kind counts once";
+  const DeviceRates three = of_machines({"1.5", "0.9", "1.1"});
+  EXPECT_NEAR(three.host.pointwise_us, 11, 1e-9);
+  EXPECT_EQ(three.host.gap_us, 1.5) << "the card's";
+  EXPECT_EQ(three.host.queue_kernels, 1024) << "the driver's";
+  ASSERT_EQ(three.hosts.size(), 2U) << "the ends of the range";
+  EXPECT_EQ(three.hosts[0].name, "of 0.9");
+  EXPECT_NEAR(three.hosts[0].rates.pointwise_us, 9, 1e-9);
+  EXPECT_EQ(three.hosts[1].name, "of 1.5");
+  EXPECT_NEAR(of_machines({"0.9", "1.5", "1.6", "1.0"}).host.pointwise_us, 10 * std::sqrt(1.5), 1e-9) << "of two";
 }
 
 // Hosts whose calls without autograd were timed: their median is the middle's, their two states are the range's ends.
 TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   const std::string path = testing::TempDir() + "hosts_of_calls.json";
-  std::ofstream(path) << R"({"hosts": [{"name": "n", "machine": "m", "rates": {"python_us": 200}}], "calls": [
+  std::ofstream(path) << R"({"hosts": [{"name": "n", "times": 2}], "calls": [
     {"name": "a", "median": 0.8, "alone": 0.7, "shared": 1.1}, {"name": "b", "median": 1.25, "alone": 0.9, "shared": 1.3}]})";
   DeviceRates measured = rates();
   measured.host.python_us = 100;
@@ -116,11 +120,11 @@ TEST(Cost, CallsHaveTheirOwnMiddleAndRange) {
   EXPECT_NEAR(measured.host.python_us, 200, 1e-9);
   EXPECT_NEAR(measured.host.python_us * measured.host.call_ratio, 100, 1e-9)
       << "of the reference host's, whatever steps took";
-  ASSERT_EQ(measured.hosts.size(), 3U);
-  EXPECT_EQ(measured.hosts[1].name, "a, a core to itself");
-  EXPECT_NEAR(measured.hosts[1].rates.python_us * measured.hosts[1].rates.call_ratio, 70, 1e-9);
-  EXPECT_EQ(measured.hosts[2].name, "b, a core whose other thread is busy");
-  EXPECT_NEAR(measured.hosts[2].rates.python_us * measured.hosts[2].rates.call_ratio, 130, 1e-9);
+  ASSERT_EQ(measured.hosts.size(), 4U) << "those of steps, those of calls";
+  EXPECT_EQ(measured.hosts[2].name, "a, a core to itself");
+  EXPECT_NEAR(measured.hosts[2].rates.python_us * measured.hosts[2].rates.call_ratio, 70, 1e-9);
+  EXPECT_EQ(measured.hosts[3].name, "b, a core whose other thread is busy");
+  EXPECT_NEAR(measured.hosts[3].rates.python_us * measured.hosts[3].rates.call_ratio, 130, 1e-9);
 }
 
 TEST(Cost, MeasuredHostsGiveARange) {

@@ -255,6 +255,23 @@ TEST(Images, InstanceNormIsABatchNormOfOneSample) {
             "+64 repeat; +64 repeat; +1024 cudnn_batch_norm; +64 cudnn_batch_norm; +64 cudnn_batch_norm; -64");
 }
 
+// _batch_norm_impl_index makes an input row-major for cuDNN, whose node keeps the copy; derivatives.yaml the gradient,
+// too (PatchTST, whose norm is over a transposed sequence).
+TEST(Images, CudnnBatchNormKeepsTheCopyOfATransposedSequence) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2, 16, 8}), weight = bench.input({8}), bias = bench.input({8});
+  bench.start();
+  const Tensor y = transpose(batch_norm(transpose(x, 1, 2), weight, bias), 1, 2);
+  EXPECT_EQ(bench.events(), "+1024 clone; +1024 cudnn_batch_norm; +32 cudnn_batch_norm; +32 cudnn_batch_norm");
+  const Tensor gradient = bench.input({2, 16, 8}, DType::kFloat32, false);
+  bench.start();
+  bench.backward(y, gradient);
+  EXPECT_EQ(bench.events(),
+            "+1024 clone; +1024 cudnn_batch_norm_backward; +32 cudnn_batch_norm_backward; "
+            "+32 cudnn_batch_norm_backward; -1024; -1024; -32; -32");
+}
+
 // group_norm copies what is not row-major before its node, which keeps the copy; torch 2.11's host code requests these.
 TEST(Images, GroupNormKeepsTheCopyOfImagesWhoseChannelsAreLast) {
   TapeBench bench;

@@ -16,11 +16,14 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
+#include "memcalc/symbolic/ops/conv.h"
+#include "memcalc/symbolic/ops/interpolate.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
+#include "memcalc/symbolic/within_call.h"
 #include "support/plain_rates.h"
 #include "support/tape_bench.h"
 
@@ -691,6 +694,27 @@ TEST(KernelTime, PartsOfSafeSoftmaxAndInPlaceSumsAreKernels) {
   std::string named;
   for (const Kernel& kernel : bench.tape.kernels.list()) named += std::string(kernel.op->name) + " ";
   EXPECT_EQ(named, "aten::add_ aten::_softmax aten::isneginf aten::all aten::where ");
+}
+
+// native/Convolution.cpp: output.add_(reshape_bias(bias)) behind cuDNN's kernel, which the model's Python does not
+// call; UpSampleBilinear2d.cu copies where the sizes are the same.
+TEST(KernelTime, ABiasOfAConvolutionIsAddedAndAnImageOfTheSameSizeCopied) {
+  test::TapeBench bench;
+  bench.tape.kernels.recording = true;
+  const Tensor x = bench.input({2, 8, 16, 16}, DType::kBFloat16, false);
+  const Tensor weight = bench.input({4, 8, 3, 3}, DType::kBFloat16, false);
+  const Tensor bias = bench.input({4}, DType::kBFloat16, false);
+  (void)conv2d(x, weight, Tensor(), {.padding = 1});
+  EXPECT_EQ(bench.tape.kernels.last()->kind, KernelKind::kConvolution);
+  (void)conv2d(x, weight, bias, {.padding = 1});
+  const Kernel& added = *bench.tape.kernels.last();
+  EXPECT_EQ(added.op, &aten::kAddInPlace);
+  EXPECT_EQ(added.bytes, 2 * (2 * 4 * 16 * 16 * 2.0) + 4 * 2);
+  EXPECT_TRUE(is_within_operator(added));
+  (void)interpolate(x, {2, 8, 16, 16}, Interpolation::kLinear);
+  EXPECT_EQ(bench.tape.kernels.last()->kind, KernelKind::kVectorized);
+  (void)interpolate(x, {2, 8, 32, 32}, Interpolation::kLinear);
+  EXPECT_EQ(bench.tape.kernels.last()->kind, KernelKind::kImage);
 }
 
 TEST(KernelTime, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) {

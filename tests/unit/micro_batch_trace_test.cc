@@ -17,9 +17,9 @@ constexpr Operator kForward{"forward"}, kBackward{"backward"}, kScratch{"scratch
 
 /// What a loop does: forwards keep one tensor each, backwards drop it and leave a variable for the next; the first
 /// backward of all makes a buffer that stays.
-class Loop {
+class MicroBatches {
  public:
-  explicit Loop(Tape& tape) : tape_(tape) {}
+  explicit MicroBatches(Tape& tape) : tape_(tape) {}
   void run(const PipelineStep& step) {
     const Bytes size = 512 * (step.chunk + 1);
     if (step.action == PipelineAction::kForward) {
@@ -43,7 +43,7 @@ class Loop {
 /// Events with the blocks numbered by their first appearance, so that only their order counts.
 std::string events_of(const Pipeline& pipeline, std::int64_t stage, std::int32_t executed) {
   test::TapeBench bench;
-  Loop loop(bench.tape);
+  MicroBatches loop(bench.tape);
   MicroBatchTrace trace(bench.tape, pipeline, executed);
   const auto chunks = static_cast<std::int32_t>(pipeline.chunks);
   for (std::int32_t m = 0; m < trace.executed(); ++m) {

@@ -2,11 +2,13 @@
 // that no recorded run combines with it.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/vector_quantize.h"
 #include "memcalc/train/clip_grad.h"
 #include "memcalc/train/grad_scaler.h"
 #include "memcalc/train/optimizer.h"
@@ -216,6 +218,30 @@ TEST_F(Optimizers, AdafactorsLaunchOneOperatorAfterTheOther) {
 }
 
 // Only fused AdamW is handed the scale; every other optimizer gets unscaled gradients.
+TEST_F(Optimizers, BitsandbytesWaitsBehindEachParameterAndFetchesPagedStates) {
+  parameter({512, 512});
+  parameter({32});
+  const auto counted = [&](Optimizer kind) {
+    OptimizerSteps optimizer(bench_.tape, RunSpec{.purpose = Training{.loop = Loop::kBare, .optimizer = kind}},
+                             {all()});
+    bench_.start();
+    bench_.tape.kernels.recording = true;
+    optimizer.step();
+    int updates = 0, fetches = 0, waits = 0;
+    for (const Kernel& each : bench_.tape.kernels.take()) {
+      if (each.kind == KernelKind::kSynchronize) {
+        ++waits;
+        continue;
+      }
+      fetches += each.op == &kPrefetch;
+      updates += each.op == &kUpdate32bit || each.op == &kUpdate8bit || each.op == &kUpdate8bitOneState;
+    }
+    return std::array{updates, fetches, waits};
+  };
+  EXPECT_EQ(counted(Optimizer::kAdamW8bit), (std::array{2, 0, 2}));
+  EXPECT_EQ(counted(Optimizer::kPagedAdamW), (std::array{2, 1, 2})) << "small states are not paged";
+}
+
 TEST_F(Optimizers, TheLossScalerUnscalesForAllButFusedAdamW) {
   parameter({10});
   for (const Optimizer kind : {Optimizer::kLion, Optimizer::kMuon, Optimizer::kAdafactorTorch, Optimizer::kSgd}) {

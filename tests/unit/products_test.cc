@@ -201,6 +201,17 @@ TEST(Attention, MemoryEfficientInFloat32) {
             back + "; -2048; -131072; +131200" + back + "; -2048; -131200; -2048");
 }
 
+// _efficient_attention_backward copies a gradient that is not [B, S, H, D] in memory (nn.MultiheadAttention).
+TEST(Attention, MemoryEfficientCopiesAGradientOfAnotherOrder) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor q = bench.input({2, 4, 64, 64}), gradient = bench.input({2, 4, 64, 64}, kFloat, false);
+  const Tensor out = scaled_dot_product_attention(q, q, q, {}, {});
+  bench.start();
+  bench.backward(out, gradient);
+  EXPECT_EQ(bench.events().substr(0, 15), "+131072 clone; ");
+}
+
 TEST(Attention, MathWhereHeadsAreGroupedInFloat32) {
   // q*s; k and v repeated to all heads; k*s; scores 4*2*4*64*64 = 131072; safe softmax with its masks (a byte an
   // element 32768, a byte a row 512, the scalar); out. At the end q*s and the repeated k, which nobody saved, die.

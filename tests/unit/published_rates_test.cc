@@ -44,6 +44,7 @@ TEST(PublishedRates, PowerIsOfTheMeasuredCard) {
   EXPECT_GT(own.full_clock, 1);
   EXPECT_EQ(twin.full_clock, 1) << "its rates are of short sweeps";
   EXPECT_EQ(card("a100-sxm4-80gb").rates->power.products, 0);
+  EXPECT_EQ(card("h800-sxm5-80gb").rates->power.products, own.products) << "the same die at the same limit";
 }
 
 // memcalc-probe of 0.2.0 wrote it on two H200s: softmax's rates are younger.

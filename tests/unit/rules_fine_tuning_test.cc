@@ -27,6 +27,7 @@ const test::RuleCase kCases[] = {
      "llama-3.1-8b",
      [](RunSpec& run) { run.fine_tuning.lora->saved = {"lm_head"}; },
      {.lora_rank = 8, .gpus = 2, .parallel = {.data_parallel = DataParallel::kFsdp2}}},
+    {"dora", "gpt2", [](RunSpec& run) { run.fine_tuning.lora->dora = true; }, {.compile = true, .lora_rank = 8}},
     {"freeze-beside-lora", "gpt2", [](RunSpec& run) { run.fine_tuning.frozen = {"wte"}; }, {.lora_rank = 8}},
     // a quantised base
     {"quantize-of-transformers",

@@ -40,7 +40,7 @@ const test::RuleCase kCases[] = {
     {"images-of-tower", "llava-1.5-7b", [](RunSpec& run) { run.image_size = 224; }, kLongEnough},
     {"images-of-patches", "qwen2.5-vl-3b", [](RunSpec& run) { run.image_size = 225; }, kLongEnough},
     {"images-within-sequence", "llava-1.5-7b", [](RunSpec& run) { run.sequence_length = 576; }, kLongEnough},
-    {"images-in-loops", "llava-1.5-7b", [](RunSpec& run) { run.training().loop = Loop::kTrlSft; }, kLongEnough},
+    {"images-in-loops", "llava-1.5-7b", [](RunSpec& run) { run.training().loop = Loop::kTrlReward; }, kLongEnough},
     {"images-of-one-length", "llava-1.5-7b",
      [](RunSpec& run) {
        run.training().loop = Loop::kTrainer;

@@ -91,6 +91,7 @@ const test::RuleCase kCases[] = {
        run.training().compile = true;
      },
      {.loop = Loop::kTrainer}},
+    {"trl-generations", "gpt2", [](RunSpec& run) { run.training().generations = 3; }, {.loop = Loop::kTrlGrpo}},
     {"trl-generation-size",
      "gpt2",
      [](RunSpec& run) { run.training().accumulation_steps = 4097; },
@@ -212,7 +213,6 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.training().evaluation.emplace(); },
      {.loop = Loop::kTrlSft, .lengths = "lognormal:20,0.5,64,100", .packing = PackingStrategy::kBfd}},
-    {"lengths-generations", "gpt2", [](RunSpec& run) { run.batch_size = 6; }, kPrompts},
     {"lengths-fewest-prompts", "gpt2", [](RunSpec& run) { run.training().steps_per_generation = 101; }, kPrompts},
     {"lengths-generation-steps", "gpt2", [](RunSpec& run) { run.training().lengths->pad_to_multiple_of = 8; },
      kPrompts},

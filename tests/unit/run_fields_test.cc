@@ -208,6 +208,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
       {"image_size-exists", {"--image", "224"}},
       {"target_sequence_length-exists", {"--target-seq", "16"}},
       {"lora_dropout-exists", {"--lora-dropout", "0.1"}},
+      {"dora-exists", {"--dora"}},
       {"group_size-exists", {"--group-size", "32"}},
       {"quantize_head-exists", {"--quantize-head"}},
       {"bitsandbytes-exists", {"--bitsandbytes", "0.43.2"}},
@@ -275,13 +276,24 @@ TEST(RunFields, ACardThatWasNamedShortlyIsTold) {
   EXPECT_EQ(told("A100-SXM4-80GB"), 0);
 }
 
-TEST(RunFields, AClippingThatChangesNoByteIsTold) {
-  const Question question = question_of(Words{"--model", "gpt2", "--layers", "2", "--gpus", "2", "--parallel",
-                                              "ds-zero2", "--loop", "bare", "--precision", "bf16", "--clip-grad"});
-  bool told = false;
-  for (const std::string& each : question.run.assumptions)
-    told = told || each.starts_with("--clip-grad changes no byte");
-  EXPECT_TRUE(told);
+TEST(RunFields, WhatChangesNothingIsTold) {
+  const auto told = [](const std::string& option, const Words& words) {
+    const Question question = question_of(words);
+    const std::vector<std::string>& all = question.run.assumptions;
+    return std::any_of(all.begin(), all.end(), [&](const std::string& each) {
+      return each.starts_with(option + " changes no byte") || each.starts_with(option + " changes nothing here");
+    });
+  };
+  const Words gpt2 = {"--model", "gpt2", "--layers", "2", "--gpus", "2"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  EXPECT_TRUE(told("--clip-grad", with(gpt2, {"--parallel", "ds-zero2", "--loop", "bare", "--bf16", "--clip-grad"})));
+  EXPECT_TRUE(told("--pin-memory", with(gpt2, {"--parallel", "megatron-dist", "--tp", "2", "--pin-memory"})));
+  EXPECT_FALSE(told("--pin-memory", with(gpt2, {"--parallel", "ddp", "--pin-memory"})));
+  EXPECT_TRUE(told("--no-router-loss", {"--model", "llama-3.2-1b", "--loop", "trl-sft", "--no-router-loss"}));
+  EXPECT_FALSE(told("--no-router-loss", {"--model", "mixtral-8x7b", "--loop", "trl-sft", "--no-router-loss"}));
 }
 
 // --- the record ---

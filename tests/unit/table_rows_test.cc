@@ -67,6 +67,9 @@ void expect_same(const Requests& mine, const Requests& torch, const std::string&
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows{
+      // of two dimensions: as a step of a Fourier neural operator on an H200 asked for it
+      {"rfft2", {{{4, 8, 8}, kFloat}}, {v(0)}, {1280}, {2048, 2048, -2048}},
+      {"irfft2", {{{4, 8, 5}, DType::kComplex64}}, {v(0)}, {1024, 1280, -1280}, {1280}},
       {"log2", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
       {"log10", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
       {"sinh", {{{8, 16}, kFloat}}, {v(0)}, {512}, {512, 512, -512}},
@@ -301,6 +304,30 @@ TEST(OperatorRows, RaiseANumberInFloat32UnderAutocast) {
     const Requests both = bench.requests();
     EXPECT_EQ(Sum(both).asked, number ? (Requests{8, 512, 512}) : (Requests{512, 512, 512}));
     EXPECT_EQ(Sum(both).left, 512);
+  }
+}
+
+/// Scores of a sequence are seen as an image, and labels that are a slice copied for that (native/Loss.cpp).
+TEST(OperatorRows, CopyLabelsOfASequenceThatAreASlice) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({2, 5, 4}), bench.strided_input({2, 4}, {5, 1}, kPlace, false)};
+  const std::vector<BoundArgument> slots{v(0), v(1)};
+  bench.start();
+  RecordedCall call(bench.tape, "nll_loss", slots, values, {});
+  find_operator("nll_loss")->run(call);
+  EXPECT_EQ(Sum(bench.requests()).asked, (Requests{4, 4, 64}));
+}
+
+/// A function that nobody knows: complex numbers are differentiated, whole numbers not.
+TEST(OperatorRows, GiveUnknownComplexNumbersAGradient) {
+  for (const DType dtype : {DType::kComplex64, kPlace}) {
+    TapeBench bench;
+    std::vector<Tensor> values{bench.input({8, 16})};
+    const std::vector<GivenResult> given{{{8, 9}, dtype}};
+    const std::vector<BoundArgument> slots{v(0)};
+    RecordedCall call(bench.tape, "stft", slots, values, {}, given);
+    opaque_row(call);
+    EXPECT_EQ(call.results.front().requires_grad(), dtype == DType::kComplex64);
   }
 }
 

@@ -175,13 +175,13 @@ TEST(TrainingRun, TokensThatCannotBeAreRefused) {
 
 TEST(Throughput, SaysWhatAStepLacksInsteadOfAnError) {
   Report report;
-  report.run.parallel.offload_states = OffloadTo::kHost;
+  report.run.parallel.offload_states = OffloadTo::kNvme;
   set_time(report, step(40, 0));
-  EXPECT_EQ(report.time->lacks, "the optimizer's step on the host");
+  EXPECT_EQ(report.time->lacks, "the optimizer's step on NVMe");
   EXPECT_FALSE(report.time->error);
   report.time->tokens_per_second = 1;
   EXPECT_EQ(refusal(report, 1e9),
-            "--tokens: found a step whose time lacks the optimizer's step on the host; accepted: steps whose time is "
+            "--tokens: found a step whose time lacks the optimizer's step on NVMe; accepted: steps whose time is "
             "known as a whole");
 }
 

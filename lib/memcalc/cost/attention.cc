@@ -47,6 +47,7 @@ double attention_seconds(const Kernel& kernel, const work::Attention& attention,
   if (kernel.kind == KernelKind::kEfficientAttention) {
     return efficient_attention_seconds(kernel, attention, device, rates);
   }
+  if (has_hopper_attention(kernel, device)) return hopper_attention_seconds(kernel, attention, device);
   constexpr double kMicrosecond = 1e-6, kBlock = 128, kKeyBlock = 64;
   // cuDNN's, of an H100 and an H200 (2026-11-29, op_times_h200.jsonl, profile_times_h100.jsonl,
   // profile_times_h200.jsonl): heads of 256 take tiles half as large; backward draws the random numbers again, 0.62

@@ -7,6 +7,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/compiled_code.h"
+#include "memcalc/symbolic/host_memory.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/within_call.h"
 
@@ -53,6 +54,51 @@ constexpr double kWalkShare = 0.14;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
 
+// What one thread takes of a pass over an optimizer's arrays in host memory over what 16 take, and of a loop of torch's
+// operators: 210 to 240 ms for 37 to 39, 1.05 to 1.34 s for 155 to 195 (tests/measured/host_turns_h200.jsonl.gz).
+constexpr double kPassAlone = 5.9, kLoopAlone = 6.8;
+// Of optimizer_tensor_us (3.1 us): a call of torch.optim.AdamW.step() of one tensor with fused=True, around its kernel.
+constexpr double kTensorStepShare = 25;
+
+double host_memory_microseconds(const Kernel& kernel, const HostRates& rates) {
+  const double passed = kernel.elements / rates.memory_bytes_per_second / kMicrosecond;
+  const double looped = kernel.elements / rates.looped_bytes_per_second / kMicrosecond;
+  switch (host_memory_work_of(kernel)) {
+    case HostMemoryWork::kPass: return passed;
+    case HostMemoryWork::kPassOfOneThread: return kPassAlone * passed;
+    case HostMemoryWork::kLoop: return looped;
+    case HostMemoryWork::kLoopOfOneThread: return kLoopAlone * looped;
+    case HostMemoryWork::kTensorStep: return kernel.elements * kTensorStepShare * rates.optimizer_tensor_us;
+    case HostMemoryWork::kShardedOperator: return kernel.elements * rates.sharded_operator_us;
+  }
+  return 0;
+}
+
+// Of a Linear of DTensors what a norm of DTensors takes with the gather behind it: each of its eight operators is
+// dispatched in Python. A LLaMA's layer whose Linears alone are split, and with SequenceParallel and PrepareModuleInput
+// between them (torch 2.11, two ranks of the fake process group, processor time of a CPU's process, in float32 and
+// bfloat16, 2026-11-30; tests/measured/host_dtensor_cpu.jsonl): beyond the plain layer 1.31 and 1.36 times as much
+// forward, 1.20 and 1.23 backward, over seven Linears and two norms.
+constexpr double kNormShare = 1.18, kNormBackwardShare = 0.76;
+// And what its conversions under autocast take beyond those of plain tensors: the same layer, split and plain, each
+// with autocast and without, over seven Linears.
+constexpr double kDistributedCastShare = 0.156, kDistributedCastBackwardShare = 0.144;
+
+// Of the same what attention under context_parallel() takes beside the operators and collectives in it: three
+// from_local(), a handler of DTensor's dispatcher, the Python of the turns in both passes (torch 2.11,
+// _context_parallel/_attention.py). Two H200s, eight heads of 64 and 512 positions, in loops: 1.24 ms forward and
+// 1.33 ms backward beyond plain attention with the host as quick as the reference host, in a step kForwardShare times
+// as much, of which its operators are 0.76 and 0.98 ms (2026-11-30; tests/measured/host_context_h200.jsonl).
+constexpr double kRingShare = 1.55, kRingBackwardShare = 0.95;
+
+// Python of DeepSpeed (0.19.8) for each parameter: tiny LLaMAs and BERTs of 2 and 8 layers, rank 0 of two of the fake
+// process group, processor time of a CPU's process beside the same models alone, 2026-11-30
+// (tests/measured/host_deepspeed_cpu.jsonl). Stage 3 takes 400 and 320 us a parameter forward (277 and 285 a module,
+// containers among them), 378 and 371 backward, stages 1 and 2 57 to 95 backward, the engine's step 47 to 52. There the
+// plain models and a Linear of DTensors took 0.76 to 1.12 times what they take on the reference host; these are taken
+// to take as much.
+constexpr double kFetchedShare = 0.82, kFetchedBackwardShare = 0.64, kZeroReducedShare = 0.122, kZeroSteppedShare = 16;
+
 double host_work_microseconds(HostWork work, const HostRates& rates) {
   switch (work) {
     case HostWork::kTrainerStep: return rates.trainer_step_us;
@@ -68,6 +114,17 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kFsdp1Backward: return rates.fsdp1_backward_us;
     case HostWork::kDistributedLinear: return rates.distributed_linear_us;
     case HostWork::kDistributedLinearBackward: return rates.distributed_linear_backward_us;
+    case HostWork::kDistributedNorm: return kNormShare * rates.distributed_linear_us;
+    case HostWork::kDistributedNormBackward: return kNormBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kDistributedCast: return kDistributedCastShare * rates.distributed_linear_us;
+    case HostWork::kDistributedCastBackward:
+      return kDistributedCastBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kRingAttention: return kRingShare * rates.distributed_linear_us;
+    case HostWork::kRingAttentionBackward: return kRingBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroFetched: return kFetchedShare * rates.distributed_linear_us;
+    case HostWork::kZeroFetchedBackward: return kFetchedBackwardShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroReduced: return kZeroReducedShare * rates.distributed_linear_backward_us;
+    case HostWork::kZeroStepped: return kZeroSteppedShare * rates.optimizer_tensor_us;
     case HostWork::kReducedTensor: return rates.reduced_tensor_us;
     case HostWork::kCheckpointForward: return rates.checkpoint_forward_us;
     case HostWork::kCheckpointBackward: return rates.checkpoint_backward_us;
@@ -159,6 +216,7 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
     const double share = !reentrant ? 1 : kernel.recomputed ? kReentrantBackward : kReentrantForward;
     microseconds += share * static_cast<double>(work->times) * host_work_microseconds(work->what, rates);
   }
+  if (is_host_memory_work(kernel)) microseconds += host_memory_microseconds(kernel, rates);
   // Tensor.norm and mean in an optimizer's own loop: Python of torch.functional, and their dimensions. Of the same
   // lists as kPythonOfParameter in train/optimizers/looped_step.cc.
   constexpr double kReductionMore = 0.42;
@@ -168,11 +226,12 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
   const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
-  const bool python = forward && !cast && !step && !is_around_model(kernel);
+  const bool python = forward && !cast && !step && !is_around_model(kernel) && !is_within_operator(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
   if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
+  if (backward) microseconds *= rates.backward_ratio;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
     const auto tensors = static_cast<double>(list != nullptr ? list->tensors : 0);
@@ -222,9 +281,7 @@ DeviceRates rates_of_call(DeviceRates rates, double instructions) {
   const double share = python_share(instructions > 0 ? instructions : kUsualInstructions);
   const auto of_call = [&](HostRates& host) {
     host.python_us *= share;
-    visit_host_rates(host, [ratio = host.call_ratio](std::string_view name, double& value) {
-      if (name.ends_with("_us") && name != "gap_us" && name != "launch_latency_us") value *= ratio;
-    });
+    host = times(host.call_ratio, host);
   };
   of_call(rates.host);
   for (MeasuredHost& each : rates.hosts) of_call(each.rates);

@@ -13,6 +13,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/interpolation.h"
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/cost/regions.h"
@@ -234,7 +235,6 @@ bool is_of_windows(const Kernel& kernel) {
 }
 
 // Of an H100, 2026-11-26: tests/measured/operator_times_h100.jsonl.gz
-constexpr double kPlaneNs = 250;  // of bilinear interpolation: 0.19 to 0.37 us
 constexpr double kGatheredRowNs = 0.62;
 constexpr double kChannelSumUs = 5;
 constexpr double kRolledPerSecond = 2.05e11;  // elements: an index calculation each; an H200's, too
@@ -250,16 +250,6 @@ double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
   const double chain = rows.backward ? 0 : static_cast<double>(rows.width) * element_ns * kNanosecond;
   return others * rates.rowwise.launch_us * kMicrosecond +
          std::max(chain, memory_seconds(kernel, device, rates.vectorized));
-}
-
-/// cuda/UpSampleBilinear2d.cu, backward: each pixel of the result adds to four of the input's, and those of one wait
-/// for each other, longer in 16 bits (pairs are compared and swapped). Of an H100:
-/// tests/measured/operator_times_h100.jsonl.gz, scales of 2, 4 and 8.
-double scattered_pixels_seconds(const Kernel& kernel) {
-  constexpr double kPicosecond = 1e-12;
-  const double input = kernel.bytes / static_cast<double>(size_of(kernel.dtype)) - kernel.elements;
-  const double to_each = kernel.elements / std::max(input, 1.0);  // pixels of the result to one of the input
-  return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
 }
 
 /// Of the rate at which a kernel over strided operands calculates an index for each element.
@@ -310,7 +300,8 @@ double converting_seconds(const Kernel& kernel, const DeviceSpec& device, const 
 
 /// Elements a second that a multiprocessor computes of such a function, of 132 ones: 16 bits are bound by it where
 /// memory is as fast as an H200's (tests/measured/op_times_h200.jsonl). 0: memory decides. Of kVectorQuantize, a block
-/// a row: 16,000 rows of 1,024 to 8,192 in 213 us on an H200 (rows_inference_times_h200.jsonl, after its calls).
+/// a row: 16,000 rows of 1,024 to 8,192 in 213 us on an H200 (rows_inference_times_h200.jsonl, after its calls). Of
+/// bitsandbytes' updates 17 and 268 million elements in float32 and bfloat16 alike (optimizer_times_h200.jsonl).
 double computed_per_second(const Kernel& kernel) {
   const Operator* const op = kernel.op;
   if (op == &aten::kGelu) return 0.78e12;
@@ -318,6 +309,10 @@ double computed_per_second(const Kernel& kernel) {
   if (op == &aten::kSilu) return 0.97e12;
   if (op == &aten::kSiluBackward) return 0.7e12;
   if (op == &kVectorQuantize) return 0.285e12;
+  if (op == &kUpdate32bit) return 0.094e12;
+  if (op == &kUpdate8bit) return 0.038e12;
+  if (op == &kUpdate8bitOneState) return 0.063e12;
+  if (op == &kPrefetch) return 1.05e12;
   return op == &aten::kCos ? 0.86e12 : 0;
 }
 
@@ -404,13 +399,6 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
   const BlockRates& blocks = rates.blocks;
   const bool groups = kernel.op == &aten::kNativeGroupNorm || kernel.op == &aten::kNativeGroupNormBackward;
   if (groups && kernel.kind == KernelKind::kRowwise) return group_norm_seconds(kernel, rows, device, rates);
-  if (kernel.op == &aten::kUpsampleBilinear2dBackward) {  // row-major
-    return std::max(memory_seconds(kernel, device, rates.pooling), scattered_pixels_seconds(kernel));
-  }
-  if (kernel.op == &aten::kUpsampleBilinear2d) {
-    // cuda/UpSampleBilinear2d.cu, upsample_bilinear2d_out_frame: a thread for each pixel goes over all planes.
-    return std::max(memory_seconds(kernel, device, rates.pooling), count * kPlaneNs * kNanosecond);
-  }
   if (kernel.kind == KernelKind::kStrided) {
     // cuda/IndexKernelUtils.cu, vectorized_gather_kernel: a block a row; cuda/Indexing.cu, indexing_backward_kernel: a
     // warp.
@@ -726,6 +714,7 @@ struct SecondsOf {
   }
   double operator()(const work::Rows& of) const {
     if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
+    if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);
     if (is_of_regions(kernel)) return std::max(by_memory(), regions_seconds(kernel, of));
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
@@ -741,6 +730,7 @@ struct SecondsOf {
     return (kernel.launches - kBesidePasses) * (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * 1e-9);
   }
   [[nodiscard]] double by_memory() const {
+    if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);
     if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
       return channel_sum_seconds(kernel, device, rates);
     }

@@ -32,6 +32,10 @@ namespace memcalc {
                                        const AttentionRates& rates);
 [[nodiscard]] double efficient_attention_seconds(const Kernel& kernel, const work::Attention& attention,
                                                  const DeviceSpec& device, const AttentionRates& rates);
+/// cuDNN's kernels for Hopper, at the full clock (cudnn_attention.cc).
+[[nodiscard]] bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device);
+[[nodiscard]] double hopper_attention_seconds(const Kernel& kernel, const work::Attention& attention,
+                                              const DeviceSpec& device);
 [[nodiscard]] double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                          const DeviceSpec& device, const ConvolutionRates& rates);
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);

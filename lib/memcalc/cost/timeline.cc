@@ -110,11 +110,16 @@ bool is_product(const Kernel& kernel) {
 // then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
 // times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
 // softmax as before.
-// Attention's rates are of loops at the limit where those of products are (full_clock).
+// Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
 bool goes_with_clock(const Kernel& kernel) {
   if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
   return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
 }
+
+// Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,
+// 2026-11-30): products 683 and 665 TFLOP/s, half of the time beside additions 787 and 757, convolutions 682 and 641,
+// attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
+constexpr double kFloat16Power = 1.08;
 
 // A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
@@ -124,7 +129,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
                  std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
-  double products = 0, busy = 0;
+  double products = 0, busy = 0, drawn = 0;
   std::vector<double> of_products(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
@@ -137,12 +142,13 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
     }
     const auto times = static_cast<double>(kernel.repeats);
     products += times * of_products[i];
+    drawn += times * of_products[i] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
     busy += times * seconds[i];
   }
   if (products <= 0) return;
   const auto longer_beside = [&](double idle) {
     const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * idle;
-    return (std::sqrt(saved * saved + 4 * power.products * products * products) - saved) / (2 * products);
+    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
   };
   if (longer_beside(0) <= 1) return;  // without a pause
   double host = 0;
@@ -151,7 +157,7 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].as<work::Attention>() != nullptr) {
-      seconds[i] *= longer / power.full_clock;
+      seconds[i] *= has_hopper_attention(kernels[i], device) ? longer : longer / power.full_clock;
     } else {
       seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
     }
@@ -308,7 +314,8 @@ class Clocks {
       : timeline_(timeline),
         queue_(timeline.queue_kernels_),
         slowed_(timeline.queue_kernels_),
-        finished_(timeline.issues_.size()) {
+        finished_(timeline.issues_.size()),
+        issued_late_(timeline.issues_.size()) {
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
@@ -366,12 +373,16 @@ class Clocks {
     for (std::size_t i = begin; i < end; ++i) {
       const Issue& of = timeline_.issues_[i];
       if (of.awaits >= 0) {
-        advance<kTells>(finished_[static_cast<std::size_t>(of.awaits)], TimeClass::kCommunication, of, part);
+        const auto awaited = static_cast<std::size_t>(of.awaits);
+        await<kTells>(finished_[awaited], issued_late_[awaited], of, part);
         keep_use();
       }
       issue<kTells>(i, part);
       if (of.is_waited_for) finished_[i] = compute_;
-      if (of.is_awaited) finished_[i] = communication_;
+      if (of.is_awaited) {
+        finished_[i] = communication_;
+        issued_late_[i] = issued_late_now_;
+      }
     }
     if constexpr (kTells) add_part(part, alike, told);
     // Those that were not executed take as long as the one that stands for them. A host that waits for room in the
@@ -493,6 +504,7 @@ class Clocks {
     Seconds slowed = compute_;
     for (std::size_t h = 0; h < kHosts; ++h) {
       const double made = gathers ? std::max(updated_[h], used[h]) : compute_[h];
+      if (h == 0) issued_late_now_ = host_[h] > std::max(communication_[h], made) ? host_[h] : 0;
       const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
       const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
       communication_[h] = begin + of.seconds + beside * timeline_.contention_;
@@ -500,8 +512,19 @@ class Clocks {
     }
     if (gathers) advance<kTells>(slowed, TimeClass::kCommunication, of, part);
     if (!holds_up) return;
-    advance<kTells>(communication_, TimeClass::kCommunication, of, part);
+    await<kTells>(communication_, issued_late_now_, of, part);
     keep_use();
+  }
+
+  /// Waits for a collective; until `issued` it is the host that the card waits for (0: it was not late).
+  template <bool kTells>
+  void await(const Seconds& until, double issued, const Issue& of, StepTime& part) {
+    if constexpr (kTells) {
+      Seconds issuing = compute_;
+      issuing[0] = std::min(std::max(issued, compute_[0]), until[0]);
+      advance<kTells>(issuing, TimeClass::kHost, of, part);
+    }
+    advance<kTells>(until, TimeClass::kCommunication, of, part);
   }
 
   /// The optimizer waits: what is left of the collectives has nothing beside it.
@@ -569,12 +592,14 @@ class Clocks {
   }
 
   const Timeline& timeline_;
-  std::vector<Seconds> issuing_;   // that the host needs for each kernel
-  std::vector<Seconds> queue_;     // when the kernels launched last will have finished, a ring
-  std::vector<double> slowed_;     // that they and all before lose beside collectives, a ring
-  std::vector<Seconds> finished_;  // when each kernel of this step did that is waited for
-  std::size_t next_slot_ = 0;      // in the queue
-  Phase phase_ = Phase::kZero;     // of the kernel issued last
+  std::vector<Seconds> issuing_;     // that the host needs for each kernel
+  std::vector<Seconds> queue_;       // when the kernels launched last will have finished, a ring
+  std::vector<double> slowed_;       // that they and all before lose beside collectives, a ring
+  std::vector<Seconds> finished_;    // when each kernel of this step did that is waited for
+  std::vector<double> issued_late_;  // of collectives that are awaited: when by a host that was behind; 0: it was not
+  double issued_late_now_ = 0;       // of the last one
+  std::size_t next_slot_ = 0;        // in the queue
+  Phase phase_ = Phase::kZero;       // of the kernel issued last
   Seconds forward_, backward_, latency_;
   Seconds host_{}, compute_{};     // when each is free
   Seconds communication_{};        // when the stream of collectives is

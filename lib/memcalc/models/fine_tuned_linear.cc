@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "memcalc/models/dora.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -11,13 +12,16 @@
 namespace memcalc {
 
 Tensor FineTunedLinear::entering(const Tensor& x) const {
-  if (sequence == SequencePlan::kLayer) return x;
-  if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks);
+  if (sequence == SequencePlan::kLayer) {
+    read_as_dtensor(x);
+    return x;
+  }
+  if (sequence == SequencePlan::kHead) return gather_for_products(x, 1, ranks, 1);
   return replicated(x, ranks);
 }
 
 Tensor FineTunedLinear::leaving(Tensor partial) const {
-  if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks);
+  if (sequence == SequencePlan::kLayer) return reduce_and_scatter(partial, 1, ranks, 1);
   return summed_over_ranks(partial, ranks);
 }
 
@@ -46,12 +50,12 @@ Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
   return multiply_scalar(linear(std::move(low), lora_b, {}));
 }
 
-Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
+Tensor FineTunedLinear::adapt(const Tensor& x, const Tensor& bias, Tensor result) const {
   if (x.tape().modes.adapters_disabled) return result;
   const DType result_dtype = result.dtype();
   if (quantized.kind == Quantization::kNone || is_fp8_base(quantized.kind)) {  // lora.Linear.forward
     Tensor input = to_dtype(x, lora_a.dtype());                                // _cast_input_dtype
-    result = result + low_rank_product(input);
+    result = lengths.defined() ? with_trained_lengths(*this, input, result, bias) : result + low_rank_product(input);
     result = to_dtype(result, result_dtype);
     return result;
   }
@@ -59,6 +63,11 @@ Tensor FineTunedLinear::adapt(const Tensor& x, Tensor result) const {
   if (quantized.kind != Quantization::kInt8) result = clone(result);
   const bool requires_conversion = !x.tape().modes.autocast.is_on();
   Tensor input = requires_conversion ? to_dtype(x, lora_a.dtype()) : x;
+  if (lengths.defined()) {
+    result = with_trained_lengths(*this, input, result, bias);
+    if (requires_conversion) result = to_dtype(result, result_dtype);
+    return result;
+  }
   Tensor output = low_rank_product(input);
   if (requires_conversion) output = to_dtype(output, result_dtype);
   result = result + output;

@@ -38,6 +38,8 @@ struct FineTunedLinear {
   SequencePlan sequence = SequencePlan::kNone;
   Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined where the layer has no adapter
   double lora_dropout = 0;
+  Tensor lengths;      // DoRA's lora_magnitude_vector, [out]; undefined without it
+  Tensor base_weight;  // with DoRA: the layer's own
 
   /// `base` is the layer's own product.
   template <typename Base>
@@ -46,14 +48,15 @@ struct FineTunedLinear {
                     : split == LinearSplit::kRows           ? leaving(base(x))
                     : quantized.kind == Quantization::kNone ? base(x)
                                                             : quantized_linear(x, quantized, bias);
-    return lora_a.defined() ? adapt(x, std::move(result)) : result;
+    return lora_a.defined() ? adapt(x, bias, std::move(result)) : result;
   }
 
-  /// The same where a wrapper hooks each module by itself. `base`: the layer's own product between its hooks.
+  /// The same where a wrapper hooks each module by itself; DoRA is refused there. `base`: the layer's own product
+  /// between its hooks.
   template <typename Base>
   [[nodiscard]] Tensor forward_hooked(ModuleHooks& hooks, const Tensor& x, Base base) const {
     if (!lora_a.defined()) return base(x);
-    return between_hooks(hooks, this, {}, x, [&](const Tensor& input) { return adapt(input, base(input)); });
+    return between_hooks(hooks, this, {}, x, [&](const Tensor& input) { return adapt(input, {}, base(input)); });
   }
 
  private:
@@ -63,7 +66,7 @@ struct FineTunedLinear {
   [[nodiscard]] Tensor leaving(Tensor partial) const;
   /// The output of a split by columns, all of it where the plan asks for that.
   [[nodiscard]] Tensor gathered(const Tensor& outputs) const;
-  [[nodiscard]] Tensor adapt(const Tensor& x, Tensor result) const;
+  [[nodiscard]] Tensor adapt(const Tensor& x, const Tensor& bias, Tensor result) const;
   /// lora_B(lora_A(dropout(x))) * scaling. Of a split by columns ranks share lora_B, by rows lora_A (peft
   /// tuners/lora/model.py, add_lora_tp_hooks_dtensor).
   [[nodiscard]] Tensor low_rank_product(const Tensor& x) const;

@@ -1,5 +1,6 @@
 #include "memcalc/models/image_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -59,8 +60,14 @@ ModelInput ImageParts::pixel_values(std::int64_t channels) const {
 std::vector<ModelInput> ImageParts::inputs_with(std::vector<ModelInput> of_images) const {
   const Shape ids{run_.batch_size, run_.sequence_length};
   std::vector<ModelInput> inputs = {{"input_ids", ids, DType::kInt64, &Batch::input_ids}};
+  const ModelInput mask{"attention_mask", ids, DType::kInt64, &Batch::attention_mask};
+  // A processor's own order, in which TRL's collator leaves it; the measured batches of others have the images first,
+  // and families with more inputs than pixels know them by their places among these.
+  const auto is_member = [](const ModelInput& input) { return input.member != nullptr; };
+  const bool mask_is_first = run_.uses_trl() && std::all_of(of_images.begin(), of_images.end(), is_member);
+  if (run_.passes_mask() && mask_is_first) inputs.push_back(mask);
   for (ModelInput& each : of_images) inputs.push_back(std::move(each));
-  if (run_.passes_mask()) inputs.push_back({"attention_mask", ids, DType::kInt64, &Batch::attention_mask});
+  if (run_.passes_mask() && !mask_is_first) inputs.push_back(mask);
   if (run_.trains()) inputs.push_back({"labels", ids, DType::kInt64, &Batch::labels});
   return inputs;
 }

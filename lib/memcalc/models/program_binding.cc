@@ -76,13 +76,15 @@ class Signature {
     if (found == names_.end()) return std::nullopt;
     return static_cast<std::size_t>(found - names_.begin());
   }
-  /// numpy's names for the same.
+  /// numpy's names for the same, and those of a function that has several signatures.
   [[nodiscard]] std::string_view canonical(std::string_view keyword) const {
     const bool known = std::find(names_.begin(), names_.end(), keyword) != names_.end();
     if (known) return keyword;
     if (keyword == "axis") return "dim";
     if (keyword == "keepdims") return "keepdim";
     if (keyword == "self" || keyword == "x") return "input";
+    if (keyword == "indices" || keyword == "sections") return "indices_or_sections";
+    if (keyword == "split_size" || keyword == "split_sizes") return "split_size_or_sections";
     return keyword;
   }
 

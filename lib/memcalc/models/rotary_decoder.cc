@@ -369,6 +369,17 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   lm_head_ = language_model_head(b, tied, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
 }
 
+namespace {
+
+/// lce_forward, skip_logits: in training, and in Trainer.prediction_step() where predictions are of the loss alone
+/// (of 5.17; releases before 5.13 make the logits in every evaluation).
+bool skips_logits(const RunSpec& run, const Tape& tape) {
+  if (tape.modes.training || !run.trains()) return true;
+  return !(run.training().evaluation && run.training().evaluation->keeps_logits);
+}
+
+}  // namespace
+
 ModelOutput RotaryDecoder::forward(const Batch& batch) {
   ModelOutput output;
   KeyValueCache* cache = caches(batch) ? self_attention_cache_of(run_, batch, output) : nullptr;
@@ -383,11 +394,13 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
   }
   predict(classifier_, lm_head_, hidden_states, batch, output,
           {.logits = plan_.logits,
-           .liger = run_.fine_tuning.liger,
+           .liger = run_.fine_tuning.liger && skips_logits(run_, batch.input_ids.tape()),
            .unsloth = run_.fine_tuning.unsloth,
            .router_logits = &router_logits,
            .experts_per_token = plan_.experts_per_token});
   for (Tensor& each : router_logits) each.reset();
+  if (batch.fused_head != nullptr && plan_.images != nullptr)
+    output.others.clear();  // _fused_forward hands on no features
   return output;
 }
 
@@ -457,6 +470,7 @@ bool RotaryDecoder::has_rotary(bool sliding) const {
 }
 
 bool RotaryDecoder::caches(const Batch& batch) const {
+  if (batch.fused_head != nullptr) return false;  // _fused_forward: kwargs["use_cache"] = False
   if (!plan_.trained_without_cache_once) return true;
   const Tape& tape = batch.input_ids.tape();
   return tape.behaviors.gemma_caches_in_training || !tape.modes.training;

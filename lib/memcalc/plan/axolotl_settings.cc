@@ -53,6 +53,7 @@ void add_adapter(const FineTuning& tuning, Lines& yaml) {
   yaml.add("lora_r", tuning.lora->rank);
   yaml.add("lora_alpha", 2 * tuning.lora->rank);
   yaml.add("lora_dropout", format_exact(tuning.lora->dropout));
+  if (tuning.lora->dora) yaml.add("peft_use_dora", "true");
   if (tuning.lora->in_base_dtype) yaml.add("peft_autocast_adapter_dtype", "false");
   if (tuning.lora->targets.empty()) {
     yaml.add_on("lora_target_linear");

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "memcalc/spec/device_rates.h"
-#include "memcalc/spec/host_step.h"
 
 namespace memcalc {
 
@@ -41,7 +40,7 @@ Outcome outcome_of(const Report& report) {
                   .categories = report.memory.categories_at_peak,
                   .slack = report.memory.slack_at_peak,
                   .host = report.host_memory.total};
-  if (report.time && !steps_on_host(report.run)) {
+  if (report.time && (report.time->lacks.empty() || report.run.uses_vllm())) {
     const double busy = report.time->step.step_seconds;
     const double seconds = busy + bubble_seconds(report);
     const double share = seconds > 0 ? busy / seconds : 1;

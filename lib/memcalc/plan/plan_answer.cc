@@ -249,7 +249,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
                                    [](const PlanEntry& each) { return !each.outcome.speed.has_value(); });
   if (untimed) {
     answer.notes.emplace_back(
-        "without a predicted step (an optimizer that steps on the host is not timed), a candidate is ordered by a "
+        "without a predicted step (an optimizer on NVMe is not timed), a candidate is ordered by a "
         "closed form, work and traffic at the datasheet's rates: it ranks, it does not predict");
   }
   if (!plan.complete)

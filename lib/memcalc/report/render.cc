@@ -233,7 +233,8 @@ std::vector<std::string> setting_of(const Report& report) {
   if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
   if (training != nullptr) add_savings(*training, run.task, words);
   const FineTuning& tuning = run.fine_tuning;
-  if (tuning.lora) words.push_back("LoRA rank " + std::to_string(tuning.lora->rank));
+  if (tuning.lora)
+    words.push_back((tuning.lora->dora ? "DoRA rank " : "LoRA rank ") + std::to_string(tuning.lora->rank));
   if (tuning.quantization != Quantization::kNone) {
     const bool leaves_experts = has_experts(report.model) && !is_native(tuning.quantization);
     words.push_back(std::string(name_of(tuning.quantization)) +

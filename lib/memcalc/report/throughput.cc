@@ -58,7 +58,11 @@ double data_parallel_ranks(const Parallel& parallel) {
 }  // namespace
 
 std::string untimed_part(const RunSpec& run) {
-  if (steps_on_host(run)) return "the optimizer's step on the host";
+  const Parallel& parallel = run.parallel;
+  if (parallel.offload_states == OffloadTo::kNvme) return "the optimizer's step on NVMe";
+  if (parallel.framework() == Framework::kDeepSpeed && parallel.offload_parameters != OffloadTo::kNowhere) {
+    return "the copies of offloaded parameters";
+  }
   return run.uses_vllm() ? "vLLM's generation" : "";
 }
 
@@ -166,7 +170,8 @@ Throughput throughput_of(const Report& report, const StepTime& step) {
 void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report, step);
   report.time->lacks = untimed_part(report.run);
-  if (report.time->lacks.empty()) report.time->error = error_of_step(report, step);
+  // No step whose optimizer is on the host was measured as a whole.
+  if (report.time->lacks.empty() && !steps_on_host(report.run)) report.time->error = error_of_step(report, step);
   const std::string note =
       "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
       "card's peak";

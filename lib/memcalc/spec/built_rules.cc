@@ -8,10 +8,10 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
-extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled, kLoraParameterPacked,
-    kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
-extern const BuiltRule kCutCrossEntropyTypes;          // symbolic/ops/cut_cross_entropy.h
-extern const BuiltRule kFreezePattern;                 // spec/freeze_patterns.h
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled,
+    kLoraParameterPacked, kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
+extern const BuiltRule kCutCrossEntropyTypes;                                // symbolic/ops/cut_cross_entropy.h
+extern const BuiltRule kFreezePattern;                                       // spec/freeze_patterns.h
 
 // --- models
 
@@ -71,6 +71,9 @@ const BuiltRule kLoraAllLinear{
 const BuiltRule kLoraParameterDropout{"lora-parameter-dropout", "--lora-dropout --lora-targets",
                                       "peft has no dropout in front of the adapter of a parameter, and {} is one",
                                       "--lora-dropout 0, or --lora-targets of linear layers alone"};
+const BuiltRule kLoraParameterDora{"lora-parameter-dora", "--dora --lora-targets",
+                                   "peft refuses DoRA of parameters of other modules than linear layers, and {} is one",
+                                   "no --dora, or --lora-targets of linear layers alone"};
 const BuiltRule kLoraParameterCompiled{"lora-parameter-compiled", "--compile --lora-targets",
                                        "peft changes modules while they run to adapt parameters such as {}, which "
                                        "breaks torch.compile's graph",
@@ -222,6 +225,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kLoraSaved,
                                      &kLoraAllLinear,
                                      &kLoraParameterDropout,
+                                     &kLoraParameterDora,
                                      &kLoraParameterCompiled,
                                      &kLoraParameterGathered,
                                      &kFreezeName,

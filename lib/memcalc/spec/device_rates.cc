@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/spec/carried_rates.h"
@@ -136,30 +137,13 @@ DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predict
 
 namespace {
 
-/// Of each rate. Pre: there are hosts.
-HostRates geometric_mean(const std::vector<HostRates>& hosts) {
-  std::vector<double> sums;  // of logarithms
-  for (const HostRates& host : hosts) {
-    std::size_t i = 0;
-    visit_host_rates(host, [&](const char*, double value) {
-      if (i == sums.size()) sums.push_back(0);
-      sums[i++] += std::log(value);
-    });
-  }
-  HostRates mean = hosts.front();
-  std::size_t i = 0;
-  const auto count = static_cast<double>(hosts.size());
-  visit_host_rates(mean, [&](const char*, double& value) { value = std::exp(sums[i++] / count); });
-  return mean;
-}
-
 MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
   MeasuredHost host{.name = json.required_string("name"), .rates = others};
   const JsonObject rates = json.required_object("rates");
   std::vector<std::string_view> names;
   visit_host_rates(host.rates, [&](const char* name, double& value) {
     names.emplace_back(name);
-    if (rates.has(name)) value = rates.required_double(name, {1e-6, 1e6});
+    if (rates.has(name)) value = rates.required_double(name, {1e-6, 1e14});
   });
   rates.refuse_unknown_keys(names);
   return host;
@@ -195,18 +179,26 @@ void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostR
 
 }  // namespace
 
+HostRates times(double factor, HostRates host) {
+  visit_host_rates(host, [factor](std::string_view name, double& value) {
+    if (name.ends_with("_us") && name != "gap_us" && name != "launch_latency_us") value *= factor;
+  });
+  return host;
+}
+
 void add_measured_hosts(DeviceRates& rates, const std::string& path) {
   const JsonDocument document = JsonDocument::read_file(path);
   const HostRates reference = rates.host;
-  std::map<std::string, std::vector<HostRates>> kinds;  // of machines
-  for (const JsonObject& each : document.root().optional_objects("hosts")) {
-    rates.hosts.push_back(read_host(each, reference));
-    kinds[each.required_string("machine")].push_back(rates.hosts.back().rates);
+  const std::vector<JsonObject> rows = document.root().optional_objects("hosts");
+  if (rows.empty()) return;
+  std::vector<std::pair<double, std::size_t>> levels;
+  for (std::size_t i = 0; i < rows.size(); ++i) levels.emplace_back(rows[i].required_double("times", {1e-3, 1e3}), i);
+  std::sort(levels.begin(), levels.end());
+  for (const auto& [level, i] : {levels.front(), levels.back()}) {
+    rates.hosts.push_back({.name = rows[i].required_string("name"), .rates = times(level, reference)});
   }
-  if (rates.hosts.empty()) return;
-  std::vector<HostRates> middles;
-  for (const auto& [machine, hosts] : kinds) middles.push_back(geometric_mean(hosts));
-  rates.host = geometric_mean(middles);
+  const double above = levels[levels.size() / 2].first, below = levels[(levels.size() - 1) / 2].first;
+  rates.host = times(std::sqrt(below * above), reference);
   add_states_of_calls(rates, document.root(), reference);
 }
 
@@ -226,7 +218,6 @@ DeviceRates with_host(const DeviceRates& rates, const std::string& path) {
 }
 
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors) {
-  rates.power = {};  // another card's: what others published of it is of its limit
   for (MemoryRates* const each : memory_bound_groups(rates)) {
     each->bandwidth = carried_bandwidth(rates.scaling, each->bandwidth, bytes_per_second, multiprocessors);
   }

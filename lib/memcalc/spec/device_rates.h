@@ -140,6 +140,7 @@ struct HostRates {
   double int8_linear_us = 1;          // its Linear8bitLt
   double int8_warning_us = 1;         // and where its input is not float16
   double call_ratio = 1;              // a call without autograd, in a process without backward: of all times above
+  double backward_ratio = 1;          // backward, which another thread issues: of what forward's rates say of it
   double compiled_us = 1;             // each kernel that the code of a compiled graph launches
   double compiled_call_us = 1;        // a call of such a graph: guards, AOTAutograd's wrappers
   double compiled_tensor_us = 1;      // each tensor that it is given or returns
@@ -159,6 +160,10 @@ struct HostRates {
   // Optimizers whose parameters are DTensors
   double sharded_tensor_us = 1;    // foreach: each pass over each tensor, in the place of tensor_us
   double sharded_operator_us = 1;  // loops: each operator, in the place of pointwise_us
+  // Optimizers in host memory, with the threads that a process has: what a pass reads and writes, and what a loop of
+  // operators does, whose results are new memory each time. One thread alone: cost/host_time.cc
+  double memory_bytes_per_second = 1e11;
+  double looped_bytes_per_second = 5.5e10;
 };
 
 /// Copies between host and card.
@@ -227,7 +232,7 @@ struct PowerRates {
   std::string source;
 };
 
-/// A host that was measured: a row of specs/measured/hosts.json, or a file of --host.
+/// A host that was measured: the quickest or the slowest of specs/measured/hosts.json, or a file of --host.
 struct MeasuredHost {
   std::string name;
   HostRates rates;
@@ -250,9 +255,9 @@ struct DeviceRates {
   AttentionRates cudnn, flash, efficient, efficient_float32;
   ConvolutionRates convolution_half, convolution_tf32, convolution_float32;
   EmbeddingRates embedding;
-  HostRates host;                   // the one that was named, else the middle of `hosts`
+  HostRates host;                   // the one that was named, else the median of those that were measured
   std::string host_name;            // of a host that was named
-  std::vector<MeasuredHost> hosts;  // that were measured; empty where one was named
+  std::vector<MeasuredHost> hosts;  // ends of the range of those that were measured; empty where one was named
   TransferRates transfer;
   LinkRates link;
   MemoryScaling scaling;
@@ -278,8 +283,11 @@ struct DeviceRates {
 /// says of such kernels), the shares of the datasheet hold.
 void carry_over(DeviceRates& rates, double bytes_per_second, double multiprocessors);
 
-/// The same with hosts that were measured, whose middle `host` becomes: of each rate the geometric mean. A host's file
-/// that leaves a rate out has the one of `rates`.
+/// Of a host that takes so many times as long: what is its own, not the driver's and the card's.
+[[nodiscard]] HostRates times(double factor, HostRates host);
+
+/// The same with the machines that were measured (specs/measured/hosts.json), each so many times as slow as `host`,
+/// which becomes their median; `hosts` has the quickest and the slowest.
 void add_measured_hosts(DeviceRates& rates, const std::string& path);
 /// The same with the host of a file (python -m memcalc.measure --host FILE). Throws Error(kInput) for one that is
 /// wrong.
@@ -360,6 +368,7 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("int8_linear_us", rates.int8_linear_us);
   visit("int8_warning_us", rates.int8_warning_us);
   visit("call_ratio", rates.call_ratio);
+  visit("backward_ratio", rates.backward_ratio);
   visit("compiled_us", rates.compiled_us);
   visit("compiled_call_us", rates.compiled_call_us);
   visit("compiled_tensor_us", rates.compiled_tensor_us);
@@ -378,6 +387,8 @@ void visit_host_rates(Rates& rates, Visit visit) {
   visit("reduced_tensor_us", rates.reduced_tensor_us);
   visit("sharded_tensor_us", rates.sharded_tensor_us);
   visit("sharded_operator_us", rates.sharded_operator_us);
+  visit("memory_bytes_per_second", rates.memory_bytes_per_second);
+  visit("looped_bytes_per_second", rates.looped_bytes_per_second);
 }
 
 /// Calls visit(group, name, value) for each number, in the order of the file.

@@ -62,6 +62,7 @@ struct Lora {
   std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: every linear layer but the head
   std::vector<std::string> saved;    // --lora-modules-to-save: ends of names of modules that are trained in full
   double dropout = 0;                // --lora-dropout
+  bool dora = false;                 // --dora: use_dora: rows of the adapted weights have lengths that train
   bool in_base_dtype = false;  // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
   bool in_bf16 = false;        // TRL casts the adapters of a packed base
   bool trains_head = true;     // task_type SEQ_CLS or TOKEN_CLS: a classifier is trained, not adapted

@@ -17,7 +17,7 @@
 namespace memcalc {
 
 namespace rules {
-extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterCompiled,
+extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled,
     kLoraParameterGathered, kLoraParameterPacked, kLoraPattern, kLoraSaved;  // built_rules.cc
 }
 

@@ -173,6 +173,11 @@ void scale_memory_bound(const JsonObject& json, const DeviceSpec& device, Device
   }
 }
 
+bool names(const JsonObject& json, const DeviceSpec& device) {
+  const std::vector<std::string> cards = json.optional_strings("cards");
+  return std::find(cards.begin(), cards.end(), device.name) != cards.end();
+}
+
 void replace(const JsonObject& json, DeviceRates& rates) {
   visit_rates(rates, [&](const char* group, const char* name, double& value) {
     if (!json.has(group)) return;
@@ -188,11 +193,12 @@ void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRate
   const JsonObject products = document.root().required_object("products");
   device.product_shares = product_shares(products, device);
   scale_memory_bound(document.root().required_object("memory"), device, rates);
+  // Another card's power says nothing: what others published of this one is of its limit.
+  if (const auto power = document.root().nullable_object("power"); !power || !names(*power, device)) rates.power = {};
   set_flash_attention(document.root().required_object("flash_attention"), device,
                       reference_of(products, false, false).half, rates);
   for (const JsonObject& each : document.root().optional_objects("rates")) {
-    const std::vector<std::string> cards = each.optional_strings("cards");
-    if (std::find(cards.begin(), cards.end(), device.name) == cards.end()) continue;
+    if (!names(each, device)) continue;
     replace(each, rates);
     rates.published_source = each.required_string("source");
     if (each.has("half")) device.product_shares.half = 1;

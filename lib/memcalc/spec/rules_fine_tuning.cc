@@ -33,6 +33,23 @@ constexpr Rule kLora[] = {
            const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
            return !is_plain || !trains(q) || has_unsloth(q) || training_of(q).saving != ModelSaving::kNone;
          }},
+    {.id = "dora",
+     .options = "--dora --quantize --parallel --compile --unsloth --save --model",
+     .message = "DoRA is modelled of transformers' models on one GPU and under DDP, of weights that are not packed or "
+                "in NF4, without --compile, --unsloth, --save merge",
+     .accepted = "no --dora, or none of these",
+     .broken =
+         [](const RuleQuestion& q) {
+           if (!q.run.fine_tuning.lora->dora) return false;
+           const DataParallel mode = q.parallel.data_parallel;
+           const bool is_plain = !q.parallel.is_parallel() || (mode == DataParallel::kDdp && q.parallel.tensor == 1);
+           const Quantization packing = q.run.fine_tuning.quantization;
+           const bool has_weights =
+               packing == Quantization::kNone || packing == Quantization::kNf4 || packing == Quantization::kNf4Double;
+           const bool other = q.run.task == Task::kCustom || q.model.model_type == kLitGptType;
+           return !is_plain || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
+                  (trains(q) && training_of(q).saving == ModelSaving::kMerge);
+         }},
     {.id = "freeze-beside-lora",
      .options = "--freeze --lora",
      .message = "freeze: LoRA freezes the whole base by itself",

@@ -219,8 +219,12 @@ constexpr Rule kImagesInText[] = {
     {.id = "images-in-loops",
      .options = "--loop --images",
      .message = "loop {--loop}: images in it are not modelled",
-     .accepted = "--loop trainer, bare",
-     .broken = [](const RuleQuestion& q) { return q.run.uses_trl() || q.run.uses_sentence_transformers(); }},
+     .accepted = "--loop trainer, bare, trl-sft",
+     .broken =
+         [](const RuleQuestion& q) {
+           const bool by_sft = trains(q) && training_of(q).loop == Loop::kTrlSft;
+           return (q.run.uses_trl() && !by_sft) || q.run.uses_sentence_transformers();
+         }},
     {.id = "images-of-one-length",
      .options = "--lengths --images",
      .message = "lengths: sequences of images and text whose lengths differ are not modelled",

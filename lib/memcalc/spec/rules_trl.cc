@@ -297,6 +297,17 @@ constexpr Rule kCompletions[] = {
            const bool shards = is_megatron(q) || (is_parallel(q) && q.parallel.data_parallel != DataParallel::kDdp);
            return training_of(q).float32_head && (shards || q.run.uses_vllm() || q.run.fine_tuning.liger);
          }},
+    {.id = "trl-generations",
+     .options = "--generations --bs --accum --steps-per-generation",
+     .message = "completions: {} are generated at once, which are no whole prompts of --generations",
+     .accepted =
+         "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations, of 2 or more",
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::int64_t each = training_of(q).generations;
+           return each == 1 || (each > 1 && generated_at_once(q) % each != 0);
+         },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", generated_at_once(q)); }},
     {.id = "trl-generation-size",  // all of them are simulated: 4096 take 2 s and 1 GiB
      .options = "--loop --accum --steps-per-generation",
      .message = "completions: {--loop} with more than 4096 micro-batches in a generation is not simulated",
@@ -490,15 +501,6 @@ std::span<const RuleGroup> rules_of_trl() {
              const bool has_third = q.run.trains_on_pairs() || (texts && training_of(q).sentences.hard_negatives > 0);
              return (!samples.prompts.empty() && !tells) || (!samples.rejected.empty() && !has_third);
            }},
-      {.id = "lengths-generations",
-       .options = "--lengths --generations --bs --accum --steps-per-generation",
-       .message = "lengths: {} completions are generated at once, which are no whole prompts of --generations",
-       .accepted = "--bs times --steps-per-generation (or --accum) times --gpus a multiple of --generations",
-       .broken =
-           [](const RuleQuestion& q) {
-             return repeats_prompts(q) && generated_at_once(q) % training_of(q).generations != 0;
-           },
-       .detail = [](const RuleQuestion& q) { return fmt::format("{}", generated_at_once(q)); }},
       {.id = "lengths-fewest-prompts",
        .options = "--lengths --generations --bs --accum --steps-per-generation",
        .message = "lengths: a generation takes {} prompts, of which there are not as many; TRL would not make a step",

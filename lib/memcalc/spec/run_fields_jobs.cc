@@ -31,7 +31,6 @@ bool returns_routers(const RunRecord& r) {
 bool generates(const RunRecord& r) { return r.run.generates(); }
 bool of_grpo(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlGrpo; }
 bool scores(const RunRecord& r) { return of_grpo(r) || (r.run.trains() && r.run.training().loop == Loop::kTrlRloo); }
-bool scores_prompts(const RunRecord& r) { return scores(r) && has_lengths(r); }
 bool corrects_vllm(const RunRecord& r) { return of_grpo(r) && r.run.uses_vllm(); }
 bool has_vllm(const RunRecord& r) { return r.run.shares_card_with_vllm(); }
 bool packs(const RunRecord& r) { return has_lengths(r) && r.run.training().loop == Loop::kTrlSft; }
@@ -77,7 +76,6 @@ std::optional<FieldValue> take_of_completions(const RunRecord& r) {
 }
 
 constexpr std::string_view kScores = "trainers that score completions (--loop trl-grpo, trl-rloo)";
-constexpr std::string_view kScoresPrompts = "trainers that score completions, with prompts of real lengths (--lengths)";
 constexpr std::string_view kGrpo = "TRL's GRPOTrainer (--loop trl-grpo)";
 constexpr std::string_view kColocated = "vLLM on the same card (--vllm colocate)";
 constexpr std::string_view kTraining = "training, not to --infer";
@@ -154,13 +152,13 @@ const Field kFields[] = {
          .get = take_of_completions<&N::iterations, 1>,
          .exists = scores,
          .belongs_to = kScores}),
-    row("--generations", "num_generations", G::kJob, K::kWhole, "N", "completions of each prompt, with --lengths [8]",
+    row("--generations", "num_generations", G::kJob, K::kWhole, "N", "completions of each prompt [GRPO 8, RLOO 2]",
         {.unit = "completions",
          .most = 4096,
          .set = put<&R::generations>,
-         .get = take_of_completions<&N::generations, 8>,
-         .exists = scores_prompts,
-         .belongs_to = kScoresPrompts}),
+         .get = take_of_completions<&N::generations, 0>,
+         .exists = scores,
+         .belongs_to = kScores}),
     row("--grpo-loss", "grpo_loss", G::kJob, K::kName, "L", "GRPOConfig.loss_type [dapo]",
         {.names = kGrpoLossNames,
          .set = put<&R::grpo_loss>,

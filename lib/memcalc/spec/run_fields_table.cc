@@ -435,6 +435,8 @@ const Field kFields[] = {
          .get = take<&Lora::dropout>,
          .exists = adapts,
          .belongs_to = kLora}),
+    row("--dora", "dora", G::kFineTuning, K::kFlag, "", "adapters with lengths that train (peft's use_dora)",
+        {.set = put<&R::dora>, .get = take<&Lora::dora>, .exists = adapts, .belongs_to = kLora}),
     row("--lora-dtype", "lora_dtype", G::kFineTuning, K::kName, "T", "fp32, or base: as the base's weights [fp32]",
         {.names = kAdapterDTypeNames,
          .set = put_lora_dtype,

@@ -278,6 +278,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
                    .targets = options.lora_targets,
                    .saved = options.lora_saved,
                    .dropout = options.lora_dropout.value_or(0),
+                   .dora = options.dora,
                    .in_base_dtype = options.lora_in_base_dtype,
                    .trains_head = options.lora_trains_head};
     if (options.lora_targets.empty()) {
@@ -359,12 +360,19 @@ Reference resolve_reference(Loop loop, const RunOptions& options, std::vector<st
   return Reference::kModel;
 }
 
+/// num_generations of grpo_config.py and rloo_config.py. It tells which prompts of --lengths stand in a batch; of
+/// prompts that are all alike it only has to divide the batch, so that nothing is taken for granted there.
+std::int32_t resolve_generations(const RunOptions& options, Loop loop) {
+  if (options.generations || !options.lengths) return static_cast<std::int32_t>(options.generations.value_or(0));
+  return loop == Loop::kTrlRloo ? 2 : 8;
+}
+
 /// grpo_config.py, rloo_config.py
 void resolve_completions(const RunOptions& options, Training& training, std::vector<std::string>& assumptions) {
   const std::int64_t accumulation_steps = training.accumulation_steps;
   training.steps_per_generation = static_cast<std::int32_t>(options.steps_per_generation.value_or(0));
   training.iterations = static_cast<std::int32_t>(options.iterations.value_or(1));
-  training.generations = static_cast<std::int32_t>(options.generations.value_or(8));
+  training.generations = resolve_generations(options, training.loop);
   training.grpo_loss = options.grpo_loss.value_or(GrpoLoss::kDapo);
   training.importance_level = options.importance_level.value_or(ImportanceLevel::kToken);
   if (training.generate_every() > accumulation_steps) {
@@ -452,8 +460,9 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
     training.float32_head = options.float32_head;
     training.vllm = resolve_vllm(options, assumptions);
     assumptions.emplace_back(std::string(options.lengths ? "" : "prompts are equally long and ") +
-                             "completions reach --completion; step times of such trainers were 20 to 45 % too "
-                             "low on an H200 (docs/jobs.md)");
+                             "completions reach --completion (max_completion_length): where all of a batch end before, "
+                             "it needs less; step times of such trainers were 20 to 45 % too low on an H200 "
+                             "(docs/jobs.md)");
   }
   if (training.loop == Loop::kSentenceTransformer) resolve_sentences(options, training, assumptions);
   training.stages = options.stages;

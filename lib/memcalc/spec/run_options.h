@@ -92,6 +92,7 @@ struct RunOptions {
   std::vector<std::string> lora_targets;     // default: every linear layer but the head
   std::vector<std::string> lora_saved;       // default: no module is trained in full
   std::optional<double> lora_dropout;        // default 0, peft's
+  bool dora = false;                         // peft's use_dora
   bool lora_in_base_dtype = false;           // default: peft turns 16-bit adapters into float32
   bool lora_trains_head = false;             // peft's task_type: a classifier is trained in full instead of adapted
   std::optional<Quantization> quantization;  // default none

@@ -13,6 +13,7 @@
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_fields.h"
 
 namespace memcalc {
@@ -27,8 +28,15 @@ void note_card(const std::string& asked, const DeviceSpec& device, std::vector<s
                                     in_gib(device.memory_bytes)));
 }
 
-/// People always pass it; the step does the same work without.
-void note_clipping(const RunRequest& request, const RunSpec& run, std::vector<std::string>& assumptions) {
+/// People always pass these; what they ask for happens in any case, or is not counted.
+void note_without_effect(const RunRequest& request, const ModelSpec& model, const RunSpec& run,
+                         std::vector<std::string>& assumptions) {
+  if (request.run.pin_memory && run.parallel.framework() == Framework::kMegatron) {
+    assumptions.emplace_back("--pin-memory changes nothing here: the batches of Megatron's loader are not counted");
+  }
+  if (request.run.no_router_loss && !returns_router_logits(model)) {
+    assumptions.emplace_back("--no-router-loss changes nothing here: this model returns no logits of a router");
+  }
   if (!request.run.max_grad_norm) return;
   if (run.parallel.framework() == Framework::kDeepSpeed) {
     assumptions.emplace_back(
@@ -103,7 +111,7 @@ ResolvedRun resolve_request(const ModelSpec& model, const RunRequest& request) {
   ResolvedRun resolved = resolve(model, options);
   check_loop(request, resolved.run);
   check_effect(request, RunRecord{model, resolved.run, nullptr, &request.time});
-  note_clipping(request, resolved.run, resolved.assumptions);
+  note_without_effect(request, model, resolved.run, resolved.assumptions);
   resolved.assumptions.insert(resolved.assumptions.end(), request.version_notes.begin(), request.version_notes.end());
   return resolved;
 }

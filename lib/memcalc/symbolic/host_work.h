@@ -44,8 +44,18 @@ enum class HostWork : std::uint8_t {
   kPackedLinear,     // bitsandbytes' Linear4bit: its checks, autograd.Function, torch.library's operators
   kInt8Linear,       // Linear8bitLt: five such operators, each called from the other, and ctypes
   kInt8Warning,      // its warning at each call that the input is not float16
+  kDistributedNorm,  // an RMS norm whose operators are DTensors' (SequenceParallel), and the gather behind it
+  kDistributedNormBackward,  // and in backward
+  kRingAttention,            // attention under context_parallel: DTensors around it and the Python of its turns
+  kRingAttentionBackward,    // and in backward
+  kDistributedCast,          // a Linear of DTensors under autocast: its conversions, which are DTensors', too
+  kDistributedCastBackward,  // and in backward
+  kZeroFetched,              // DeepSpeed's ZeRO-3: a parameter in the hooks of its module, in forward
+  kZeroFetchedBackward,      // and in backward
+  kZeroReduced,              // ZeRO-1 and 2: a parameter's gradient in its hook
+  kZeroStepped,              // a parameter in the engine's step
 };
-inline constexpr std::size_t kHostWorkCount = 29;
+inline constexpr std::size_t kHostWorkCount = 39;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -77,7 +87,17 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"DynamicLayer.lazy_initialization"},
      {"bitsandbytes: Linear4bit"},
      {"bitsandbytes: Linear8bitLt"},
-     {"bitsandbytes: MatMul8bitLt's warning"}}};
+     {"bitsandbytes: MatMul8bitLt's warning"},
+     {"DTensor: norm"},
+     {"DTensor: normBackward"},
+     {"context_parallel: attention"},
+     {"context_parallel: attentionBackward"},
+     {"DTensor: conversions of a Linear"},
+     {"DTensor: conversions of a LinearBackward"},
+     {"ZeRO-3: fetch_sub_module"},
+     {"ZeRO-3: fetch_sub_module in backward"},
+     {"ZeRO: reduce_ready_partitions_and_remove_grads"},
+     {"DeepSpeedEngine.step"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

@@ -11,6 +11,9 @@ inline constexpr Operator kAutocast{"autocast"};
 
 inline constexpr Operator kAroundModel{"around a model"};
 
+/// What an operator calls in C++: a convolution adds its bias.
+inline constexpr Operator kWithinOperator{"within an operator"};
+
 /// A checkpointed region whose saved tensors have no hooks.
 inline constexpr Operator kReentrantRegion{"CheckpointFunction"};
 
@@ -18,6 +21,7 @@ inline constexpr Operator kReentrantRegion{"CheckpointFunction"};
 inline constexpr Operator kFunctionalCollective{"functional collective"};
 
 [[nodiscard]] inline bool is_around_model(const Kernel& kernel) { return kernel.node == &kAroundModel; }
+[[nodiscard]] inline bool is_within_operator(const Kernel& kernel) { return kernel.node == &kWithinOperator; }
 [[nodiscard]] inline bool is_of_autocast(const Kernel& kernel) { return kernel.node == &kAutocast; }
 
 }  // namespace memcalc

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
+#include "memcalc/models/dora.h"
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
 #include "memcalc/models/packed_experts.h"
@@ -213,6 +214,7 @@ struct Adapter {
   std::string name;  // of the module that holds it
   Tensor* lora_a = nullptr;
   Tensor* lora_b = nullptr;
+  Tensor* lengths = nullptr;  // with DoRA
 };
 
 void make(Tape& tape, Adapter& adapter, std::int64_t rank, std::int64_t in, std::int64_t out, DType dtype) {
@@ -231,6 +233,7 @@ void wrap_parameters(Tape& tape, const Model& model, const RunSpec& run, const T
       if (!module->packed.empty() && each.tensor.rank() == 3) throw refusal(rules::kLoraParameterPacked, {each.name});
       if (lora.dropout > 0) throw refusal(rules::kLoraParameterDropout, {each.name});
       if (run.compiles()) throw refusal(rules::kLoraParameterCompiled, {each.name});
+      if (lora.dora) throw refusal(rules::kLoraParameterDora, {each.name});
       const DataParallel mode = run.parallel.data_parallel;
       if (mode == DataParallel::kDsZero3 || mode == DataParallel::kFsdp1) {
         throw refusal(rules::kLoraParameterGathered, {each.name});
@@ -312,6 +315,11 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     Adapter adapter{layer->last_parameter, layer->name, &layer->lora_a, &layer->lora_b};
     make(tape, adapter, lora.rank, layer->in_features, layer->out_features, dtype);
     layer->lora_dropout = lora.dropout;
+    if (lora.dora) {
+      layer->base_weight = model.parameters[layer->first_parameter].tensor;
+      layer->lengths = lengths_of_rows(tape, *layer);
+      adapter.lengths = &layer->lengths;
+    }
     adapters.push_back(std::move(adapter));
   }
   wrap_parameters(tape, model, run, targets, adapters);
@@ -322,11 +330,13 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     if (lora.in_base_dtype || !is_half(adapter.lora_a->dtype())) continue;
     tape.convert(*adapter.lora_a, DType::kFloat32, aten::kToCopy);
     tape.convert(*adapter.lora_b, DType::kFloat32, aten::kToCopy);
+    if (adapter.lengths != nullptr) tape.convert(*adapter.lengths, DType::kFloat32, aten::kToCopy);
   }
   for (const Adapter& adapter : adapters) {
     if (!lora.in_bf16) break;
     tape.convert(*adapter.lora_a, DType::kBFloat16, aten::kToCopy);
     tape.convert(*adapter.lora_b, DType::kBFloat16, aten::kToCopy);
+    if (adapter.lengths != nullptr) tape.convert(*adapter.lengths, DType::kBFloat16, aten::kToCopy);
   }
   // parameters() walks the modules: an adapter follows its module's own parameters.
   std::vector<Parameter> parameters;
@@ -336,6 +346,8 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     for (; next != adapters.end() && next->after == i; ++next) {
       parameters.push_back({next->name + ".lora_A.default.weight", *next->lora_a, true});
       parameters.push_back({next->name + ".lora_B.default.weight", *next->lora_b, true});
+      if (next->lengths == nullptr) continue;
+      parameters.push_back({next->name + ".lora_magnitude_vector.default.weight", *next->lengths, true});
     }
   }
   model.parameters = std::move(parameters);

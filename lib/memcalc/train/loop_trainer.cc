@@ -668,6 +668,21 @@ int listed_step(const RunSpec& run, int steps) {
   return steps - 1;
 }
 
+/// _precompute_ref_logps of DPOTrainer and KTOTrainer, which runs the model over the data when the trainer is made: one
+/// batch of it. What it frees does not last (accelerator.free_memory()), its products' workspaces do.
+void precompute_reference(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper) {
+  const Training& training = run.training();
+  const bool passes = run.uses_trl() && training.reference == Reference::kPrecomputed && wrapper == nullptr;
+  if (!passes || training.whole_logits) return;
+  const NoGrad no_grad(tape.modes);
+  const Scoped without_adapters(tape.modes.adapters_disabled, true);
+  Batch batch = make_batch(tape, model, run, aten::kToCopy);
+  const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true}, .targets = shape_of(run).valid_labels};
+  batch.fused_head = &head;
+  batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.completion_mask));
+  const ModelOutput outputs = call_model(tape, model, run, nullptr, batch, true);
+}
+
 }  // namespace
 
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
@@ -678,6 +693,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     cast_head_to_float32(tape, model, run);
     if (reference.model != nullptr) cast_head_to_float32(tape, *reference.model, run);
   }
+  precompute_reference(tape, model, run, wrapper);
   begin_stage(tape, run, Phase::kForward);
   tape.memory.empty_cache();  // accelerator.free_memory(), when training begins
   if (wrapper != nullptr) {
@@ -696,6 +712,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
     std::optional<TellingLoop<TrainerLoop>> few;
     if (few_layers != nullptr && !evaluates && steps.simulated.size() >= kFewestTold) {
       prepare_model(few_layers->tape, few_layers->model, run);
+      precompute_reference(few_layers->tape, few_layers->model, run, wrapper);
       few.emplace(*few_layers, run, tokens, steps);
     }
     FirstCallCounts first_calls{};

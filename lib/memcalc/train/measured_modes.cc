@@ -17,6 +17,7 @@ constexpr Mode kModes[] = {
     // Fine-tuning
     {"lora", [](const RunSpec& r) { return r.fine_tuning.lora.has_value(); }, true},
     {"lora dropout", [](const RunSpec& r) { return r.fine_tuning.lora && r.fine_tuning.lora->dropout > 0; }, true},
+    {"dora", [](const RunSpec& r) { return r.fine_tuning.lora && r.fine_tuning.lora->dora; }, true},
     {"lora modules to save", [](const RunSpec& r) { return r.fine_tuning.lora && !r.fine_tuning.lora->saved.empty(); },
      true},
     {"lora dtype base",

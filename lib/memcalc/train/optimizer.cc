@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_memory.h"
 #include "memcalc/symbolic/host_work.h"
+#include "memcalc/train/optimizers/host_step.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/optimizers/looped_step.h"
 #include "memcalc/train/optimizers/offload.h"
@@ -36,7 +38,8 @@ ParameterGroup with_gradient(const ParameterGroup& group) {
 }  // namespace
 
 OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups)
-    : rule_(rule_of(optimizer_on_card(run.training()))),
+    : run_(run),
+      rule_(rule_of(optimizer_on_card(run.training()))),
       groups_(std::move(groups)),
       memory_(tape, run.training().loop),
       data_parallel_(run.parallel.data_parallel),
@@ -64,8 +67,19 @@ OptimizerSteps::OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<Param
   }
 }
 
+// torchao/optim/cpu_offload.py, step(): of each parameter, as its gradient has come (beside backward, on a stream of
+// its own), an optimizer of its own steps, and the new weights go to the card beside the next one's step.
+void OptimizerSteps::step_on_host() {
+  std::int64_t elements = 0;
+  for (const Parameter* each : on_host_) elements += each->tensor.elements();
+  if (elements == 0) return;
+  record_host_memory_work(memory_.tape, HostMemoryWork::kTensorStep, static_cast<double>(on_host_.size()));
+  record_host_step(memory_.tape, run_, elements, size_of(on_host_.front()->tensor.dtype()));
+}
+
 void OptimizerSteps::step() {
   memory_.tape.moment.node = &kStep;
+  step_on_host();
   memory_.begin_step();
   for (const ParameterGroup& group : groups_) {
     const ParameterGroup stepped = with_gradient(group);
@@ -98,6 +112,10 @@ bool OptimizerSteps::is_dtensor(const Parameter& parameter) const {
 void OptimizerSteps::record_cost(const ParameterGroup& group, bool of_dtensors) {
   if (is_looped(rule_.optimizer)) {
     for (const Parameter* each : group) record_looped_step(rule_, each->tensor);
+    return;
+  }
+  if (rule_.record_kernels != nullptr) {
+    for (const Parameter* each : group) rule_.record_kernels(rule_, *each, memory_.loop);
     return;
   }
   for (const ParameterGroup& params : by_dtype(group)) {

@@ -11,6 +11,7 @@ class OptimizerSteps {
  public:
   /// The constructor; under the Trainer also accelerate's wrapper, which moves to the card what there is. Of an
   /// offloaded optimizer (offload.h) what is on the card.
+  /// Pre: the run outlives this.
   OptimizerSteps(Tape& tape, const RunSpec& run, std::vector<ParameterGroup> groups);
 
   void step();
@@ -30,6 +31,9 @@ class OptimizerSteps {
   void record_cost(const ParameterGroup& group, bool of_dtensors);
   [[nodiscard]] bool is_dtensor(const Parameter& parameter) const;
 
+  void step_on_host();
+
+  const RunSpec& run_;
   const OptimizerRule& rule_;
   std::vector<ParameterGroup> groups_;  // that are stepped on the card
   ParameterGroup on_host_;              // that are stepped on the host

@@ -2,7 +2,8 @@
 
 Every clock runs on the host while the card is never waited for, so a card as small as any will do. What is timed is whole
 models: tiny ones of transformers, which take turns for some seconds. Each rate of the host file is the reference host's
-(specs/measured/h100-sxm/rates.json) times what their forward or backward took over what those rates say of them. Loops of one
+(specs/measured/h100-sxm/rates.json) times what their forward took over what those rates say of it; `backward_ratio` is what backward, which another
+thread issues, took over what its operators say, over that. Last an optimizer steps in host memory, with the threads that this process has. Loops of one
 operator are not timed: their code and data stay in the processor's caches, which a model's do not, and a machine that was 1.42
 times as slow in such loops was as quick in models (specs/measured/hosts.json). A process in which torch.profiler has been at work
 is slower than others (docs/time.md): take a fresh one, as `python -m memcalc.measure` does.
@@ -40,9 +41,12 @@ REFERENCE_MODELS = {"bert": (7800.0, 7196.0), "llama": (11536.0, 14031.0), "gpt2
 REFERENCE_CALLS = {"bert": 3607.0, "llama": 8966.0, "gpt2": 4529.0}
 SHARED = 1.5  # a loop of Python took 1.05 ms or 1.9 to 2.1 ms on an H200's host (tests/measured/host_core_h200.jsonl.gz)
 ROUNDS, STEPS = 40, 4  # the models take turns: a machine is quick in one second and slow in the next
-BACKWARD_RATES = ("node_us", "backward_us")  # of autograd's C++; all others go with forward
-NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread", "call_ratio")  # of the driver, the card and ranks
+BACKWARD_RATES = ("backward_us",)  # a call of backward(); what it issues goes with forward and `backward_ratio`
+NO_TIMES = ("queue_kernels", "gap_us", "launch_latency_us", "rank_spread", "call_ratio", "backward_ratio", "memory_bytes_per_second",
+            "looped_bytes_per_second")  # of the driver, the card, ranks and memory; ratios
 LIST_PASSES = 18  # of AdamW over its lists
+HOST_TENSORS, HOST_ELEMENTS = 8, 4 << 20  # of an optimizer in host memory: 512 MiB with its states, which no cache holds
+FUSED_PASSES, LOOPED_PASSES = 7, 18  # over them: parameters, gradients and two states read, three written; a loop of operators
 
 
 def _median_us(call: Callable[[], Any], calls: int) -> float:
@@ -78,6 +82,24 @@ def _optimizer(make: Callable[[Any], Any]) -> tuple[float, float]:
             each.append((time.perf_counter() - begin) * 1e6)
         zeros[count] = statistics.median(each)
     return (steps[250] - steps[50]) / 200, (zeros[250] - zeros[50]) / 200
+
+
+def _memory_rates() -> tuple[float, float]:
+    """Bytes a second of AdamW in host memory with this process's threads (OMP_NUM_THREADS): fused, and as a loop of operators."""
+    import torch
+    rates = []
+    parameters = [torch.nn.Parameter(torch.zeros(HOST_ELEMENTS)) for _ in range(HOST_TENSORS)]
+    for parameter in parameters: parameter.grad = torch.full_like(parameter, 1e-3)
+    for fused, passes in ((True, FUSED_PASSES), (False, LOOPED_PASSES)):
+        optimizer = torch.optim.AdamW(parameters, lr=1e-5, fused=fused, foreach=False)
+        optimizer.step()
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            optimizer.step()
+            times.append(time.perf_counter() - begin)
+        rates.append(passes * 4 * HOST_TENSORS * HOST_ELEMENTS / statistics.median(times))
+    return rates[0], rates[1]
 
 
 def tiny_models() -> dict[str, tuple[Any, Any, Any]]:
@@ -191,11 +213,14 @@ def call_factor_of(models: dict[str, float]) -> float:
     return statistics.median(models[name] / there for name, there in REFERENCE_CALLS.items())
 
 
-def host_rates(forward: float, backward: float, call: float, optimizer: tuple[float, float], queue: int, reference: dict[str, float]) -> dict[str, float]:
-    """The rates of a host file, in microseconds, and what calls take of them. `optimizer`: of each parameter in AdamW's step and in zero_grad."""
+def host_rates(forward: float, backward: float, call: float, optimizer: tuple[float, float], queue: int, reference: dict[str, float],
+               memory: tuple[float, float] | None = None) -> dict[str, float]:
+    """The rates of a host file, in microseconds, and what calls and backward take of them. `optimizer`: of each parameter in AdamW's step and in
+    zero_grad. `memory`: bytes a second of an optimizer in host memory, fused and as a loop."""
     rates = {name: value * (backward if name in BACKWARD_RATES else forward) for name, value in reference.items() if name not in NO_TIMES}
     rates.update(optimizer_tensor_us=max(optimizer[0] - LIST_PASSES * rates["tensor_us"], 0.5), zeroed_tensor_us=max(optimizer[1], 0.1),
-                 call_ratio=call / forward)
+                 call_ratio=call / forward, backward_ratio=backward / forward)
+    if memory is not None: rates.update(memory_bytes_per_second=memory[0], looped_bytes_per_second=memory[1])
     if queue > 0: rates["queue_kernels"] = queue
     return {name: round(value, 3) for name, value in rates.items()}
 
@@ -214,11 +239,12 @@ def measure_host(reference: dict[str, float]) -> dict[str, Any]:
     quartiles = statistics.quantiles([factors_of(each)[0] for each in rounds], n=4)
     call_quartiles = statistics.quantiles([call_factor_of(each) for each in calls], n=4)
     optimizer = _optimizer(lambda parameters: torch.optim.AdamW(parameters, foreach=True))
+    memory = _memory_rates()
     return dict(schema_version=SCHEMA_VERSION, name=platform.node() or "host", cpu=_cpu(), gpu=torch.cuda.get_device_name(0),
                 torch=torch.__version__, python=platform.python_version(), date=time.strftime("%Y-%m-%d"),
-                rates=host_rates(forward, backward, call, optimizer, _queue(), reference),
+                rates=host_rates(forward, backward, call, optimizer, _queue(), reference, memory),
                 measured=dict(models_us={name: [round(each) for each in both] for name, both in models.items()},
-                              adamw_us=[round(each, 2) for each in optimizer], forward=round(forward, 3), backward=round(backward, 3),
+                              adamw_us=[round(each, 2) for each in optimizer], host_threads=torch.get_num_threads(), forward=round(forward, 3), backward=round(backward, 3),
                               forward_quartiles=[round(each, 3) for each in quartiles], call=round(call, 3),
                               calls_us={name: round(statistics.median(each[name] for each in calls)) for name in REFERENCE_CALLS},
                               call_quartiles=[round(each, 3) for each in call_quartiles], **core_states(loops, [call_factor_of(each) for each in calls])))

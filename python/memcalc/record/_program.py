@@ -21,6 +21,7 @@ from ._sizes import Source, apart as apart_at
 from ._solve import AUTOCAST_ON_16_BITS, PRECISIONS, Mismatch, Sizes
 from ._stretch import Depths, layers_of, plan_of, stretched
 from ._transfer import Solved
+from ._values import ValueNeeded
 from ._variants import REFUSES, Made, deeper_parts, groups, merged_parts, plain, variant_parts
 
 Json = Any
@@ -55,6 +56,20 @@ def _precisions(recordings: Recordings, variant: Variant, precisions: tuple[str,
     made_at = {p: recordings.record(variant, p, example) for p in ("float32", "bfloat16")}
     one = len(groups(made_at, source.defaults)) == 1
     return precisions if one else (*precisions, AUTOCAST_ON_16_BITS)
+
+
+def _working(recordings: Recordings, variant: Variant, precisions: tuple[str, ...], example: Example) -> tuple[str, ...]:
+    """The precisions in which the module runs. Many of one's own do in float32 and under autocast alone: `torch.eye(64)` beside
+    weights of 16 bits fails, complex ones have no such type, autocast refuses F.binary_cross_entropy."""
+    def works(precision: str) -> bool:
+        if precision.endswith("bfloat16") and any(p.is_complex() for p in recordings.built("float32").module.parameters()): return False
+        try: recordings.record(variant, precision, example)
+        except ValueNeeded: raise
+        except Exception: return False
+        return True
+
+    recordings.record(variant, precisions[0], example)
+    return (*precisions[:1], *(p for p in precisions[1:] if p in (variant.precisions or precisions) and works(p)))
 
 
 def _for_checkpointing(recordings: Recordings, variants: list[Variant], precision: str, example: Example) -> list[Variant]:
@@ -222,6 +237,8 @@ def _recorded(recordings: Recordings, example_inputs: Any, how: _How, found: _Fo
     module_or_factory = recordings.make
     source = Source(module_or_factory, example_inputs, how.symbols)
     first = recordings.built(precisions[0]).module
+    base = source.at(source.defaults)
+    if shallow is None and precisions == PRECISIONS: precisions = _working(recordings, variants[0], precisions, base)
     description = describe(recordings, precisions)
     functions = Functions()
     assumptions: dict[tuple[str, str], int] = {}
@@ -231,7 +248,6 @@ def _recorded(recordings: Recordings, example_inputs: Any, how: _How, found: _Fo
     several = {symbol for symbol, lists in choices.items() if len(lists) > 1}
     free = list(source.defaults)
     constants: list[Json] = []
-    base = source.at(source.defaults)
     if shallow is not None: precisions, variants = shallow.precisions, shallow.variants
     else:
         precisions = _precisions(recordings, variants[0], precisions, source, base)

@@ -5,6 +5,7 @@
 //
 // g++ -O2 -std=c++17 convolution_plans.cc -o convolution_plans -I$CUDNN/include -I$CUDA/include -L$CUDNN/lib
 // -l:libcudnn.so.9 usage: convolution_plans PROCESSES OUT SECONDS < SHAPES     on a card
+//        convolution_plans --describe DEVICE.json             on a card: what the next form is given
 //        convolution_plans --device DEVICE.json < SHAPES      without one: plans of no engine that needs cuBLASLt, and
 //                                                              sums that are split on a card stay whole
 // A line of SHAPES: layout (nchw, nhwc), mode (bf16, fp16, fp32, tf32), dimensions of an image (2 or 3), batch,
@@ -257,6 +258,17 @@ void answer(const std::string& line, std::ostream& out) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
+  if (std::string(argv[1]) == "--describe") {
+    check(cudnnCreate(&handle));
+    Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    device.set(CUDNN_ATTR_DEVICEPROP_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    device.finish();
+    std::string json(1 << 20, '\0');
+    json.resize(static_cast<std::size_t>(device.get(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                                    static_cast<std::int64_t>(json.size()), json.data())));
+    std::ofstream(argv[2]) << json;
+    return 0;
+  }
   if (std::string(argv[1]) == "--device") {
     std::ifstream file(argv[2]);
     std::string json{std::istreambuf_iterator<char>(file), {}};

@@ -1,5 +1,5 @@
 """What people change about a training run: adapters, quantised bases, frozen parts, what is saved, optimizers. Keys of a case:
-quantize, prepare_kbit, lora, lora_targets, lora_dropout, lora_dtype, lora_head, freeze, checkpointing, activation_offload, liger,
+quantize, prepare_kbit, lora, lora_targets, lora_dropout, lora_dtype, lora_head, dora, freeze, checkpointing, activation_offload, liger,
 optimizer, offload_optimizer, offload_gradients."""
 import contextlib, os, tempfile
 
@@ -38,7 +38,7 @@ def apply(m, case):
         parameters = [t for t in targets if t.startswith("experts.")]
         if parameters: kw["target_parameters"] = parameters
         targets = [t for t in targets if t not in parameters]
-        m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules="all-linear" if targets == ["all-linear"] else targets, lora_dropout=case.get("lora_dropout", 0.0), **kw), autocast_adapter_dtype=case.get("lora_dtype") != "base")
+        m = get_peft_model(m, LoraConfig(r=case["lora"], lora_alpha=16, target_modules="all-linear" if targets == ["all-linear"] else targets, lora_dropout=case.get("lora_dropout", 0.0), use_dora=case.get("dora", False), **kw), autocast_adapter_dtype=case.get("lora_dtype") != "base")
         if case.get("checkpointing") == "full" and not case.get("prepare_kbit"): m.enable_input_require_grads()
     c = case.get("checkpointing", "none")
     if c.startswith("every-"):

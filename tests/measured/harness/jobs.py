@@ -1,7 +1,7 @@
 """Training jobs as trainers run them: drawn at random, predicted by memcalc, measured on a card, compared. What the rows
 of ../jobs/rows.jsonl were made with is lost; this does the same again. A job is a line {"name", "config", "arguments"}:
 the model's config.json (or no config and --model NAME of memcalc's) and memcalc's arguments, "lengths" where the data
-has them. What runs stands in jobs_run.py, each job in a forked process of its own.
+has them, "extra" (keywords of the configuration) and "asked" (in place of the arguments) of jobs_wider.py's. What runs stands in jobs_run.py, each job in a forked process of its own.
 
 usage: jobs.py draw SEED N OUT [--kinds sft,dpo,...]
        jobs.py predict MEMCALC JOBS OUT
@@ -313,7 +313,7 @@ def read(path):
 
 
 def predict_job(memcalc, job, folder):
-    arguments = list(job["arguments"])
+    arguments = list(job.get("asked", job["arguments"]))
     for key, option, text in (("config", "--model", json.dumps(job.get("config"))),
                               ("lengths", "--lengths", job.get("lengths", "").replace(" ", "\n") + "\n")):
         if key not in job: continue
@@ -353,7 +353,9 @@ def needs_of(job):
     """What is imported by a process anew: bitsandbytes and torchao start CUDA as they are imported, LLaMA-Factory has another TRL."""
     if "--whole-logits" in job["arguments"]: return "TRL_OLD"
     if "--transformers" in job["arguments"]: return "TF_" + job["arguments"][job["arguments"].index("--transformers") + 1].replace(".", "_")
-    return "BNB" if "--quantize" in job["arguments"] else "TORCHAO" if "torchao" in job["name"] else None
+    optimizer = (job["arguments"] + ["none"])[job["arguments"].index("--optimizer") + 1] if "--optimizer" in job["arguments"] else "none"
+    if "--quantize" in job["arguments"] or any(part in optimizer for part in ("bnb", "paged", "lion", "ademamix")): return "BNB"
+    return "TORCHAO" if "torchao" in job["name"] else None
 
 
 def measure_job(job, out, rank, port, folder=None):

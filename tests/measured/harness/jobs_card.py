@@ -44,4 +44,6 @@ def write_events(path):
             if event["action"] in ("alloc", "segment_alloc"): numbers[address] = made = made + 1
             frames = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])
                       if f["filename"].endswith(".py") and "-packages/torch/" not in f["filename"]]
-            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(frames[:5])}\n")
+            inner = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])[:1]
+                     if f["filename"].endswith(".py") and "-packages/torch/" in f["filename"]]
+            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(inner + frames[:5])}\n")

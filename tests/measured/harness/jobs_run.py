@@ -79,6 +79,7 @@ def begin_rank(job, rank, port):
 class Job:
     def __init__(self, job):
         self.name, self.options, arguments = job["name"], {}, list(job["arguments"])
+        self.extra = dict(job.get("extra", {}))  # of the configuration, without an option of memcalc's
         while arguments:
             key = arguments.pop(0)
             self.options[key] = True if key in FLAGS else arguments.pop(0)
@@ -143,7 +144,7 @@ def words(r, n): return " ".join(f"w{r.randrange(WORDS)}" for _ in range(n))
 def ids(r, n): return [r.randrange(3, WORDS) for _ in range(n)]
 
 
-AUTO = {"causal": "CausalLM", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
+AUTO = {"causal": "CausalLM", "qa": "QuestionAnswering", "images": "ImageTextToText", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
         "speech": "SpeechSeq2Seq"}
 
 
@@ -161,7 +162,7 @@ def make_model(job, task, labels=2):
         cce_patch(job.config["model_type"])
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
     with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
-        return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn", "sdpa"))
+        return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn"))
 
 
 def prepare_whisper(generation):
@@ -185,7 +186,7 @@ def make_quantized(job, auto, config, dtype):
                                    bnb_4bit_use_double_quant=job.options["--quantize"] == "nf4-double",
                                    bnb_4bit_compute_dtype=torch.bfloat16)
     return auto.from_pretrained(folder, quantization_config=packed, dtype=dtype,
-                                attn_implementation=job.options.get("--attn", "sdpa"))
+                                attn_implementation=job.options.get("--attn"))
 
 
 def pack_experts(job):
@@ -252,6 +253,7 @@ def arguments_of(job):
     if "--eval-bs" in o:
         kw.update(per_device_eval_batch_size=job.number("--eval-bs", 8), eval_strategy="steps", eval_steps=2)
         if "--eval-accum" in o: kw["eval_accumulation_steps"] = job.number("--eval-accum", 1)
+    kw.update({key: value for key, value in job.extra.items() if key != "st_loss"})
     if job.gpus > 1:
         if job.parallel.startswith("fsdp"):
             prefetch = dict(backward_prefetch="BACKWARD_PRE") if "--fsdp-backward-prefetch" in o else {}
@@ -305,6 +307,7 @@ def plain_trainer(job):
     def sample(n):
         text = ids(r, n)
         if task == "seqcls": return dict(input_ids=text, labels=r.randrange(2))
+        if task == "qa": return dict(input_ids=text, start_positions=r.randrange(n), end_positions=r.randrange(n))
         if task == "speech": return dict(input_features=speech, labels=list(text))
         return dict(input_ids=text, labels=ids(r, target) if task == "seq2seq" else list(text))
 
@@ -332,7 +335,7 @@ def plain_trainer(job):
                    eval_dataset=held, data_collator=collate, **more)
 
 
-def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_reference=False, **more):
+def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_reference=False, processing=None, **more):
     """`sample`(random numbers, index) makes one. `keywords`: of the configuration."""
     import random
     import datasets
@@ -351,15 +354,34 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     if "--no-router-loss" in job.options: keywords = {**(keywords or {}), "router_aux_loss_coef": 0.0}
     if args is None: args = Config(**{**arguments_of(job), **(keywords or {})})
     return Trainer(model=model, args=args, train_dataset=datasets.Dataset.from_list(data),
-                   processing_class=tokenizer(), **more)
+                   processing_class=processing or tokenizer(), **more)
+
+
+def images_sft(job):
+    """A picture of the tower's size and words behind it in each sample, as SFTTrainer's own collator makes them."""
+    import PIL.Image
+    import trl
+    import transformers as tf
+    from tokenizers import AddedToken
+    vision = job.config["vision_config"]
+    words_of = tokenizer()
+    words_of.add_tokens([AddedToken("<image>", special=True)])
+    job.config["image_token_id"] = job.config["image_token_index"] = words_of.convert_tokens_to_ids("<image>")
+    processor = tf.LlavaProcessor(tf.CLIPImageProcessor(size=dict(shortest_edge=vision["image_size"]), crop_size=vision["image_size"]), words_of,
+                                  patch_size=vision["patch_size"], vision_feature_select_strategy="default", num_additional_image_tokens=1)
+    taken = (vision["image_size"] // vision["patch_size"]) ** 2
+    picture = PIL.Image.new("RGB", (vision["image_size"],) * 2, (90, 120, 30))
+    sample = lambda r, i: dict(images=[picture], text="<image> " + words(r, job.seq - taken))  # noqa: E731
+    return trl_trainer(job, trl.SFTConfig, trl.SFTTrainer, sample, "images", dict(max_length=None, remove_unused_columns=False), processing=processor)
 
 
 def sft(job):
     import trl
+    if "vision_config" in job.config: return images_sft(job)
     lengths = job.lengths
     keywords = dict(max_length=job.seq or max(lengths))
     if "--packing" in job.options: keywords.update(packing=True, packing_strategy=job.options["--packing"])
-    if "--padding-free" in job.options: keywords["padding_free"] = True
+    if "--padding-free" in job.options: keywords.update(padding_free=True, max_length=None)
     if "--sft-loss" in job.options: keywords["loss_type"] = job.options["--sft-loss"]
     sample = lambda r, i: dict(input_ids=ids(r, lengths[i % len(lengths)] if lengths else job.seq))  # noqa: E731
     if "--pad-to-multiple" in job.options: keywords["pad_to_multiple_of"] = job.number("--pad-to-multiple", 1)
@@ -409,6 +431,11 @@ def kto(job):
 def orpo(job):
     from trl.experimental.orpo import ORPOConfig, ORPOTrainer
     return trl_trainer(job, ORPOConfig, ORPOTrainer, pair(job, 1), keywords=dict(max_length=job.seq or 4096))
+
+
+def cpo(job):
+    from trl.experimental.cpo import CPOConfig, CPOTrainer
+    return trl_trainer(job, CPOConfig, CPOTrainer, pair(job, 1), keywords=dict(max_length=job.seq or 4096))
 
 
 def reward(job):
@@ -498,7 +525,7 @@ def online_dpo(job):
                        reward_funcs=constant_reward)
 
 
-TRL = {"trl-sft": sft, "trl-dpo": dpo, "trl-kto": kto, "trl-orpo": orpo, "trl-reward": reward, "trl-grpo": grpo,
+TRL = {"trl-sft": sft, "trl-dpo": dpo, "trl-kto": kto, "trl-orpo": orpo, "trl-cpo": cpo, "trl-reward": reward, "trl-grpo": grpo,
        "trl-rloo": rloo, "trl-online-dpo": online_dpo}
 
 
@@ -508,6 +535,7 @@ WARM_STEPS, SYNCHRONIZED, TOGETHER = 3, 6, 6
 def for_times(job):
     """Of batches that are all alike with steps enough to time; nothing is saved."""
     arguments = list(job["arguments"])
+    job = dict(job, extra={key: value for key, value in job.get("extra", {}).items() if not key.startswith("save")})
     for key in ("--save", "--stages", "--load"):
         if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
     generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))

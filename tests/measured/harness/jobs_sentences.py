@@ -38,8 +38,8 @@ def trainer(job):
         if job.options.get("--contrastive-loss") == "cached-mnrl":
             loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=job.number("--mini-batch", 32))
         else:
-            loss = losses.MultipleNegativesRankingLoss(model)
-        texts = [job.seq] * (2 + job.number("--hard-negatives", 0))
+            loss = getattr(losses, job.extra.get("st_loss", "MultipleNegativesRankingLoss"))(model)
+        texts = [job.seq] * (3 if job.extra.get("st_loss") == "TripletLoss" else 2 + job.number("--hard-negatives", 0))
     if (adapters := jobs_run.lora(job)) is not None:
         if "--lora-head" in job.options:  # add_adapter() leaves the head frozen, but for "all-linear" it is one of them
             adapters.modules_to_save = adapters.exclude_modules = ["classifier"]
@@ -56,7 +56,8 @@ def trainer(job):
     def data(count):
         rows = [of_sample(i) for i in range(count)]
         columns = {f"text_{c}": [jobs_run.words(r, row[c]) for row in rows] for c in range(len(texts))}
-        if job.loop == "cross-encoder": columns["label"] = [float(i % 2) for i in range(count)]
+        labelled = job.loop == "cross-encoder" or job.extra.get("st_loss", "Triplet").startswith(("Co", "Ca"))
+        if labelled: columns["label"] = [float(i % 2) for i in range(count)]
         return datasets.Dataset.from_dict(columns)
 
     held = data(job.eval_samples) if job.eval_samples else None

@@ -9,7 +9,7 @@ warnings.filterwarnings("ignore")
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 CPU = "--cpu" in sys.argv
 os.environ["DS_ACCELERATOR"] = "cpu" if CPU else "cuda"
-from measure_parallel import nvml, write_history
+from measure_parallel import nvml, time_steps, write_history
 
 def ds_config(case):
     prec = case["precision"]
@@ -134,6 +134,10 @@ def run_case(case, rank, outdir):
         for _ in range(4):
             for k in range(accum): engine.backward(forward()); engine.step()
         sync(); r["step_ms"] = (time.time() - t) / 4 * 1e3
+    if case.get("time_s") and not CPU:
+        def timed():
+            for _ in range(accum): engine.backward(forward()); engine.step()
+        time_steps(timed, case, rank, r, outdir, torch)
     if history and rank in case.get("ranks", [0]):
         write_history(case, rank, marks, r, outdir, torch)
     return r

@@ -277,7 +277,7 @@ def run_case(case, rank, world, outdir):
 def time_steps(step, case, rank, r, outdir, torch):
     """Steps by events on each card, the host not waiting between them; then, where the case asks for it, the kernels of one."""
     import torch.distributed as dist, two_cards
-    r["beside"] = two_cards.beside_of()
+    if case.get("beside", True): r["beside"] = two_cards.beside_of()
     step(); torch.cuda.synchronize(); dist.barrier(); t = time.time(); step(); torch.cuda.synchronize()
     taken = torch.tensor([time.time() - t], device="cuda"); dist.all_reduce(taken, op=dist.ReduceOp.MAX)
     n = max(5, min(24, int(case["time_s"] / taken.item()))); ev = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]

@@ -1,6 +1,7 @@
 """The shipped programs (specs/programs) on a card, each as it was recorded: module, inputs and loss are made by the
 recorder's own code from specs/programs/sources.json. Runs are drawn and predicted before they are measured. A case is a
-line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, with "lora" the rank of adapters, or one of families.py's.
+line {"id", "name", "prec", "batch", "options", "symbols", "optimizer", "blind"}, with "lora" the rank of adapters, or one of families.py's or
+other_programs.py's ("source").
 
 usage: programs.py draw SEED N MEMCALC OUT [--only PATTERN] [--kinds] [--largest GiB]   N cases of each program, with what memcalc
                                                              said ("blind"); --kinds: of one program of each kind
@@ -15,6 +16,7 @@ allocator's history is kept (HISTORIES/ID.history.tsv, history.py's form) where 
 import argparse
 import contextlib
 import fcntl
+import functools
 import gc
 import gzip
 import importlib.machinery
@@ -223,8 +225,12 @@ def one(case, device, histories, lock, keep, times, write=lambda row: None, prof
     programs.ROOT, programs.PROGRAMS = ROOT, ROOT / "specs/programs"
     sources = programs.recorder()
     from memcalc.record._run import _call_loss, takes_dtype
-    entry = next(each for each in entries() if each["name"] == case["name"])
-    source = programs.source_of(sources, entry | ({"target": case["symbols"]["target"]} if "target" in entry else {}))
+    if "source" in case:
+        import other_programs
+        source = other_programs.source_of(case, sources)
+    else:
+        entry = next(each for each in entries() if each["name"] == case["name"])
+        source = programs.source_of(sources, entry | ({"target": case["symbols"]["target"]} if "target" in entry else {}))
     use_cache = case["blind"].get("use_cache", False)
     fitting = [each for each in source.variants if each.mode == "train" and each.keys.get("cache", use_cache) == use_cache]
     variant = min(fitting, key=lambda each: 0 if each.inputs is None else len(each.inputs))  # memcalc's plain loop passes no more
@@ -234,6 +240,7 @@ def one(case, device, histories, lock, keep, times, write=lambda row: None, prof
     prec, on_card = case["prec"], device == "cuda"
     dtype = torch.bfloat16 if prec == "bf16" else torch.float32
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, prec != "fp32"
+    AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
     row, recorder = {}, None
     if case["name"].startswith(DETECTORS):
         import detectors
@@ -269,14 +276,23 @@ def one(case, device, histories, lock, keep, times, write=lambda row: None, prof
     row["build_s"] = round(time.time() - began, 2)
     module.train()
     trained = [p for p in module.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=1e-5) if case["optimizer"] == "adamw" else torch.optim.SGD(trained, lr=1e-5)
+    optimizer = {"adamw": torch.optim.AdamW, "adamw-fused": functools.partial(torch.optim.AdamW, fused=True), "adam": torch.optim.Adam,
+                 "sgd": torch.optim.SGD}[case["optimizer"]](trained, lr=1e-5)
+    scaler = torch.amp.GradScaler(device, enabled=prec == "amp-fp16")
 
     def forward():
-        with torch.autocast(device, torch.bfloat16, enabled=prec == "amp-bf16"):
+        with torch.autocast(device, AUTOCAST.get(prec, torch.bfloat16), enabled=prec in AUTOCAST):
             if source.step is not None: output = source.step(module, batch)
             elif source.loss is None: output = module(**batch, **variant.arguments)
             else: output = {"loss": _call_loss(source.loss, module, batch, variant.arguments)}
-        return output["loss"]
+        return output if isinstance(output, torch.Tensor) else output["loss"]
+
+    def update():
+        if case.get("clip"):
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        scaler.step(optimizer)
+        scaler.update()
 
     def mark(name):
         if recorder is not None: recorder.mark(name)
@@ -286,12 +302,13 @@ def one(case, device, histories, lock, keep, times, write=lambda row: None, prof
         mark(f"step {step} zero_grad")
         loss = forward()
         mark(f"step {step} forward")
-        loss.backward()
+        scaler.scale(loss).backward()
         mark(f"step {step} backward")
         del loss
         mark(f"step {step} del loss")
-        optimizer.step()
+        update()
         mark(f"step {step} optimizer")
+        if prec == "amp-fp16": row["skipped_steps"] = row.get("skipped_steps", 0) + (scaler.get_scale() < 65536 * 0.5 ** row.get("skipped_steps", 0))
     if not on_card: return write(row)
     torch.cuda.synchronize()
     row.update(allocated=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved(), retries=torch.cuda.memory_stats()["num_alloc_retries"])
@@ -306,9 +323,9 @@ def one(case, device, histories, lock, keep, times, write=lambda row: None, prof
     def full():
         optimizer.zero_grad(set_to_none=True)
         loss = forward()
-        loss.backward()
+        scaler.scale(loss).backward()
         del loss
-        optimizer.step()
+        update()
 
     full()
     torch.cuda.synchronize()

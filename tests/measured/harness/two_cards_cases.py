@@ -2,7 +2,8 @@
 
     two_cards_cases.py SEED [KINDS MODEL LAYERS] > two_cards_cases_SEED.jsonl
 
-KINDS: "first" (those of seed 5003) or "more" (of seed 7003: each way with more of its options, encoders and images among them).
+KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of its options, encoders and images among them) or
+"third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first).
 """
 import random, sys
 
@@ -18,6 +19,7 @@ SPLIT = ["tinyllama-1.1b", "qwen2.5-1.5b", "qwen3-0.6b", "olmo2-1b"]  # two rank
 MORE = DECODERS + ["llama-3.2-1b", "smollm2-135m", "gpt2", "phi3-mini"]
 OTHERS = ["bert-large", "bert-large-mlm", "roberta-large-mlm", "vit-base", "vit-large"]
 FEWER = {"phi3-mini": 12, "mistral-7b": 8, "phi-2": 16}  # layers: what two cards build in seconds
+DEEPSPEED = [("reduce_bucket_size", 500000000), ("stage3_max_live_parameters", 1000000000), ("stage3_max_reuse_distance", 1000000000), ("stage3_param_persistence_threshold", 100000), ("stage3_prefetch_bucket_size", 50000000), ("sub_group_size", 1000000000)]
 WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
 
@@ -27,12 +29,12 @@ def layouts():
             "fsdp2-b1x2": dict(parallel="fsdp2", batch_size=1, accumulation_steps=2), "fsdp2-b2-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b2": dict(parallel="fsdp1"),
             "tp2-b4": dict(tp=2, batch_size=4, optimizer="adamw-for"), "pp2-1f1b-b1x4": dict(pp=2, schedule="1f1b", micro_batches=4, batch_size=1)}
     for name, way in ways.items():
-        how = dict(time_s=1.6, limit=22, **(dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
+        how = dict(time_s=1.6, limit=22, **(dict(beside=name in ("ddp-b2", "fsdp2-b2", "pp2-1f1b-b1x4"), **(dict(trace_step=True, trace_steps=2) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "tp2-b4", "pp2-1f1b-b1x4") else {})) if KINDS == "third" else dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
         run = {**COMMON, **WIDE, "batch_size": 2, **way}
         if "pp" in run: del run["accumulation_steps"]
-        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w2-{name}", **run, **how)
-    for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else ():  # what one card takes for the same
-        yield dict(id=f"{MODEL.split('-7b')[0]}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True, trace_steps=3)
+        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS != 'third' else MODEL + '-'}{LAYERS}l-w2-{name}", **run, **how)
+    for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else {"b2": {}}.items() if KINDS == "third" else ():  # what one card takes for the same
+        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS != 'third' else MODEL + '-'}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True, trace_steps=3)
 
 
 def base(models):
@@ -71,6 +73,7 @@ def drawn():
 def more():
     """Each way with its options, in a drawn order: what is bound by the card, the links and the host."""
     kinds = ["ddp", "ddp-other", "ddp-accumulated", "zero1", "fsdp1", "fsdp1-mixed", "fsdp2", "fsdp2-other", "fsdp2-accumulated", "fsdp2-mixed", "fsdp2-offload", "tp", "pp-1f1b", "pp-interleaved", "cp-ring", "fsdp2-lora"]
+    if KINDS == "third": kinds = [k for k in kinds if k not in ("fsdp2-offload", "pp-1f1b", "fsdp1-mixed")] + ["tp-sequence", "pp-gpipe", "cp-all-gather", "ds-zero1", "ds-zero2", "ds-zero3"]
     R.shuffle(kinds)
     for kind in kinds:
         way, _, option = kind.partition("-")
@@ -82,7 +85,9 @@ def more():
             if c["model"].startswith("vit"): del c["sequence_length"]
         if way in ("ddp", "zero1", "fsdp1", "fsdp2"): c["parallel"] = way
         if way == "tp": c.update(tp=2, optimizer="adamw-for")
-        if way == "cp": c.update(cp=2, cp_type="ring", sequence_length=4096, batch_size=R.choice([1, 2]))
+        if option == "sequence": c.update(sp=True, tie=False, optimizer="adamw")
+        if way == "ds": c.update(parallel=kind, framework="deepspeed", deepspeed=dict(DEEPSPEED if option == "zero3" else DEEPSPEED[:1]), precision="bf16", weights_dtype="bf16")
+        if way == "cp": c.update(cp=2, cp_type=option, sequence_length=4096, batch_size=R.choice([1, 2]))
         if way == "pp":
             c.update(pp=2, schedule=option, micro_batches=R.choice([4, 8]), batch_size=R.choice([1, 2, 4]), tie=False, precision="bf16", weights_dtype="bf16"); c.pop("checkpointing", None); c.pop("accumulation_steps")
             if option == "interleaved": c["virtual_stages"] = 2
@@ -94,6 +99,7 @@ def more():
         if option == "lora": c["lora"] = R.choice([8, 16])
         words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches", "lora") if c.get(n, 1) != 1] + [c["precision"]]
         words += [n for n in ("checkpointing", "no_reshard_after_forward") if c.get(n)]
+        if KINDS == "third": yield dict(id="w2-" + "-".join(words), **c, time_s=1.6, limit=22, **(dict(trace_step=True, trace_steps=2) if way == "cp" or kind in ("tp-sequence", "fsdp2", "fsdp2-accumulated", "zero1") else {})); continue
         yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=22, **(dict(trace_step=True, trace_steps=2) if kind in ("ddp", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-mixed", "zero1") else {}))
 
 
@@ -104,4 +110,7 @@ def described(case):
     return case
 
 
-if __name__ == "__main__": cases.write(map(described, [*(drawn() if KINDS == "first" else more()), *layouts()]))
+if __name__ == "__main__":
+    found = [*(drawn() if KINDS == "first" else more()), *layouts()]
+    if KINDS == "third": found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
+    cases.write(map(described, found))

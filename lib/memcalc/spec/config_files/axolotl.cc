@@ -89,8 +89,8 @@ constexpr KeyRow kRows[] = {
      "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method lora_model_dir peft_ensure_weight_tying",
      U::kIrrelevant, "values of the adapters"},
     {"lora_modules_to_save", U::kUsed},
+    {"peft_use_dora", U::kUsed},
     {"lora_rank_pattern peft_layers_to_transform peft_layers_pattern "
-     "peft_use_dora "
      "peft_layer_replication peft_trainable_token_indices peft gptq gptq_groupsize gptq_model_v1 gptq_disable_exllama "
      "relora "
      "relora_prune_ratio relora_cpu_offload",
@@ -385,6 +385,7 @@ void read_adapter(Section& section) {
   }
   if (!section.has("lora_r")) section.wrong("lora_r", "the rank of the adapters, beside adapter: " + adapter);
   section.set("lora_r", "--lora", *section.text("lora_r"));
+  if (section.on("peft_use_dora")) section.set("peft_use_dora", "--dora");
   if (const auto dropout = section.number("lora_dropout")) {
     section.set("lora_dropout", "--lora-dropout", *section.text("lora_dropout"));
   }

@@ -36,7 +36,7 @@ constexpr KeyRow kRows[] = {
      "create_new_adapter adapter_name_or_path adapter_folder",
      U::kIrrelevant, "values of the adapters"},
     {"additional_target", U::kRefused, "modules that are trained in full beside adapters are not modelled"},
-    {"use_dora", U::kRefused, "DoRA is not modelled"},
+    {"use_dora", U::kUsed},
     {"freeze_trainable_layers freeze_trainable_modules freeze_extra_modules", U::kIrrelevant, "of the type freeze"},
     {"module_dropout oft_rank oft_block_size oft_target", U::kIrrelevant, "of the type oft"},
     {"use_llama_pro use_galore use_apollo use_badam use_adam_mini use_muon use_mca use_hyper_parallel use_kt "
@@ -140,6 +140,7 @@ void read_method(Section& section) {
   section.set("lora_rank", "--lora", std::to_string(section.whole("lora_rank").value_or(8)));
   section.account().set("--weights-dtype", compute);
   if (pure) section.account().set("--lora-dtype", "base");
+  if (section.on("use_dora")) section.set("use_dora", "--dora");
   if (section.number("lora_dropout")) section.set("lora_dropout", "--lora-dropout", *section.text("lora_dropout"));
   const std::vector<std::string> targets = section.texts("lora_target");
   const bool all = targets.empty() || targets == std::vector<std::string>{"all"};

@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "memcalc/base/error.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/user_file.h"
 
 namespace memcalc::config {
 namespace {
@@ -21,7 +23,7 @@ constexpr KeyRow kRows[] = {
      "model/quantize_base",
      U::kUsed},
     {"model/apply_lora_to_output", U::kRefused, "adapters of the head are not modelled"},
-    {"model/use_dora", U::kRefused, "DoRA is not modelled"},
+    {"model/use_dora", U::kRefused, "torchtune's own DoRA is not modelled"},
     {"model/lora_alpha", U::kIrrelevant, "a number of the adapters"},
     {"model/decoder_trainable model/encoder_trainable model/fusion_trainable model/image_size", U::kIrrelevant,
      "of models with images"},
@@ -255,15 +257,21 @@ void read_torchtune(Account& account, const JsonNode& root) {
   account.set("--task", "causal");
   account.set("--loss-in-loop");
   Section section(account, root, account.file(), {kRows});
-  if (!section.has("model/_component_")) account.refuse(account.file(), "it has no model/_component_");
+  for (const char* key : {"model/_component_", "optimizer/_component_", "loss/_component_"}) {
+    if (section.has(key) || account.leaves_out(key)) continue;
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{}: it has no {}, which torchtune's recipes of training need", shown_path(account.file()), key),
+        account.file());
+  }
   constexpr std::array<std::string_view, 2> kTypes = {"bf16", "fp32"};
   section.set("dtype", "--precision", section.choice("dtype", kTypes).value_or("fp32"));
   if (section.text("device").value_or("cuda") != "cuda") {
     section.refuse("device", "of torchtune's devices cuda is modelled");
   }
   if (section.has("model/_component_")) read_model(section);
-  read_optimizer(section);
-  read_loss(section);
+  if (section.has("optimizer/_component_")) read_optimizer(section);
+  if (section.has("loss/_component_")) read_loss(section);
   read_recomputation(section);
   read_sharding(section);
   if (section.on("compile")) {

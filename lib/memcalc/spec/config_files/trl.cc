@@ -36,8 +36,7 @@ constexpr KeyRow kShared[] = {
     {"load_in_4bit load_in_8bit use_bnb_nested_quant bnb_4bit_quant_type bnb_4bit_quant_storage", U::kUsed},
     {"activation_offloading", U::kUsed},
     {"lora_alpha use_rslora lora_task_type", U::kIrrelevant, "values of the adapters"},
-    {"lora_modules_to_save", U::kUsed},
-    {"use_dora", U::kRefused, "adapters of this kind are not modelled"},
+    {"lora_modules_to_save use_dora", U::kUsed},
     {"router_aux_loss_coef", U::kUsed},
     {"padding_free", U::kUsed},
     {"model_revision trust_remote_code chat_template_path eos_token pad_token dataset_num_proc truncation_mode "
@@ -157,6 +156,7 @@ void read_weights(Section& section) {
 void read_adapter(Section& section) {
   if (!section.on("use_peft")) return;
   section.set("lora_r", "--lora", std::to_string(section.whole("lora_r").value_or(16)));
+  if (section.on("use_dora")) section.set("use_dora", "--dora");
   section.set("lora_dropout", "--lora-dropout", section.text("lora_dropout").value_or("0.05"));
   set_saved(section);
   if (set_targets(section, section.texts("lora_target_modules"))) return;

@@ -94,11 +94,25 @@ Bytes efficient_backward_workspace(const AttentionShape& s, bool half) {
   return s.batch * s.heads * per_head;
 }
 
+/// _flash_attention_backward, _efficient_attention_backward: grad_out.contiguous() of [B, S, H, D]. A slice of what was
+/// concatenated is not (FLUX), nor is one of [S, B, H, D] (nn.MultiheadAttention).
+Tensor copied_gradient(const Tensor& gradient) {
+  const Shape& s = gradient.shape();
+  const Shape rows{s[0], s[2], s[1], s[3]};
+  const Shape& strides = gradient.strides();
+  if (is_contiguous(rows, {strides[0], strides[2], strides[1], strides[3]})) return {};
+  Tape& tape = gradient.tape();
+  Tensor copy = tape.empty_strided(s, bshd_strides(s), gradient.dtype(), aten::kClone);
+  tape.kernels.add(aten::kClone, OperatorClass::kMovement, copy.dtype(), 0, 2.0 * static_cast<double>(copy.bytes()));
+  return copy;
+}
+
 void efficient_backward(BackwardCall& call) {  // saved: attn_bias?, key, query, value, logsumexp, out, (offset, seed)
   const int first = call.node.saved_count - 5;
   const Tensor &key = call.saved(first), &query = call.saved(first + 1), &value = call.saved(first + 2);
   const Tensor& out = call.saved(first + 4);
   Tape& tape = call.tape;
+  const Tensor copy = copied_gradient(call.gradient());
   const AttentionShape s = shape_of(query, key, value);
   const auto gradient_like = [&](const Tensor& x) {
     return tape.empty_strided(x.shape(), bshd_strides(x.shape()), x.dtype(), aten::kEfficientAttentionBackward);
@@ -199,18 +213,6 @@ Tensor efficient_attention(const Tensor& query, const Tensor& key, const Tensor&
 }
 
 // --- flash
-
-/// _flash_attention_backward: grad_out.contiguous() of [B, S, H, D]. A slice of what was concatenated is not (FLUX).
-Tensor copied_gradient(const Tensor& gradient) {
-  const Shape& s = gradient.shape();
-  const Shape rows{s[0], s[2], s[1], s[3]};
-  const Shape& strides = gradient.strides();
-  if (is_contiguous(rows, {strides[0], strides[2], strides[1], strides[3]})) return {};
-  Tape& tape = gradient.tape();
-  Tensor copy = tape.empty_strided(s, bshd_strides(s), gradient.dtype(), aten::kClone);
-  tape.kernels.add(aten::kClone, OperatorClass::kMovement, copy.dtype(), 0, 2.0 * static_cast<double>(copy.bytes()));
-  return copy;
-}
 
 void flash_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp, out, rng_state, unused
   const Tensor copy = copied_gradient(call.gradient());

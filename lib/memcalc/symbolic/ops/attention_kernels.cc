@@ -29,6 +29,9 @@ void attention_contractions(Tape& tape, const Operator& op, KernelKind kind, con
                           .bias = terms.bias,
                           .backward = backward,
                           .learns_bias = backward && terms.learns_bias});
+  if (Kernel* const kernel = tape.kernels.last()) {  // cost/cudnn_attention.cc: fewer where heads share keys
+    kernel->elements = static_cast<double>(s.batch * s.kv_heads * s.keys * s.dim);
+  }
   if (!backward) return tape.kernels.product(op, dtype, batch, s.queries, s.value_dim, s.keys, kSame);
   tape.kernels.product(op, dtype, batch, s.queries, s.keys, s.value_dim, kSame);  // grad v^T
   tape.kernels.product(op, dtype, batch, s.keys, s.value_dim, s.queries, kSame);  // dv

@@ -66,6 +66,10 @@ void batch_norm_backward(BackwardCall& call) {
     return tape.empty_strided(x.shape(), like_strides(x.shape(), x.strides()), x.dtype(), op);
   };
   const bool innermost = &op == &aten::kNativeBatchNormBackward && has_channels_innermost(x);
+  // derivatives.yaml, cudnn_batch_norm: grad.contiguous(input.suggest_memory_format())
+  Tensor dy;
+  if (&op == &aten::kCudnnBatchNormBackward && x.is_contiguous() && !call.gradient().is_contiguous())
+    dy = contiguous(call.gradient());
   Tensor dx, sum_dy, sum_dy_x;
   if (innermost) {
     sum_dy = tape.empty({x.size(1)}, DType::kFloat32, op);
@@ -98,10 +102,14 @@ bool uses_cudnn(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-Tensor batch_norm(Arg x, const Tensor& weight, const Tensor& bias) {
-  const OperatorCall call(x);
-  Tape& tape = x->tape();
-  const bool cudnn = uses_cudnn(*x, weight);
+Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
+  const OperatorCall call(given);
+  Tape& tape = given->tape();
+  const bool cudnn = uses_cudnn(*given, weight);
+  // Normalization.cpp, _batch_norm_impl_index: input.contiguous(input.suggest_memory_format()), which is kept
+  const bool copies = cudnn && !given->is_contiguous() && !is_channels_last(*given);
+  const Tensor copy = copies ? contiguous(*given) : Tensor();
+  const Tensor* x = copies ? &copy : &*given;
   const Operator& op = cudnn ? aten::kCudnnBatchNorm : aten::kNativeBatchNorm;
   const Tensor* inputs[] = {&*x, &weight, &bias};
   Node* node = tape.autograd.record(

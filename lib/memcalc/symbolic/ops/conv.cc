@@ -12,6 +12,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/within_call.h"
 
 namespace memcalc {
 
@@ -199,6 +200,15 @@ void convolution_backward(BackwardCall& call) {  // inputs: x, weight, bias; sav
 
 }  // namespace
 
+void add_channel_bias(const Tensor& result, const Tensor& bias) {
+  KernelLog& kernels = result.tape().kernels;
+  kernels.pass_view();
+  kernels.add(aten::kAddInPlace, OperatorClass::kElementwise, result.dtype(), static_cast<double>(result.elements()),
+              static_cast<double>(2 * result.bytes() + bias.bytes()), KernelKind::kStrided,
+              static_cast<double>(result.elements()));
+  if (Kernel* const kernel = kernels.last()) kernel->node = &kWithinOperator;
+}
+
 Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const ConvolutionOptions& options) {
   const OperatorCall call(x);
   Tensor vector;
@@ -233,6 +243,7 @@ Tensor convolution(Arg x, const Tensor& weight, const Tensor& bias, const Convol
     const ConvolutionPass pass = shape.transposed ? ConvolutionPass::kInputGradient : ConvolutionPass::kForward;
     tape.memory.scratch(workspace_on(tape, shape, pass, image.dtype()), aten::kCudnnConvolution, Category::kWorkspaces);
     count_kernel(tape, aten::kCudnnConvolution, image.dtype(), shape, false, pass);
+    if (bias.defined()) add_channel_bias(result, vector);
   }
   tape.autograd.set_history(node, result);
   return result;

@@ -28,6 +28,10 @@ struct ConvolutionOptions {
   SpatialSizes output_padding = 0;  // of a transposed one
 };
 
+/// Convolution.cpp: cuDNN's convolutions add no bias, so output.add_(reshape_bias(bias)) follows each, a kernel over
+/// the whole result. PyTorch's own depthwise ones add theirs.
+void add_channel_bias(const Tensor& result, const Tensor& bias);
+
 /// F.conv2d, F.conv3d: x [N, C, (D,) H, W], weight [out, C / groups, (kd,) kh, kw], bias [out] where defined;
 /// transposed (F.conv_transpose1d, 2d and 3d, of [N, C, (D,) (H,) W]) weight [C, out / groups, …]. 16-bit under
 /// autocast.

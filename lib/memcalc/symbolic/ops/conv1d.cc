@@ -109,6 +109,7 @@ Tensor conv1d(Arg x, const Tensor& weight, const Tensor& bias, std::int64_t stri
   Tensor result = tape.empty({input.size(0), filter.size(0), length}, input.dtype(), aten::kCudnnConvolution);
   const ConvolutionShape shape = shape_of(input.shape(), filter.shape(), result.shape(), stride, padding);
   run_pass(tape, aten::kCudnnConvolution, shape, ConvolutionPass::kForward, input.dtype());
+  if (bias.defined()) add_channel_bias(result, vector);
   tape.autograd.set_history(node, result);
   return result;
 }

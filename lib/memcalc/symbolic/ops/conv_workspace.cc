@@ -178,8 +178,11 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
   for (const Row& row : rows_like(shape, mode, kSequence)) {
     if (row.height == shape.width) return at_batch(kSequences[sequence_of(row, pass)], shape, dtype, allow_tf32);
   }
-  if (shape.kernel_width == 1) return 0;
   const bool fp32 = mode == kFp32;
+  if (shape.kernel_width == 1) {  // a product, whose long sums are split as those of images are
+    const bool sums = pass == ConvolutionPass::kWeightGradient && !fp32 && shape.groups == 1;
+    return sums ? likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32) : 0;
+  }
   if (shape.groups == 1) {
     const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
     return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype, allow_tf32) : 0;

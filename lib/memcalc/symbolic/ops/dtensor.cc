@@ -73,24 +73,27 @@ using Move = Tensor (*)(const Tensor& x, int dim, std::int64_t ranks);
 struct RedistributePayload {
   int dim = 0;
   std::int64_t ranks = 1;
+  std::int64_t linears = 0;  // whose host work stands here
 };
 
 template <Move kBack>
 void move_back(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  const auto& [dim, ranks] = call.payload<RedistributePayload>();
+  const auto& [dim, ranks, linears] = call.payload<RedistributePayload>();
+  record_host_work(call.tape, HostWork::kDistributedLinearBackward, linears);
   call.set(0, kBack(gradient, dim, ranks));
 }
 
 template <Move kThere, Move kBack>
-Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew) {
+Tensor redistribute(const Tensor& x, int dim, std::int64_t ranks, bool sums_anew, std::int64_t linears = 0) {
   const int along = place(x, dim);
   const Tensor* const inputs[] = {&x};
   Node* node = x.tape().autograd.record(kRedistribute, &move_back<kBack>, inputs, 1);
   if (node != nullptr) {
-    node->payload.set(RedistributePayload{.dim = along, .ranks = ranks});
+    node->payload.set(RedistributePayload{.dim = along, .ranks = ranks, .linears = linears});
     node->sums_anew = sums_anew;
   }
+  record_host_work(x.tape(), HostWork::kDistributedLinear, linears);
   Tensor result = kThere(x, along, ranks);
   x.tape().autograd.set_history(node, result);
   return result;
@@ -159,7 +162,10 @@ void loss_backward(BackwardCall& call) {  // saved: targets, total weight, log-p
   call.set(0, std::move(gradient));
 }
 
-void pass_gradient(BackwardCall& call) { call.set(0, call.take_gradient()); }
+void pass_gradient_of_norm(BackwardCall& call) {
+  record_host_work(call.tape, HostWork::kDistributedNormBackward);
+  call.set(0, call.take_gradient());
+}
 
 }  // namespace
 
@@ -173,7 +179,8 @@ Tensor all_reduce(const Tensor& x, std::int64_t ranks) {
 
 Tensor distributed(const Tensor& x) {
   const Tensor* const inputs[] = {&x};
-  Node* node = x.tape().autograd.record(kFromLocal, &pass_gradient, inputs, 1);
+  Node* node = x.tape().autograd.record(kFromLocal, &pass_gradient_of_norm, inputs, 1);
+  record_host_work(x.tape(), HostWork::kDistributedNorm);
   Tensor same = x.tape().alias(x, x.shape(), x.strides(), true);
   if (node == nullptr) return same;
   node->sums_anew = true;
@@ -181,16 +188,16 @@ Tensor distributed(const Tensor& x) {
   return same;
 }
 
-Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks) {
-  return redistribute<all_gather, reduce_scatter>(x, dim, ranks, true);
+Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks, std::int64_t linears) {
+  return redistribute<all_gather, reduce_scatter>(x, dim, ranks, true, linears);
 }
 
 Tensor gather_for_all(const Tensor& x, int dim, std::int64_t ranks) {
   return redistribute<all_gather, own_part>(x, dim, ranks, false);
 }
 
-Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks) {
-  return redistribute<reduce_scatter, all_gather>(partial, dim, ranks, false);
+Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks, std::int64_t linears) {
+  return redistribute<reduce_scatter, all_gather>(partial, dim, ranks, false, linears);
 }
 
 Tensor vocabulary_parallel_embedding(const Tensor& weight, const Tensor& ids, std::int64_t ranks) {
@@ -271,15 +278,33 @@ Tensor gradient_in_layout(const Tensor& parameter, Tensor gradient, std::int64_t
 
 namespace {
 
+void record_linear_backward(Tape& tape, bool casts) {
+  record_host_work(tape, HostWork::kDistributedLinearBackward);
+  if (casts) record_host_work(tape, HostWork::kDistributedCastBackward);
+}
+
+void record_linear(Tape& tape) {
+  record_host_work(tape, HostWork::kDistributedLinear);
+  if (tape.modes.autocast.is_on()) record_host_work(tape, HostWork::kDistributedCast);
+}
+
+template <bool kCasts>
 void sum_gradient_of_product(BackwardCall& call) {
   const Tensor gradient = call.take_gradient();
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  record_linear_backward(call.tape, kCasts);
   call.set(0, all_reduce(gradient, call.payload<RankCount>().ranks));
 }
 
+template <bool kCasts>
 void pass_gradient_of_product(BackwardCall& call) {
-  record_host_work(call.tape, HostWork::kDistributedLinearBackward);
+  record_linear_backward(call.tape, kCasts);
   call.set(0, call.take_gradient());
+}
+
+/// One of the two above, as autocast is now: a backward pass does not tell.
+template <typename Function>
+Function with_casts(const Tape& tape, Function with, Function without) {
+  return tape.modes.autocast.is_on() ? with : without;
 }
 
 }  // namespace
@@ -287,19 +312,30 @@ void pass_gradient_of_product(BackwardCall& call) {
 Tensor replicated(const Tensor& x, std::int64_t ranks) {
   Tape& tape = x.tape();
   const Tensor* const inputs[] = {&x};
-  Node* node = tape.autograd.record(kFromLocal, &sum_gradient_of_product, inputs, 1);
+  Node* node = tape.autograd.record(
+      kFromLocal, with_casts(tape, &sum_gradient_of_product<true>, &sum_gradient_of_product<false>), inputs, 1);
   Tensor output = tape.alias(x, x.shape(), x.strides(), true);
-  record_host_work(tape, HostWork::kDistributedLinear);
+  record_linear(tape);
   if (node == nullptr) return output;
   node->payload.set(RankCount{ranks});
   tape.autograd.set_history(node, output);
   return output;
 }
 
+void read_as_dtensor(const Tensor& x) {
+  Tape& tape = x.tape();
+  record_linear(tape);
+  if (!tape.modes.grad_enabled || !x.requires_grad()) return;
+  const bool casts = tape.modes.autocast.is_on();
+  tape.autograd.before_backward_of(x, [&tape, casts] { record_linear_backward(tape, casts); });
+}
+
 Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks) {
   const Tensor* const inputs[] = {&partial};
-  Node* node = partial.tape().autograd.record(kRedistribute, &pass_gradient_of_product, inputs, 1);
-  record_host_work(partial.tape(), HostWork::kDistributedLinear);
+  Tape& tape = partial.tape();
+  Node* node = tape.autograd.record(
+      kRedistribute, with_casts(tape, &pass_gradient_of_product<true>, &pass_gradient_of_product<false>), inputs, 1);
+  record_linear(tape);
   Tensor output = all_reduce(partial, ranks);
   partial.tape().autograd.set_history(node, output);
   return output;

@@ -15,21 +15,24 @@ namespace memcalc {
 /// funcol.all_reduce of values without a gradient: a copy, reduced in place.
 [[nodiscard]] Tensor all_reduce(const Tensor& x, std::int64_t ranks);
 
-/// DTensor.from_local: x itself. Gradients that meet at it are added to a new tensor: the engine's input buffer does
-/// not change subclasses of Tensor in place.
+/// DTensor.from_local in front of a norm: x itself. Gradients that meet at it are added to a new tensor: the engine's
+/// input buffer does not change subclasses of Tensor in place.
 [[nodiscard]] Tensor distributed(const Tensor& x);
 /// DTensor.from_local(x, [Replicate()]) in front of a product that is split by columns: a view, whose gradient is
 /// partial and summed over the ranks (_api.py, _FromTorchTensor).
 [[nodiscard]] Tensor replicated(const Tensor& x, std::int64_t ranks);
+/// A product that is split by columns reads a gathered sequence, which is a DTensor already: the host's work alone.
+void read_as_dtensor(const Tensor& x);
 /// A partial product to Replicate() (_redistribute.py): its gradient stays as it is.
 [[nodiscard]] Tensor summed_over_ranks(const Tensor& partial, std::int64_t ranks);
 /// Shard(dim) to Replicate() of what products read that are split over the ranks: their gradients are partial sums,
 /// which are reduced and scattered; several that meet are added to a new tensor.
-[[nodiscard]] Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks);
+/// `linears`: of DTensors, whose time of the host counts here.
+[[nodiscard]] Tensor gather_for_products(const Tensor& x, int dim, std::int64_t ranks, std::int64_t linears = 0);
 /// Shard(dim) to Replicate() of what every rank goes on with: the gradient is cut.
 [[nodiscard]] Tensor gather_for_all(const Tensor& x, int dim, std::int64_t ranks);
 /// A partial sum to Shard(dim): its gradient is gathered.
-[[nodiscard]] Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks);
+[[nodiscard]] Tensor reduce_and_scatter(const Tensor& partial, int dim, std::int64_t ranks, std::int64_t linears);
 
 /// RowwiseParallel of an nn.Embedding with output_layouts=Shard(1): `weight` is this rank's part of the table, ids
 /// [batch, sequence] are whole, the result is [batch, sequence / ranks, width]. The gradient is that of the whole table

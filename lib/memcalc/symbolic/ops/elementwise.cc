@@ -342,6 +342,7 @@ Tensor clamp(Arg x, const Tensor& lowest, const Tensor& highest) {
 }
 
 Tensor add_scalar(Arg x) { return unary(aten::kAdd, pass_gradient, std::move(x)); }
+Tensor subtract_scalar(Arg x) { return unary(aten::kSub, pass_gradient, std::move(x)); }
 Tensor multiply_scalar(Arg x) { return unary(aten::kMul, multiply_scalar_backward, std::move(x)); }
 Tensor divide_scalar(Arg x) { return unary(aten::kDiv, divide_scalar_backward, std::move(x)); }
 Tensor negate(Arg x) { return unary(aten::kNeg, negate_backward, std::move(x)); }

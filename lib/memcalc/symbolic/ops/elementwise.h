@@ -17,6 +17,7 @@ namespace memcalc {
 [[nodiscard]] Tensor divide_in_place(const Tensor& a, const Tensor& b);
 /// With a Python number on one side: saves nothing.
 [[nodiscard]] Tensor add_scalar(Arg x);
+[[nodiscard]] Tensor subtract_scalar(Arg x);
 [[nodiscard]] Tensor multiply_scalar(Arg x);
 [[nodiscard]] Tensor divide_scalar(Arg x);
 /// x *= number, x += number: a node of its own on the same storage.

@@ -31,6 +31,11 @@ void interpolate_backward(BackwardCall& call) {
   const bool channels_last = !any_strides && is_channels_last(gradient);
   Tensor result = empty_in_layout(call.tape, call.payload<InputShape>().shape, gradient.dtype(), channels_last, op);
   const Tensor dy = any_strides ? gradient : in_layout(gradient, channels_last, aten::kContiguous);
+  if (&op == &aten::kUpsampleBilinear2dBackward && result.shape() == dy.shape()) {
+    call.tape.kernels.add(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+    call.set(0, std::move(result));
+    return;
+  }
   image_kernel(op, dy, result, flops);
   if (&op == &aten::kUpsampleBilinear2dBackward && !channels_last && result.rank() == 4) {
     const std::int64_t planes = result.size(0) * result.size(1);
@@ -69,7 +74,11 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
   } else {
     // The kernels for any strides read views as they are; that for channels last wants no gaps.
     const Tensor operand = channels_last && !cubic ? in_layout(input, true, aten::kContiguous) : input;
-    image_kernel(op, operand, result, cubic ? 40 : 10);
+    if (!cubic && result.shape() == input.shape()) {  // UpSampleBilinear2d.cu copies
+      tape.kernels.add(op, OperatorClass::kMovement, result.dtype(), 0, 2.0 * static_cast<double>(result.bytes()));
+    } else {
+      image_kernel(op, operand, result, cubic ? 40 : 10);
+    }
     if (!cubic && !channels_last && input.rank() == 4) {
       const std::int64_t planes = input.size(0) * input.size(1);
       tape.kernels.describe(

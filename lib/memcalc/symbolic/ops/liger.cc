@@ -64,6 +64,7 @@ void linear_cross_entropy_backward(BackwardCall& call) {  // saved: the gradient
 /// Variables of the loop over chunks.
 struct Chunk {
   Tensor logits, rows_cast;
+  bool has_gradients = true;  // input_requires_grad: not where Trainer.evaluate() runs without them
 };
 
 /// _can_use_mm_out of 0.8.3: torch.mm(..., out=), which autocast does not reach.
@@ -127,6 +128,7 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
   tape.kernels.add(kLoss, OperatorClass::kNormalization, dtype, 8 * elements,
                    3 * elements * static_cast<double>(size_of(dtype)), KernelKind::kRowwise, elements);
   tape.kernels.describe(work::Rows{.count = rows, .width = vocabulary, .softmax = true});
+  if (!chunk.has_gradients) return;
   if (tape.modes.autocast.dtype && !in_place) (void)autocast(aten::kMatmul, weight);
   tape.kernels.product(aten::kMm, dtype, 1, rows, width, vocabulary);
   if (!in_place) {  // … which is copied into a slice of grad_input
@@ -139,7 +141,7 @@ void loss_of_chunk(const Tensor& hidden, const Tensor& weight, std::int64_t rows
 
 /// Of all chunks. Before 0.8.3 the loop's variables live on in the next chunk, and the last one's until the caller lets
 /// them go.
-Chunk loss_of_chunks(const Tensor& hidden, const Tensor& weight, Tensor& weight_gradient) {
+Chunk loss_of_chunks(const Tensor& hidden, const Tensor& weight, Tensor& weight_gradient, bool has_gradients) {
   Tape& tape = hidden.tape();
   const std::int64_t rows = hidden.size(0);
   const std::int64_t chunks = ceil_div(weight.size(0), weight.size(1));
@@ -147,7 +149,7 @@ Chunk loss_of_chunks(const Tensor& hidden, const Tensor& weight, Tensor& weight_
   const std::int64_t most = std::min(power, rows);
   const bool ends = tape.behaviors.liger_loss == LigerLoss::kInPlace;
   const bool in_place = writes_in_place(hidden, weight);
-  Chunk chunk;
+  Chunk chunk{.has_gradients = has_gradients};
   if (in_place) chunk.logits = tape.empty({most, weight.size(0)}, hidden.dtype(), kLoss);
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     loss_of_chunk(hidden, weight, std::min(most, rows - begin), weight_gradient, chunk);
@@ -215,16 +217,18 @@ Tensor liger_linear_cross_entropy(const Tensor& hidden, const Tensor& weight, co
   const Tensor* inputs[] = {&hidden, &weight};
   Node* node = tape.autograd.record(kLossBackward, linear_cross_entropy_backward, inputs, 2);
   const std::int64_t rows = hidden.size(0);
+  const bool has_gradients = node != nullptr && hidden.requires_grad();
   Tensor loss, hidden_gradient, weight_gradient;
   {
     const NoGrad no_grad(tape.modes);
     hidden_gradient = tape.empty(hidden.shape(), hidden.dtype(), aten::kZerosLike);
-    if (weight.requires_grad()) weight_gradient = tape.empty(weight.shape(), weight.dtype(), aten::kZerosLike);
+    if (has_gradients && weight.requires_grad())
+      weight_gradient = tape.empty(weight.shape(), weight.dtype(), aten::kZerosLike);
     Tensor losses = tape.empty({rows}, DType::kFloat32, kLoss);
     Tensor present = tape.empty({rows}, DType::kBool, aten::kNe);
     no_grad::sum(present).reset();
     read_on_host(tape);  // total_n_non_ignore = target_mask.sum().item()
-    const Chunk last = loss_of_chunks(hidden, weight, weight_gradient);
+    const Chunk last = loss_of_chunks(hidden, weight, weight_gradient, has_gradients);
     loss = sum_all(losses);
     drop(present, losses);
   }

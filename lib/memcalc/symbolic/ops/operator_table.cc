@@ -107,6 +107,11 @@ void opaque_row(RecordedCall& call) {
   for (const Tensor& each : inputs) {
     if (each.requires_grad()) differentiated.push_back(&each);
   }
+  const bool in_place = changes_in_place(call.name()) && !inputs.empty();
+  const auto has_gradient = [](DType dtype) { return is_floating(dtype) || dtype == DType::kComplex64; };
+  bool differentiates = in_place;
+  for (std::size_t i = 0; i < call.given_count(); ++i) differentiates |= has_gradient(call.given(i).dtype);
+  if (!differentiates) differentiated.clear();
   // A node has no more edges: of more tensors the last ones get no gradient here.
   if (std::ssize(differentiated) > kMaxEdges) differentiated.resize(kMaxEdges);
   if (call.given_count() > kMaxOutputs) call.refuse("so many tensors");
@@ -118,12 +123,11 @@ void opaque_row(RecordedCall& call) {
   }
   double bytes = 0;
   for (const Tensor& each : inputs) bytes += static_cast<double>(each.bytes());
-  const bool in_place = changes_in_place(call.name()) && !inputs.empty();
   for (std::size_t i = 0; !in_place && i < call.given_count(); ++i) {
     const GivenResult& given = call.given(i);
     Tensor result = call.tape.empty(given.shape, given.dtype, op);
     bytes += static_cast<double>(result.bytes());
-    if (is_floating(given.dtype)) call.tape.autograd.set_history(node, result);
+    if (has_gradient(given.dtype)) call.tape.autograd.set_history(node, result);
     call.returns(std::move(result));
   }
   call.tape.kernels.add(op, OperatorClass::kElementwise, DType::kFloat32, 0, bytes);

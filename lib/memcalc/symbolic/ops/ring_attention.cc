@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -191,6 +192,7 @@ void ring_backward(BackwardCall& call) {  // saved: key, query, value, logsumexp
   };
   const ContextRanks& context = *tape.modes.context;
   const NoGrad no_grad(tape.modes);
+  record_host_work(tape, HostWork::kRingAttentionBackward);
   Tensor grad_query = zeros_like(query), grad_key = zeros_like(call.saved(0)), grad_value = zeros_like(call.saved(2));
   Tensor key = contiguous(call.saved(0)), value = contiguous(call.saved(2));
   Rotater kv_rotater(tape, context.rotates), gradient_rotater(tape, true);
@@ -269,6 +271,7 @@ Tensor ring_attention(const Tensor& query, const Tensor& original_key, const Ten
   {
     const ContextRanks& context = *tape.modes.context;
     const NoGrad no_grad(tape.modes);
+    record_host_work(tape, HostWork::kRingAttention);
     Tensor key = contiguous(original_key), value = contiguous(original_value);
     Merger merger;
     Rotater rotater(tape, context.rotates);

@@ -54,10 +54,14 @@ void nll_backward(BackwardCall& call) {  // saved: self, target, weight where th
   call.set(0, filled(call.tape, self.shape(), self.dtype(), aten::kNllLossBackward));
 }
 
-Tensor nll(const Tensor& log_probabilities, const Tensor& target, const Tensor& given_weight,
+Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const Tensor& given_weight,
            std::string_view reduction) {
   const Tensor weight = given_weight.defined() ? autocast(aten::kNllLossForward, given_weight) : Tensor{};
-  const Tensor self = autocast(aten::kNllLossForward, log_probabilities);
+  Tensor self = autocast(aten::kNllLossForward, log_probabilities), target = labels;
+  if (self.rank() == 3 || self.rank() > 4) {  // Loss.cpp, nll_loss_nd_symint: seen as images
+    self = contiguous(self);
+    target = contiguous(target);
+  }
   const bool is_number = reduction != "none" && self.rank() <= 2;
   const AtenOperator& op = is_number         ? aten::kNllLossForward
                            : self.rank() > 2 ? aten::kNllLoss2dForward

@@ -94,11 +94,8 @@ void rfft_row(RecordedCall& call) {
   call.returns(of_real<true>(x, transform_dim(call, x.size(call.dimension(2, x.rank(), -1)))));
 }
 
-void irfft_row(RecordedCall& call) {
-  const Tensor& x = call.tensor(0);
+void returns_real(RecordedCall& call, const Tensor& x, int dim, std::int64_t length) {
   if (!is_complex(x)) call.refuse("what is not complex64");
-  const int dim = call.dimension(2, x.rank(), -1);
-  const std::int64_t length = call.integer_or(1, 2 * (x.size(dim) - 1));
   if (length / 2 + 1 != x.size(dim)) call.refuse("another length than the input's");
   Node* node = record(aten::kFftC2r, complex_to_real_backward, {&x});
   if (node != nullptr) node->payload.set(TransformPayload{x.shape(), dim, true});
@@ -107,6 +104,37 @@ void irfft_row(RecordedCall& call) {
   Tensor result = transformed(x, shape, DType::kFloat32, aten::kFftC2r);
   { const Tensor copy = contiguous_copy(call.tape.detach(x)); }  // SpectralOps.cpp: cuFFT overwrites its input
   call.returns(finish(node, std::move(result)));
+}
+
+void irfft_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  const int dim = call.dimension(2, x.rank(), -1);
+  returns_real(call, x, dim, call.integer_or(1, 2 * (x.size(dim) - 1)));
+}
+
+/// Of the last two dimensions: one transform of cuFFT, whose spectrum is one-sided in the last.
+/// The length that `s` gives the last one, else `usual`.
+std::int64_t last_length(RecordedCall& call, std::int64_t usual) {  // input s dim norm
+  const Tensor& x = call.tensor(0);
+  if (call.has(2)) call.refuse("other dimensions than the last two");
+  if (!call.has(1)) return usual;
+  const std::vector<std::int64_t> sizes = call.integers(1);
+  if (sizes.size() != 2 || sizes[0] != x.size(-2)) call.refuse("another length than the input's");
+  return sizes[1];
+}
+
+void rfft2_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (x.dtype() != DType::kFloat32) call.refuse("another type than float32");
+  if (last_length(call, x.size(-1)) != x.size(-1)) call.refuse("another length than the input's");
+  Tensor result = of_real<true>(x, x.rank() - 1);
+  if (!x.is_contiguous()) call.tape.memory.scratch(x.bytes(), aten::kClone);  // _exec_fft: input.reshape(batched_sizes)
+  call.returns(std::move(result));
+}
+
+void irfft2_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  returns_real(call, x, x.rank() - 1, last_length(call, 2 * (x.size(-1) - 1)));
 }
 
 /// fft and ifft of one dimension.
@@ -128,6 +156,10 @@ constexpr OperatorRow kRows[] = {
     {"fft_rfft", "input n dim norm", rfft_row},
     {"irfft", "input n dim norm", irfft_row},
     {"fft_irfft", "input n dim norm", irfft_row},
+    {"rfft2", "input s dim norm", rfft2_row},
+    {"fft_rfft2", "input s dim norm", rfft2_row},
+    {"irfft2", "input s dim norm", irfft2_row},
+    {"fft_irfft2", "input s dim norm", irfft2_row},
     {"fft", "input n dim norm", fft_row},
     {"fft_fft", "input n dim norm", fft_row},
     {"ifft", "input n dim norm", fft_row},

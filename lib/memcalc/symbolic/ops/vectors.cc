@@ -110,7 +110,8 @@ Tensor dot(Arg a, Arg b) {
 }
 
 Tensor normalized_rows(const Tensor& x) {
-  const Tensor lengths = clamp(vector_norm(x, 0b10, true));
+  // norm(…).clamp_min(eps): of one bound the gradient makes one comparison, as of the upper one.
+  const Tensor lengths = clamp_above(vector_norm(x, 0b10, true));
   return divide_both(x, expand(lengths, x.shape()));
 }
 

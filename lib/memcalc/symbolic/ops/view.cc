@@ -491,4 +491,11 @@ Tensor cat_with_empty(Arg x, DType dtype) {
   return result;
 }
 
+Tensor new_parameter(const Tensor& x) {
+  Tensor parameter = x.tape().detach(x);
+  parameter.impl()->is_parameter = true;
+  x.tape().autograd.require_gradient(parameter);
+  return parameter;
+}
+
 }  // namespace memcalc

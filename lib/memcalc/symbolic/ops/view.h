@@ -55,6 +55,8 @@ struct PermutePayload {
 /// x.squeeze(dim) of a dimension of size 1.
 [[nodiscard]] Tensor squeeze(Arg x, int dim);
 [[nodiscard]] Tensor clone(Arg x);
+/// nn.Parameter(x): a leaf on the storage of `x` that requires a gradient.
+[[nodiscard]] Tensor new_parameter(const Tensor& x);
 /// Row-major copy, even of what is contiguous: x.clone(memory_format=torch.contiguous_format).
 [[nodiscard]] Tensor contiguous_copy(Arg x);
 /// Row-major copy; x itself where it is contiguous.

@@ -431,7 +431,8 @@ bool stays(const Kernel& kernel) {
 void pad_sides(Kernel& kernel) {
   auto* product = std::get_if<work::Product>(&kernel.work);
   if (product == nullptr || product->batch != 1) return;
-  if (!is_padded(kernel.dtype, product->m, product->k, product->n)) return;
+  const bool turns = product->transposed == Transposed::kFirst;
+  if (!is_padded(kernel.dtype, product->m, product->k, product->n, turns)) return;
   for (std::int64_t* side : {&product->m, &product->k, &product->n}) *side = round_up(*side, kPaddedTo);
 }
 

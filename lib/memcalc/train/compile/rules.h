@@ -14,8 +14,9 @@ inline constexpr Operator kInductorRandom{"prims::inductor_random"};
 
 inline constexpr std::int64_t kPaddedTo = 8;  // elements
 /// fx_passes/pad_mm.py: whether a product [m, k] times [k, n] gets sides that are multiples of kPaddedTo. One of 16
-/// bits whose rows are no multiple of 16 bytes does where its arithmetic is the limit.
-[[nodiscard]] bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n);
+/// bits whose rows are no multiple of 16 bytes does where its arithmetic is the limit. `turns`: the first operand is
+/// the transposed view of a gradient, which padding would write anew, row by row.
+[[nodiscard]] bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns = false);
 
 /// Builds the joint graph operator by operator. Rules see it through this.
 class GraphBuilder {

@@ -17,6 +17,8 @@ namespace memcalc {
 /// The parameters of one param_group, in order.
 using ParameterGroup = std::vector<const Parameter*>;
 
+struct OptimizerRule;
+
 /// What a rule's functions see of the optimizer that they run for. Its tensors live as long as the optimizer.
 class OptimizerMemory {
  public:
@@ -100,6 +102,8 @@ struct OptimizerRule {
   double flops = 0;                                  // per parameter, without products of matrices
   double (*bytes_moved)(double itemsize) = nullptr;  // per parameter of `itemsize` bytes
   int operators = 0;  // kernels for each parameter, one after the other; 0: foreach or fused, over all at once
+  /// The kernels of one parameter, where they are not one list of all. Null: they are.
+  void (*record_kernels)(const OptimizerRule& rule, const Parameter& parameter, Loop loop) = nullptr;
   bool takes_loss_scale = false;  // divides by GradScaler's scale itself
   bool splits_by_rank = false;    // matrices in one optimizer, everything else in another
   bool replaces_state = false;    // one replaced_state() a parameter

@@ -6,6 +6,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/train/optimizers/host_step.h"
 #include "memcalc/train/optimizers/lists.h"
 
 namespace memcalc {
@@ -104,6 +105,19 @@ void DeepSpeedEngine::make_optimizers() {
 
 void DeepSpeedEngine::step_part(std::size_t part) {
   if (!offloads_states()) optimizers_[part].step();
+}
+
+// step() of runtime/zero/stage_1_and_2.py, _optimizer_step() of stage3.py: each part's gradients are divided by the
+// loss's scale, the optimizer steps, its weights are rounded in host memory and copied to the card. That memory is not
+// pinned where nobody asks for it.
+void DeepSpeedEngine::step_on_host() const {
+  const std::int64_t elements = master_elements();
+  constexpr double kWide = 4;
+  record_host_passes(tape, run,
+                     static_cast<double>(elements) * (2 * kWide + kWide + static_cast<double>(size_of(dtype))));
+  record_host_step(tape, run, elements, size_of(DType::kFloat32));
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0, static_cast<double>(elements * size_of(dtype)),
+                   KernelKind::kCopyToDevice);
 }
 
 void DeepSpeedEngine::check_finite(std::int64_t elements) const {

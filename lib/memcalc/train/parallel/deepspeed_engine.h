@@ -44,6 +44,8 @@ class DeepSpeedEngine : public ParallelWrapper {
   void cast_on_card(const Model& model) const;
   void move_to_card(const Tensor& tensor) const;
   void drop_data(const Tensor& tensor) const;
+  /// Of gradients in host memory: the step there, and the weights' way back.
+  void step_on_host() const;
   [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }
   /// The first steps of fp16, whose loss scale is too large, end at the check for overflow.
   [[nodiscard]] bool overflows() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/lists.h"
@@ -199,6 +200,7 @@ void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
   const Tensor& param = params_[i].tensor;
   Tensor& gradient = param.impl()->grad;
   if (!gradient.defined()) return;
+  record_host_work(tape, HostWork::kZeroReduced);
   if (bucket_elements_ + param.elements() > bucket_size()) {
     reduce_bucket();
     if (overlaps()) bucket_ = 1 - bucket_;
@@ -277,7 +279,10 @@ void DeepSpeedZero1And2::move_gradient_to_host(const FlatParameter& param) {
     reduction_scratch(wide, 1, size_of(DType::kFloat64), aten::kNorm);
   }
   check_finite(param.own);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.own * size_of(DType::kFloat32), aten::kToCopy);
+  const Bytes wide = param.own * size_of(DType::kFloat32);
+  if (dtype != DType::kFloat32) tape.memory.scratch(wide, aten::kToCopy);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, DType::kFloat32, 0, static_cast<double>(wide),
+                   KernelKind::kCopyToHost);
   param.tensor.impl()->grad.reset();
 }
 
@@ -310,6 +315,7 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
 // --- step()
 
 bool DeepSpeedZero1And2::step() {
+  record_host_work(tape, HostWork::kZeroStepped, static_cast<std::int64_t>(params_.size()));
   micro_batch_ = 0;
   if (dtype != DType::kFloat32) {
     const Tensor count = scalar(tape, DType::kFloat32, kOverflow);
@@ -330,6 +336,7 @@ bool DeepSpeedZero1And2::step() {
   }
   if (offloads_states()) {
     take_offloaded_norm();
+    step_on_host();
   } else {
     std::vector<std::vector<std::int64_t>> pieces;
     for (const FlatGroup& group : groups_) pieces.push_back(pieces_of(group));

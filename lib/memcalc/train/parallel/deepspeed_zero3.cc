@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/deepspeed_linear.h"
 #include "memcalc/train/optimizers/lists.h"
 
@@ -173,8 +174,10 @@ Tensor DeepSpeedZero3::before_module(const void* module, std::span<const Tensor*
     for (const Tensor* each : parameters) {
       if (each->defined()) numbers.push_back(number_of_.at(each->impl()));
     }
-    hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers))};
+    const auto count = static_cast<std::int64_t>(numbers.size());
+    hooked = {.owner = this, .number = coordinator_->add_module(std::move(numbers)), .parameters = count};
   }
+  record_host_work(tape, HostWork::kZeroFetched, hooked.parameters);
   coordinator_->fetch(hooked.number, false, tape.moment.recomputing);
   return register_post_backward(hooked, input);
 }
@@ -193,7 +196,7 @@ Tensor DeepSpeedZero3::register_post_backward(const HookedModule& hooked, const 
 // A layer holds no parameters itself, but what comes next is gathered when it begins.
 void DeepSpeedZero3::before_layer(std::int64_t layer, KeptTensors& arguments) {
   HookedModule& hooked = layers_[layer];
-  if (hooked.owner == nullptr) hooked = {.owner = this, .number = coordinator_->add_module({})};
+  if (hooked.owner == nullptr) hooked = {.owner = this, .number = coordinator_->add_module({}), .parameters = 0};
   coordinator_->fetch(hooked.number, false, tape.moment.recomputing);
   Tensor& hidden = arguments.front();
   if (hidden.defined()) hidden = register_post_backward(hooked, hidden);
@@ -209,6 +212,7 @@ void DeepSpeedZero3::after_layer(std::int64_t layer, const Tensor& output) {
 
 void DeepSpeedZero3::run_post_backward(BackwardCall& call) {
   const auto& hooked = call.payload<HookedModule>();
+  record_host_work(call.tape, HostWork::kZeroFetchedBackward, hooked.parameters);
   hooked.owner->coordinator_->release(hooked.number, true);
   call.set(0, call.take_gradient());
 }
@@ -399,7 +403,10 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
   const Tensor copy = tape.empty({param.part}, dtype, aten::kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
   tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), aten::kNorm);
-  if (dtype != DType::kFloat32) tape.memory.scratch(param.part * size_of(DType::kFloat32), aten::kToCopy);
+  const Bytes wide = param.part * size_of(DType::kFloat32);
+  if (dtype != DType::kFloat32) tape.memory.scratch(wide, aten::kToCopy);
+  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, DType::kFloat32, 0, static_cast<double>(wide),
+                   KernelKind::kCopyToHost);
 }
 
 void DeepSpeedZero3::after_backward(bool last) {

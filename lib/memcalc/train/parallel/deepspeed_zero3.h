@@ -71,6 +71,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   struct HookedModule {
     DeepSpeedZero3* owner = nullptr;
     int number = 0;
+    std::int64_t parameters = 0;
   };
   [[nodiscard]] Tensor register_post_backward(const HookedModule& hooked, const Tensor& input);
   static void run_post_backward(BackwardCall& call);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
 
@@ -17,6 +18,7 @@ constexpr Operator kOverflow{"deepspeed::has_overflow"};
 }  // namespace
 
 bool DeepSpeedZero3::step() {
+  record_host_work(tape, HostWork::kZeroStepped, static_cast<std::int64_t>(params_.size()));
   coordinator_->release_all();
   streams_are_done();
   if (dtype == DType::kFloat16) check_overflow();
@@ -27,6 +29,7 @@ bool DeepSpeedZero3::step() {
   if (offloads_states()) {
     const Tensor total = scalar(tape, DType::kFloat32, aten::kNorm);
     tape.kernels.synchronize(aten::kNorm);
+    step_on_host();
   } else {
     for (const std::vector<std::int64_t>& group : sub_groups_) take_norm(group);
   }

@@ -15,6 +15,7 @@
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/train/optimizers/host_step.h"
 #include "memcalc/train/optimizers/rule.h"
 #include "memcalc/train/parallel/units.h"
 
@@ -116,6 +117,24 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
           {"offloaded gradients", gradients, "of these, pinned"},
           {"offloaded optimizer states", checked_add(states.tensors, states.scalars),
            rule_of(run.training().optimizer).states}};
+}
+
+// The optimizer of the shards in host memory. finalize_backward() has waited for the gradients' copies
+// (grad_offload_event in _fsdp_param_group.py).
+void Fsdp2::after_step() {
+  if (!offloads()) return;
+  tape.kernels.synchronize(aten::kToCopy);
+  std::int64_t tensors = 0, elements = 0, size = size_of(DType::kFloat32);
+  for (const Group& group : groups_) {
+    for (const ShardedParameter& each : group.params) {
+      if (!each.trains) continue;
+      ++tensors;
+      elements += each.shard_elements;
+      size = size_of(each.sharded.dtype());
+    }
+  }
+  if (run.uses_trainer() || run.training().max_grad_norm) record_host_clipping(tape, run, elements, size);
+  record_host_step_of_dtensors(tape, run, tensors, elements, size);
 }
 
 void Fsdp2::shard(Group& group, std::vector<Parameter*>& parameters, bool is_layer) {

@@ -42,6 +42,7 @@ class Fsdp2 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
   void release_parameters() override;
   [[nodiscard]] Tensor in_module(const Tensor& parameter) const override;
   [[nodiscard]] std::vector<HeldRow> held_on_host() const override;
+  void after_step() override;
 
  private:
   enum class State : std::uint8_t { kIdle, kForward, kPreBackward, kPostBackward };

@@ -175,6 +175,7 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
     if (offloads()) {
       const OnMetaDevice on_meta(tape.memory);
       gradient = tape.empty(param->sharded.shape(), orig_dtype, aten::kToCopy);
+      tape.kernels.pinned_copy(aten::kToCopy, orig_dtype, gradient.bytes(), KernelKind::kCopyToHost);
     } else {
       gradient = tape.alias(output, param->sharded.shape(), contiguous_strides(param->sharded.shape()), true);
     }

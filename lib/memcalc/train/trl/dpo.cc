@@ -73,9 +73,11 @@ std::vector<Tensor> reference_log_probs(Tape& tape, const RunSpec& run, const Ba
 }  // namespace
 
 Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape, const TrlModels& models) {
-  const FusedHeadCall reference_head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
-                                     .targets = shape.valid_labels};
+  FusedHeadCall reference_head{.outputs = {.entropy = true, .mean_logits = true, .is_top1 = true},
+                               .targets = shape.valid_labels};
   FusedHeadCall head = reference_head;
+  // add_fused_lm_head(self.ref_model) prepares a second model for log-probabilities alone; adapters are on the first.
+  if (models.reference) reference_head.outputs = {};
   head.balances_experts = run.training().balances_experts;
   Batch batch = inputs;
   batch.fused_head = &head;

@@ -18,9 +18,15 @@ namespace {
 
 constexpr LogProbOutputs kHeadOutputs{.entropy = true, .mean_logits = true};
 
+/// add_fused_lm_head(self.ref_model): a second model gives log-probabilities alone, adapters are on the first.
+LogProbOutputs outputs_of_reference(const TrlModels& models) {
+  return models.reference ? LogProbOutputs{} : kHeadOutputs;
+}
+
 /// _compute_kl_logps: of the other samples' answers, [samples].
-Tensor kl_log_probs(Tape& tape, const Batch& inputs, const BatchShape& shape, const CallModel& model) {
-  const FusedHeadCall head{.outputs = kHeadOutputs, .targets = shape.answers.other_labels};
+Tensor kl_log_probs(Tape& tape, const Batch& inputs, const BatchShape& shape, LogProbOutputs outputs_of_head,
+                    const CallModel& model) {
+  const FusedHeadCall head{.outputs = outputs_of_head, .targets = shape.answers.other_labels};
   Batch batch;
   batch.input_ids = inputs.others[kKlInputIds];
   batch.attention_mask = inputs.others[kKlAttentionMask];
@@ -53,7 +59,9 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
   record_reference_questions(tape, run, models);
   const WithoutAdapters adapters(tape, models);
   const CallModel& model = has_model ? models.reference : models.trainer_model;
-  if (run.training().kto_loss == KtoLoss::kKto) result.kl = kl_log_probs(tape, batch, shape, model);
+  if (run.training().kto_loss == KtoLoss::kKto) {
+    result.kl = kl_log_probs(tape, batch, shape, outputs_of_reference(models), model);
+  }
   result.outputs = model(batch);
   result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
   return result;
@@ -78,12 +86,12 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   const bool has_kl = loss_type == KtoLoss::kKto;
   const AnswersShape& answers = shape.answers;
   const std::int64_t chosen = answers.first_samples, rejected = shape.rows - chosen;
-  const FusedHeadCall others_head{.outputs = kHeadOutputs, .targets = shape.valid_labels};
-  FusedHeadCall head = others_head;
+  const FusedHeadCall others_head{.outputs = outputs_of_reference(models), .targets = shape.valid_labels};
+  FusedHeadCall head{.outputs = kHeadOutputs, .targets = shape.valid_labels};
   head.balances_experts = run.training().balances_experts;
   const Tensor& label = inputs.others[kLabel];
   const Tensor num_chosen = no_grad::sum(label), num_rejected = no_grad::subtract(num_chosen);
-  const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, shape, models.policy) : Tensor();
+  const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, shape, kHeadOutputs, models.policy) : Tensor();
   Batch batch = inputs;
   batch.fused_head = &head;
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));

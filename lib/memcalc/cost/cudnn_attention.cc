@@ -1,0 +1,121 @@
+// cuDNN's attention on Hopper (cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16 and _bprop_, 9.19): forward
+// a block of 128 queries walks over tiles of 128 keys, backward a block of 128 keys over tiles of 64 queries, each tile
+// computed whole. Backward runs small kernels beside: the sums of gradient times output (compute_dot_do_o), dQ from
+// float32 (convert_dq_to_16bits), and where heads share keys dK and dV from those of each head (fmha_reduce_head).
+//
+// Least squares over half of 75 shapes drawn at random, alone on an H200 with operands that no cache holds
+// (tests/measured/operator_draws_h200.jsonl.gz, 2026-11-30), and kernels of its profiled steps
+// (step_operators_h200.jsonl.gz). What the other half is off by: docs/studies/time.md.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "memcalc/base/bytes.h"
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+constexpr double kMicrosecond = 1e-6, kMultiprocessors = 132, kSustained = 989.4e12;  // of the card that was measured
+
+struct Tiles {
+  std::int64_t queries, keys;
+  double tile_us;       // of a multiprocessor's own
+  double around_us;     // what a block does before and after its tiles
+  double alone;         // a block that has the multiprocessor for itself takes so many times as long as its share
+  double tail;          // of the longest block, for which the others wait; without a mask: of waves that overlap
+  double bias, random;  // more of a tile: a bias is added, dropout's numbers are drawn
+  double ragged;        // more of a tile: keys or queries fill no whole number of them, so that each is masked
+  double share;         // of the memory's rate, where it decides
+};
+
+Tiles tiles_of(const work::Attention& attention) {
+  constexpr std::int64_t kNarrow = 64, kMiddle = 128;
+  if (!attention.backward) {
+    if (attention.width <= kNarrow) return {128, 128, 1.191, 0.88, 0.73, 0.485, 1.04, 1.62, 0.155, 0.97};
+    if (attention.width <= kMiddle) return {128, 128, 1.815, 1.04, 1, 0.456, 0.7, 1.135, 0.02, 1};
+    return {128, 128, 3.687, 0.87, 1, 0.524, 2.26, 1.4, 0, 1};
+  }
+  if (attention.width <= kNarrow) return {64, 128, 1.571, 3.17, 0.87, 0.434, 0.72, 0.324, 0, 0.78};
+  if (attention.width <= kMiddle) return {64, 128, 2.406, 3.64, 0.87, 0.465, 0.95, 0.38, 0, 0.86};
+  return {64, 128, 6.79, 0.86, 0.6, 0.517, 1.27, 0.38, 0, 0.6};
+}
+
+/// Tiles of all blocks of a head, and of the longest.
+struct Walk {
+  std::int64_t blocks, tiles, longest;
+};
+
+Walk walk_of(const work::Attention& attention, const Tiles& of) {
+  const std::int64_t of_queries = std::max<std::int64_t>(ceil_div(attention.queries, of.queries), 1);
+  const std::int64_t of_keys = std::max<std::int64_t>(ceil_div(attention.keys, of.keys), 1);
+  if (!attention.backward) {
+    if (!attention.causal) return {of_queries, of_queries * of_keys, of_keys};
+    const std::int64_t shorter = std::min(of_queries, of_keys);  // blocks that the diagonal ends
+    return {of_queries, shorter * (shorter + 1) / 2 + (of_queries - shorter) * of_keys, shorter};
+  }
+  if (!attention.causal) return {of_keys, of_queries * of_keys, of_queries};
+  const std::int64_t step = of.keys / of.queries;  // tiles of queries that each block of keys leaves out more
+  const std::int64_t long_ones = std::min(of_keys, ceil_div(of_queries, step));
+  const std::int64_t tiles =
+      long_ones * of_queries - step * long_ones * (long_ones - 1) / 2 + (of_keys - long_ones);  // at least one each
+  return {of_keys, tiles, of_queries};
+}
+
+double backward_beside_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
+  constexpr double kDotUs = 1.5, kConvertUs = 1.5, kReduceUs = 2;
+  constexpr double kDotBytesPerSecond = 1.96e12, kConvertShare = 0.78, kReduceShare = 0.75;
+  constexpr std::int64_t kConverted = 6;  // bytes: float32 to 16 bits
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double size = real(size_of(kernel.dtype)), memory = device.memory_bandwidth_bytes_per_second;
+  const double of_queries = real(attention.heads) * real(attention.queries) * real(attention.width);
+  const double dot = 2 * size * of_queries * kMultiprocessors / (kDotBytesPerSecond * device.multiprocessors);
+  double seconds = (kDotUs + kConvertUs) * kMicrosecond + dot + kConverted * of_queries / (kConvertShare * memory);
+  const double of_heads = real(attention.heads) * real(attention.keys) * real(attention.width);
+  if (kernel.elements < of_heads) {  // those of the keys
+    const double of_keys = of_heads + kernel.elements;
+    seconds += 2 * (kReduceUs * kMicrosecond + size * of_keys / (kReduceShare * memory));
+  }
+  return seconds;
+}
+
+}  // namespace
+
+bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device) {
+  constexpr int kHopper = 9;
+  return kernel.kind == KernelKind::kCudnnAttention && device.compute_capability_major == kHopper;
+}
+
+double hopper_attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
+  constexpr double kForwardUs = 3.1, kBackwardUs = 4;
+  const Tiles of = tiles_of(attention);
+  const Walk walk = walk_of(attention, of);
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double slower = kSustained / sustained_flops(kernel, device) * device.multiprocessors / kMultiprocessors;
+  const bool ragged = attention.queries % of.queries != 0 || attention.keys % of.keys != 0;
+  const double more = (attention.bias ? of.bias : 0) + (attention.dropout ? of.random : 0) + (ragged ? of.ragged : 0);
+  const double tile = of.tile_us * kMicrosecond * slower * (1 + more);
+  const double around = of.around_us * kMicrosecond;
+  const double blocks = real(attention.heads) * real(walk.blocks), multiprocessors = device.multiprocessors;
+  const double longest = real(walk.longest) * tile + around;
+  double computed = 0;
+  if (attention.causal) {
+    computed =
+        (real(attention.heads) * real(walk.tiles) * tile + blocks * around) / multiprocessors + of.tail * longest;
+  } else {
+    const double waves = blocks / multiprocessors;
+    computed = ((1 - of.tail) * std::ceil(waves) + of.tail * waves) * longest;
+  }
+  computed = std::max(computed, of.alone * longest);
+  // Queries, keys, values and the result; backward its gradient, and dQ in float32, which blocks add to.
+  const double rows = real(attention.heads) * real(attention.width) * real(size_of(kernel.dtype)) / 2;
+  const double bytes = rows * (attention.backward ? 12 * real(attention.queries) + 8 * real(attention.keys)
+                                                  : 4 * real(attention.queries) + 4 * real(attention.keys));
+  const double moved = bytes / (of.share * device.memory_bandwidth_bytes_per_second);
+  const double launch = (attention.backward ? kBackwardUs : kForwardUs) * kMicrosecond;
+  const double seconds = launch + std::cbrt(computed * computed * computed + moved * moved * moved);
+  return attention.backward ? seconds + backward_beside_seconds(kernel, attention, device) : seconds;
+}
+
+}  // namespace memcalc
