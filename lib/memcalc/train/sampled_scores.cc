@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -14,6 +15,9 @@
 namespace memcalc {
 
 namespace {
+
+/// scores = processor(input_ids, scores), in LogitsProcessorList.__call__
+void call_processor(const Tensor& scores) { record_host_work(scores.tape(), HostWork::kLogitsProcessor); }
 
 constexpr std::int64_t kTopK = 50;  // GenerationConfig's top_k
 
@@ -51,6 +55,7 @@ Tensor min_p_warper(const Tensor& scores) {
 }  // namespace
 
 Tensor penalised(const Tensor& scores, const Tensor& input_ids) {
+  call_processor(scores);
   Tensor score = no_grad::gather(scores, input_ids);
   {
     const Tensor negative = no_grad::less(score);
@@ -61,6 +66,9 @@ Tensor penalised(const Tensor& scores, const Tensor& input_ids) {
 }
 
 Tensor warped(const Sampling& sampling, Tensor scores) {
+  for (const ScoreRule rule : {ScoreRule::kTemperature, ScoreRule::kTopK, ScoreRule::kTopP, ScoreRule::kMinP}) {
+    if (sampling.has(rule)) call_processor(scores);
+  }
   if (sampling.has(ScoreRule::kTemperature)) scores = no_grad::divide(scores);
   if (sampling.has(ScoreRule::kTopK)) scores = top_k_warper(scores);
   if (sampling.has(ScoreRule::kTopP)) scores = top_p_warper(scores);

@@ -135,6 +135,9 @@ Selection sort(const Tensor& x) {
   else if (x.size(-1) >= kLongRow) launches = 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, x.size(-1));
   else if (x.size(-1) > kSmallSort) launches = rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
   selection_kernel(aten::kSort, x, result);
+  if (rows > 1 && x.size(-1) > kSmallSort) {
+    x.tape().kernels.describe(work::Rows{.count = rows, .width = x.size(-1)});
+  }
   if (Kernel* kernel = x.tape().kernels.last()) kernel->launches = launches;
   return result;
 }
