@@ -248,6 +248,9 @@ def built(case, device="cuda"):
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
+    if run["precision"] == "fp16":  # as from_pretrained leaves them
+        for name, p in model.named_parameters():
+            if set(name.split(".")) & set(model._keep_in_fp32_modules or ()): p.data = p.data.float()
     if run.get("quantize"): pack(model, run["quantize"], dtype)
     gc.collect(); torch.cuda.empty_cache()
     if task == "speech": batch = dict(input_features=torch.randn(run["batch_size"], cfg.num_mel_bins, 3000, device=device, dtype=dtype))
