@@ -82,7 +82,7 @@ def passing(asked: str) -> bool | None:
     while frame is not None and not frame.f_code.co_name.startswith("_check_tensor_all"): frame = frame.f_back  # type: ignore[assignment]
     if frame is not None: return True  # torch._check_tensor_all_with, by which transformers' torch_compilable_check asks
     frame = sys._getframe(1)
-    while frame is not None and not frame.f_code.co_filename.endswith(_DISTRIBUTION): frame = frame.f_back  # type: ignore[assignment]
+    while frame is not None and not frame.f_code.co_filename.endswith(_DISTRIBUTION): frame = frame.f_back
     if frame is not None and frame.f_code.co_name in ("__init__", "_validate_sample"): return True  # raises what is no number of its kind
     file, line, _ = module_frame()
     if not asked.endswith("__bool__"): return None
