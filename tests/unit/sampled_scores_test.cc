@@ -9,10 +9,10 @@
 #include <string>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/registry.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/sort.h"
-#include "memcalc/spec/registry.h"
 #include "support/paths.h"
 #include "support/tape_bench.h"
 
@@ -33,7 +33,7 @@ Bytes peak_of(const std::vector<Bytes>& requests) {
 
 struct Rows {
   std::int64_t rows, vocabulary;
-  Bytes sorted, largest;          // the peaks of sort and topk
+  Bytes sorted, largest;            // the peaks of sort and topk
   double sort_us, sum_us, topk_us;  // what they took
 };
 

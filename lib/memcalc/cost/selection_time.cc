@@ -1,6 +1,3 @@
-// Rows of 32,000 to 256,000 float32, 1 to 128 of them, were timed on an H200 on 2026-11-30
-// (tests/measured/sampling_times_h200.jsonl). Constants are of the vocabularies of 32,000 and 256,000; of the other three
-// half are within 4.3 % (topk; 128 rows of 151,936 are told 29 % too short), 0.4 % (running sums) and 2 % (sorts).
 // MIRRORS(torch, "cuda/TensorTopK.cu", "2.11.0")
 // MIRRORS(torch, "cuda/ScanUtils.cuh", "2.11.0")
 // MIRRORS(torch, "cuda/SortStable.cu", "2.11.0")
@@ -13,6 +10,10 @@ namespace memcalc {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
+// Rows of 32,000 to 256,000 float32, 1 to 128 of them, were timed on an H200 on 2026-11-30
+// (tests/measured/sampling_times_h200.jsonl). The constants below are of the vocabularies of 32,000 and 256,000; of the
+// other three half are within 4.3 % (topk; 128 rows of 151,936 are told 29 % too short), 0.4 % (running sums) and 2 %
+// (sorts).
 constexpr double kMeasuredMultiprocessors = 132;
 
 double of_multiprocessors(const DeviceSpec& device) {
@@ -31,7 +32,8 @@ double topk_seconds(const Kernel& kernel, const work::Rows& slices, const Device
   constexpr double kPassesUs = 58, kWidthNs = 0.095, kElementNs = 0.0112;
   const auto count = static_cast<double>(slices.count), width = static_cast<double>(slices.width);
   if (slices.count <= kMostLong && slices.width >= kLong) {
-    return kPassesUs * kMicrosecond + (width * kWidthNs + count * width * kElementNs * of_multiprocessors(device)) * 1e-9;
+    return kPassesUs * kMicrosecond +
+           (width * kWidthNs + count * width * kElementNs * of_multiprocessors(device)) * 1e-9;
   }
   const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
   return kLaunchUs * kMicrosecond + count * kSliceNs * 1e-9 + sort +

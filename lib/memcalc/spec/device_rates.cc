@@ -158,8 +158,8 @@ double median(std::vector<double> values) {
 /// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: how many times as long as
 /// on the reference host in the median of windows as long as a call, and between what nine in ten of the moments lie,
 /// from a core alone to one whose other half another thread keeps busy. The middle host's calls take the median
-/// of the machines' medians; the range goes from the least of the second to the most of the third. Times of steps know nothing of
-/// this: they are means over many moments.
+/// of the machines' medians; the range goes from the least of the second to the most of the third. Times of steps know
+/// nothing of this: they are means over many moments.
 void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
   const std::vector<JsonObject> rows = root.optional_objects("calls");
   if (rows.empty()) return;

@@ -112,7 +112,8 @@ constexpr Rule kSampling[] = {
      .code = ErrorCode::kUnsupported},
     {.id = "sampling-of-speech",
      .options = "--sampling --task",
-     .message = "sampling: Whisper's own generate() draws tokens only after a first answer failed, which is not modelled",
+     .message =
+         "sampling: Whisper's own generate() draws tokens only after a first answer failed, which is not modelled",
      .accepted = "no --sampling",
      .broken = [](const RuleQuestion& q) { return q.run.task == Task::kSpeech; },
      .code = ErrorCode::kUnsupported},

@@ -252,8 +252,7 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
 /// -inf. ForcedEOSTokenLogitsProcessor gives the last token's scores anew.
-Tensor Generation::process_logits(const Tensor& input_ids, const Tensor& scores,
-                                  const ExecutedToken& token) const {
+Tensor Generation::process_logits(const Tensor& input_ids, const Tensor& scores, const ExecutedToken& token) const {
   Tensor processed = call_.score_rules.has(ScoreRule::kRepetitionPenalty) ? penalised(scores, input_ids) : scores;
   const bool is_last = token.index == call_.new_tokens - 1;
   const bool delays_end = tokens_.ends && call_.at_least;

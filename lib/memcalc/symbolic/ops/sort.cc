@@ -105,7 +105,8 @@ std::int32_t sort_vector(const Tensor& x) {
 std::int32_t sort_few_rows(const Tensor& x, std::int64_t rows) {
   Tape& tape = x.tape();
   const std::int64_t n = x.elements();
-  const Tensor places = tape.empty({n}, DType::kInt64, aten::kSort), others = tape.empty({n}, DType::kInt64, aten::kSort);
+  const Tensor places = tape.empty({n}, DType::kInt64, aten::kSort),
+               others = tape.empty({n}, DType::kInt64, aten::kSort);
   const Tensor keys = tape.empty({n}, x.dtype(), aten::kSort);
   const std::int32_t launches = sort_pairs(x, n);
   int bits = 1;
@@ -131,9 +132,12 @@ Selection sort(const Tensor& x) {
   const std::int64_t rows = x.elements() / std::max<std::int64_t>(x.size(-1), 1);
   Selection result = empty_selection(x, x.shape(), aten::kSort);
   std::int32_t launches = 3;  // where a block sorts each row
-  if (rows <= 1) launches = sort_vector(x);
-  else if (x.size(-1) >= kLongRow) launches = 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, x.size(-1));
-  else if (x.size(-1) > kSmallSort) launches = rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
+  if (rows <= 1)
+    launches = sort_vector(x);
+  else if (x.size(-1) >= kLongRow)
+    launches = 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, x.size(-1));
+  else if (x.size(-1) > kSmallSort)
+    launches = rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
   selection_kernel(aten::kSort, x, result);
   if (rows > 1 && x.size(-1) > kSmallSort) {
     x.tape().kernels.describe(work::Rows{.count = rows, .width = x.size(-1)});
