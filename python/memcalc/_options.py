@@ -217,6 +217,8 @@ class RunOptions(TypedDict, total=False):
     """`--new-tokens`: tokens that generate() adds to each sequence"""
     beams: int | None
     """`--beams`: beams of generate()'s beam search [1]"""
+    sampling: Sequence[str] | None
+    """`--sampling`: do_sample with temperature,top-k,top-p,… [greedy]"""
     kv_cache_dtype: str | None
     """`--kv-cache-dtype`: fp32, fp16 or bf16 [as the activations]"""
     gpus: int | None

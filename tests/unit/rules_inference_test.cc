@@ -7,6 +7,7 @@ namespace {
 
 const RunOptions kOnePass{.inference = Inference{}};
 const RunOptions kGenerates{.sequence_length = 100, .inference = Inference{.new_tokens = 3}};
+const RunOptions kDraws{.sequence_length = 100, .inference = Inference{.new_tokens = 3, .sampling = Sampling{}}};
 
 const test::RuleCase kCases[] = {
     {"infer-contrastive", "clip-vit-base-patch32", [](RunSpec& run) { run.purpose = Inference{}; }},
@@ -34,6 +35,8 @@ const test::RuleCase kCases[] = {
      kGenerates},
     {"beams-need-new-tokens", "gpt2", [](RunSpec& run) { run.inference()->beams = 2; }, kOnePass},
     {"beams-of-experts", "mixtral-8x7b", [](RunSpec& run) { run.inference()->beams = 2; }, kGenerates},
+    {"sampling-or-beams", "gpt2", [](RunSpec& run) { run.inference()->beams = 2; }, kDraws},
+    {"sampling-of-speech", "whisper-tiny", [](RunSpec& run) { run.inference()->sampling = Sampling{}; }, kGenerates},
 };
 
 TEST(RulesOfInference, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_inference(), kCases); }

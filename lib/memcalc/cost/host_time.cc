@@ -51,6 +51,10 @@ constexpr double kFunctionalShare = 6.1;
 // zero_grad() in a tiny BERT, LLaMAs of 4 and 12 layers and the same with adapters, on an H200's machine where a loop
 // of Python took 1,057 us (1,337 on the reference host; tests/measured/walks_h200.jsonl, 2026-11-30).
 constexpr double kWalkShare = 0.14;
+// Of generated_token_us (556 us): LogitsProcessorList looks up the signature of each processor that it calls, 960
+// instructions (transformers 5.17, counted without a card on 2026-11-30, harness/python_counts.py), each of which takes
+// kInstructionShare of python_us (15.1 us).
+constexpr double kProcessorShare = 0.11;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
 
@@ -136,6 +140,7 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kModelCall: return rates.model_call_us;
     case HostWork::kGenerateCall: return rates.generate_us;
     case HostWork::kGeneratedToken: return rates.generated_token_us;
+    case HostWork::kLogitsProcessor: return kProcessorShare * rates.generated_token_us;
     case HostWork::kGenerateEncoder: return rates.generate_encoder_us;
     case HostWork::kCacheLayer: return rates.cache_layer_us;
     case HostWork::kPackedLinear: return rates.packed_linear_us;

@@ -17,6 +17,7 @@
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/cost/regions.h"
+#include "memcalc/cost/selection_time.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
@@ -507,17 +508,6 @@ constexpr double kSmallSortUs = 28;  // one block sorts: radixSortKVInPlace
 // Of a pass of cub's sort, an H200's (step_operators_h200.jsonl.gz: 4,608 keys of eight bytes 45 us, 98,304 65).
 constexpr double kPassUs = 3.5, kPassElementNs = 0.016;
 
-/// cuda/TensorTopK.cu, sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304
-/// slices of an H200 (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike.
-double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device,
-                    const DeviceRates& rates) {
-  constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;
-  const auto count = static_cast<double>(slices.count);
-  const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
-  return kLaunchUs * kMicrosecond + count * kSliceNs * 1e-9 + sort +
-         kernel.bytes / (rates.vectorized.bandwidth * device.memory_bandwidth_bytes_per_second);
-}
-
 /// bitsandbytes 0.50, gemm_4bit_simt (a thread's sums for each row) and gemm_4bit_sm80 (tensor cores): an H100 takes so
 /// long for each 4-bit element, 2026-11-27: tests/measured/inference_parts_h100.jsonl
 double packed_product_seconds(const work::Product& product, const DeviceSpec& device) {
@@ -714,6 +704,8 @@ struct SecondsOf {
   }
   double operator()(const work::Rows& of) const {
     if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
+    if (kernel.op == &aten::kSort) return sorted_rows_seconds(of, device);
+    if (kernel.op == &aten::kCumsum) return std::max(by_memory(), summed_rows_seconds(kernel, of));
     if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);
     if (is_of_regions(kernel)) return std::max(by_memory(), regions_seconds(kernel, of));
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);

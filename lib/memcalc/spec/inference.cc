@@ -20,8 +20,8 @@ void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpe
   run.purpose = *options.inference;
   run.use_cache = keeps_cache(model);
   if (run.inference()->new_tokens > 0) {
-    assumptions.emplace_back(
-        "every sequence gets all new tokens (generate with min_new_tokens = max_new_tokens), greedily");
+    assumptions.emplace_back("every sequence gets all new tokens (generate with min_new_tokens = max_new_tokens), " +
+                             std::string(run.inference()->sampling ? "drawn (do_sample=True)" : "greedily"));
     assumptions.emplace_back("special tokens as the configuration class of " + model.model_type +
                              " has them, and a pad token");
   } else if (run.use_cache) {

@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "memcalc/base/dtype.h"
+#include "memcalc/spec/sampling.h"
 
 namespace memcalc {
 
 struct Inference {
   std::int64_t new_tokens = 0;                 // tokens that generate() adds; 0: one forward pass; --new-tokens
   std::int64_t beams = 1;                      // num_beams of generate(); --beams
+  std::optional<Sampling> sampling;            // absent: the likeliest token, or beams; --sampling
   std::optional<DType> key_value_cache_dtype;  // absent: the type of the activations; --kv-cache-dtype
 };
 

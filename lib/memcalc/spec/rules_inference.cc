@@ -103,6 +103,22 @@ constexpr Rule kBeams[] = {
      .code = ErrorCode::kUnsupported},
 };
 
+constexpr Rule kSampling[] = {
+    {.id = "sampling-or-beams",
+     .options = "--sampling --beams",
+     .message = "sampling: beams that are drawn are not modelled",
+     .accepted = "--beams 1",
+     .broken = [](const RuleQuestion& q) { return q.run.inference()->beams > 1; },
+     .code = ErrorCode::kUnsupported},
+    {.id = "sampling-of-speech",
+     .options = "--sampling --task",
+     .message =
+         "sampling: Whisper's own generate() draws tokens only after a first answer failed, which is not modelled",
+     .accepted = "no --sampling",
+     .broken = [](const RuleQuestion& q) { return q.run.task == Task::kSpeech; },
+     .code = ErrorCode::kUnsupported},
+};
+
 constexpr RuleGroup kGroups[] = {
     {.title = "Inference", .concerns = [](const RuleQuestion& q) { return !trains(q); }, .rules = kInference},
     {.title = "Generation",
@@ -111,6 +127,9 @@ constexpr RuleGroup kGroups[] = {
     {.title = "Beam search",
      .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; },
      .rules = kBeams},
+    {.title = "Sampling",
+     .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->sampling.has_value(); },
+     .rules = kSampling},
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ constexpr double kMostHostGib = 1 << 20;
 
 bool trains(const RunRecord& r) { return r.run.trains(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
+bool adds_tokens(const RunRecord& r) { return infers(r) && r.run.inference()->new_tokens > 0; }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
 bool adapts_classifier(const RunRecord& r) {
   return adapts(r) && (r.run.task == Task::kSequenceClassification || r.run.task == Task::kTokenClassification);
@@ -181,6 +182,16 @@ bool put_lora_dtype(RunRequest& request, const FieldValue& value) {
 }
 std::optional<FieldValue> take_lora_dtype(const RunRecord& r) {
   return std::string(kAdapterDTypeNames[r.run.fine_tuning.lora->in_base_dtype ? 1 : 0]);
+}
+
+bool put_sampling(RunRequest& request, const FieldValue& value) {
+  request.inference.sampling = sampling_of(std::get<std::vector<std::string>>(value));
+  return request.inference.sampling.has_value();
+}
+std::optional<FieldValue> take_sampling(const RunRecord& r) {
+  const std::optional<Sampling>& sampling = r.run.inference()->sampling;
+  if (!sampling) return std::nullopt;
+  return words_of(*sampling);
 }
 
 std::optional<FieldValue> take_inference(const RunRecord& r) { return infers(r); }
@@ -555,6 +566,12 @@ const Field kFields[] = {
          .get = take<&Inference::beams>,
          .exists = infers,
          .belongs_to = "inference (--infer)"}),
+    row("--sampling", "sampling", G::kInference, K::kTexts, "LIST", "do_sample with temperature,top-k,top-p,… [greedy]",
+        {.accepted = "plain, or of repetition-penalty, temperature, top-k, top-p and min-p, by commas",
+         .set = put_sampling,
+         .get = take_sampling,
+         .exists = adds_tokens,
+         .belongs_to = "generate() (--infer --new-tokens N)"}),
     row("--kv-cache-dtype", "kv_cache_dtype", G::kInference, K::kName, "T", "fp32, fp16 or bf16 [as the activations]",
         {.names = kWeightDTypeNames,
          .set = put<&Inference::key_value_cache_dtype>,

@@ -54,8 +54,9 @@ enum class HostWork : std::uint8_t {
   kZeroFetchedBackward,      // and in backward
   kZeroReduced,              // ZeRO-1 and 2: a parameter's gradient in its hook
   kZeroStepped,              // a parameter in the engine's step
+  kLogitsProcessor,          // what LogitsProcessorList asks of each processor that draws tokens
 };
-inline constexpr std::size_t kHostWorkCount = 39;
+inline constexpr std::size_t kHostWorkCount = 40;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
@@ -97,7 +98,8 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"ZeRO-3: fetch_sub_module"},
      {"ZeRO-3: fetch_sub_module in backward"},
      {"ZeRO: reduce_ready_partitions_and_remove_grads"},
-     {"DeepSpeedEngine.step"}}};
+     {"DeepSpeedEngine.step"},
+     {"LogitsProcessorList.__call__"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

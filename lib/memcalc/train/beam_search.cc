@@ -178,7 +178,7 @@ Tensor Generation::beam_search(const Batch& batch) {
     logits = last_logits(outputs);
     const std::int64_t vocabulary = logits.size(1);
     log_probs = log_softmax(logits);
-    log_probs = process_logits(log_probs, token);
+    log_probs = process_logits(input_ids_, log_probs, token);
     outputs.clear();
     log_probs = view(log_probs, {s.batch, s.beams, vocabulary});
     log_probs = no_grad::add(log_probs, no_grad::unsqueeze(beams.running_scores, -1));

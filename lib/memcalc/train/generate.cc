@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/sampled_scores.h"
 
 namespace memcalc {
 
@@ -251,9 +252,8 @@ Tensor Generation::last_logits(const ModelOutput& outputs) {
 
 /// MinLengthLogitsProcessor and MinNewTokensLengthLogitsProcessor, which differ in their order: the end's score becomes
 /// -inf. ForcedEOSTokenLogitsProcessor gives the last token's scores anew.
-Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& token) const {
-  if (call_.has_temperature) return no_grad::divide(scores);  // TemperatureLogitsWarper
-  Tensor processed = scores;
+Tensor Generation::process_logits(const Tensor& input_ids, const Tensor& scores, const ExecutedToken& token) const {
+  Tensor processed = call_.score_rules.has(ScoreRule::kRepetitionPenalty) ? penalised(scores, input_ids) : scores;
   const bool is_last = token.index == call_.new_tokens - 1;
   const bool delays_end = tokens_.ends && call_.at_least;
   for (const bool clones_first : {false, true}) {
@@ -268,7 +268,8 @@ Tensor Generation::process_logits(const Tensor& scores, const ExecutedToken& tok
     processed = std::move(scores_processed);
   }
   if (tokens_.forces_end && is_last) processed = no_grad::full_like(processed);
-  return call_.suppressed_at_begin.defined() ? suppress(std::move(processed), token) : processed;
+  if (call_.suppressed_at_begin.defined()) processed = suppress(std::move(processed), token);
+  return warped(call_.score_rules, std::move(processed));
 }
 
 /// SuppressTokensAtBeginLogitsProcessor, which looks for its tokens every time, and SuppressTokensLogitsProcessor.
@@ -330,7 +331,7 @@ Tensor Generation::sample(const Batch& batch) {
     if (token.index > 0) outputs = decode(input_ids_, batch, model_inputs);
     update_model_kwargs(1);
     next_token_logits = last_logits(outputs);
-    next_token_scores = process_logits(next_token_logits, token);
+    next_token_scores = process_logits(input_ids_, next_token_logits, token);
     if (call_.samples) {
       probabilities = softmax(next_token_scores);
       next_tokens = no_grad::multinomial_once(probabilities);

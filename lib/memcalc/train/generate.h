@@ -11,6 +11,7 @@
 
 #include "memcalc/models/model.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/sampling.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -37,7 +38,7 @@ struct GenerationCall {
   bool samples = false;                              // do_sample with all logits as they are; false: greedy
   bool padded = true;                                // where there is a mask it masks something
   bool caches = true;                                // use_cache; false: each token runs all tokens before it again
-  bool has_temperature = false;                      // another than 1: each score is divided by it
+  Sampling score_rules;                              // what the scores pass before a token is drawn
   bool evaluates = false;                            // it is a part of the evaluation, whose phase it leaves
   Tensor suppressed, suppressed_at_begin;            // SuppressTokens(AtBegin)LogitsProcessor's tokens; none: undefined
   std::function<ModelOutput(const Batch&)> forward;  // none: the model's
@@ -78,7 +79,7 @@ class Generation {
   [[nodiscard]] ModelOutput decode(const Tensor& input_ids, const Batch& batch, Batch& model_inputs);
   void update_model_kwargs(std::int64_t added);
   [[nodiscard]] static Tensor last_logits(const ModelOutput& outputs);
-  [[nodiscard]] Tensor process_logits(const Tensor& scores, const ExecutedToken& token) const;
+  [[nodiscard]] Tensor process_logits(const Tensor& input_ids, const Tensor& scores, const ExecutedToken& token) const;
   [[nodiscard]] Tensor suppress(Tensor processed, const ExecutedToken& token) const;
   /// stopping_criteria: whether each row of `input_ids` is done.
   [[nodiscard]] Tensor is_done(const Tensor& input_ids) const;

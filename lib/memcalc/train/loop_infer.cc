@@ -32,6 +32,10 @@ KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, co
                                 std::int64_t most_layer_tokens, const Batch& batch) {
   tape.moment.phase = Phase::kForward;
   GenerationCall call{.new_tokens = run.inference()->new_tokens, .beams = run.inference()->beams};
+  if (const std::optional<Sampling>& sampling = run.inference()->sampling) {
+    call.samples = true;
+    call.score_rules = *sampling;
+  }
   std::optional<WhisperCall> whisper;
   if (run.task == Task::kSpeech) {
     whisper.emplace(tape, batch, WhisperTokens::of_config());

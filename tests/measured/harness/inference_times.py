@@ -5,12 +5,14 @@ usage: inference_times.py draw SEED N OUT
        inference_times.py draw-mixed SEED OUT                           twenty of both
        inference_times.py draw-wide SEED OUT                            fifteen of both and five calls of model(**batch), two of them with images
        inference_times.py draw-large SEED OUT                           twenty: images and text and large models that generate, packed ones, speech, beams, experts, a call
+       inference_times.py draw-sampled SEED OUT                         twenty-three of all that is modelled, three that draw their tokens, and one with a static cache, which is not
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card (or on several: --cards)
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
 A measured case has peak_allocated and peak_reserved of its second call, before anything else was on the card, call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
 token_ms (their difference, for each token after the first), tokens_ms (each later token of each whole call, by a clock read after it) and
-tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was. Of a case without
+tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was.
+paired_ms: of one more call each later token and a tiny LLaMA's forward right behind it, both on the same state of the machine. Of a case without
 new_tokens it is model(**batch). No profiler and no backward pass touches the process before all calls are timed: both slow later ones
 (docs/time.md). A case with "profile" is profiled afterwards: kernels and their milliseconds of one call, of the longest each.
 Four cases build and warm up at the same time, each in a process of its own; then each measures alone, while the others wait for it.
@@ -40,6 +42,7 @@ GENERATE_IMAGES = (  # a family each; of none had a card run generate()
     ("paligemma2-3b-224", "paligemma2-10b-224", "paligemma2-3b-448"), ("llava-1.5-7b", "llava-llama-3-8b-v1.1"))
 LARGE = ("llama-2-13b", "qwen2.5-14b", "qwen3-14b", "phi-4", "opt-13b", "pythia-12b", "mistral-nemo-12b", "falcon3-10b", "gemma-2-9b", "gemma-3-12b", "olmo-2-13b", "qwen2.5-7b",
          "yi-1.5-9b-16k", "solar-10.7b", "qwen3-8b", "glm-4-9b", "granite-3.3-8b", "olmo-2-7b", "gemma-7b", "bloom-7b1", "starcoder2-7b", "falcon-11b", "stablelm-2-12b", "command-r7b")
+SAMPLING = dict(zip(("repetition-penalty", "temperature", "top-k", "top-p", "min-p"), (("repetition_penalty", 1.1), ("temperature", 0.7), ("top_k", 50), ("top_p", 0.9), ("min_p", 0.05))))
 REFERENCE_TINY_MS = 8.46  # memcalc.measure's llama, a call without autograd
 
 
@@ -155,6 +158,40 @@ def draw_large(a):
     write_lines(a.out, cases)
 
 
+def draw_sampled(a):
+    """Of generate(): three decoders and three of other families, three of 9 to 14 billion weights, two packed, two of experts, two encoder-decoders, speech,
+    three that draw tokens, one with beams, two of images and text; one of model(**batch); one with a static cache. Large ones far from each other."""
+    r = random.Random(a.seed)
+    known = {path.stem for path in (ROOT / "specs/models").glob("*.json")}
+    decoders, others = r.sample(DECODERS, 9), r.sample(UNMEASURED["causal"], 4)
+    small = [name for name in decoders if name not in ("mistral-7b", "llama-3.1-8b")]
+    large = [(name, "causal", dict(precision="bf16")) for name in r.sample([name for name in LARGE if name in known and not name.endswith(("-7b", "-8b", "-r7b", "7b1"))], 3)]
+    images = [(r.choice(names), "images", {}) for names in r.sample(GENERATE_IMAGES, 2)]
+    packed = [(small[0], "causal", dict(quantize="nf4", precision="bf16")), (small[1], "causal", dict(quantize="int8", precision=r.choice(("bf16", "fp16"))))]
+    experts = [(r.choice(EXPERTS), "causal", {}), (r.choice(UNMEASURED["experts"]), "causal", {})]
+    pairs = [(r.choice(("t5-base", "t5-large", "bart-large")), "seq2seq", {}), (r.choice(UNMEASURED["seq2seq"]), "seq2seq", {}), (r.choice(("whisper-tiny", "whisper-base", "whisper-small")), "speech", {})]
+    ways = [["temperature", "top-p"], ["top-k"], ["repetition-penalty", "temperature", "top-k", "top-p"], ["min-p"], ["plain"]]
+    sampled = [(name, "causal", dict(precision="bf16", sampling=way)) for name, way in zip((small[2], small[3], others[3]), r.sample(ways, 3))]
+    rest = [(small[4], "causal", dict(beams=4)), (small[5], "causal", dict(call=True)), (small[6], "causal", dict(static=True, precision="bf16"))]
+    columns = [large + images, [(name, "causal", {}) for name in decoders[7:9] + others[:3]] + experts[:1], packed + pairs, sampled + rest[:2] + experts[1:]]
+    cases = [column[place] for place in range(6) for column in columns if place < len(column)] + rest[2:]
+    drawn, cases = cases, []
+    for name, task, more in drawn:
+        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000]), task=task)
+        if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
+        run["precision"] = more.get("precision", r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"]))
+        if "quantize" in more: run["quantize"] = more["quantize"]
+        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
+        new = r.choice([16, 24])
+        if "call" not in more: run["new_tokens"] = new
+        run.update({key: more[key] for key in ("beams", "sampling") if key in more})
+        if task == "images": run["images"] = r.choice([1, 1 if name.endswith("448") else 2]); del run["task"]  # 2,048 tokens would not fit
+        words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
+        words += ["beam4"] * ("beams" in more) + ["static"] * ("static" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
+        cases.append(dict(id="-".join(words), run=run, **({"static": True} if "static" in more else {})))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -211,6 +248,9 @@ def built(case, device="cuda"):
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
+    if run["precision"] == "fp16":  # as from_pretrained leaves them
+        for name, p in model.named_parameters():
+            if set(name.split(".")) & set(model._keep_in_fp32_modules or ()): p.data = p.data.float()
     if run.get("quantize"): pack(model, run["quantize"], dtype)
     gc.collect(); torch.cuda.empty_cache()
     if task == "speech": batch = dict(input_features=torch.randn(run["batch_size"], cfg.num_mel_bins, 3000, device=device, dtype=dtype))
@@ -286,7 +326,10 @@ class Timed:
         import torch
         self.case, self.run, self.wait = case, case["run"], torch.cuda.synchronize if device == "cuda" else lambda: None
         begin = time.time()
-        self.new, self.stamps = self.run.get("new_tokens"), []
+        self.new, self.stamps, self.pairs = self.run.get("new_tokens"), [], None
+        self.how = dict(do_sample=False)
+        if "sampling" in self.run: self.how = dict(dict(do_sample=True, top_k=0), **dict(SAMPLING[word] for word in self.run["sampling"] if word != "plain"))
+        if case.get("static"): self.how.update(cache_implementation="static", disable_compile=True)
         if device == "cuda":
             torch.zeros(1, device="cuda"); torch.cuda.empty_cache()
             torch.backends.cudnn.allow_tf32 = self.run["precision"] != "fp32"
@@ -307,6 +350,10 @@ class Timed:
 
             def stamped(*words, **named):
                 self.stamps.append(time.perf_counter())
+                if self.pairs is None: return after_token(*words, **named)
+                self.wait(); t = time.perf_counter(); self.tiny.model(input_ids=self.tiny.ids); between = time.perf_counter(); self.wait()
+                if len(self.stamps) > 1: self.pairs.append([round(1e3 * (self.stamps[-1] - self.begun), 2), round(1e3 * (between - t), 2)])
+                self.begun = time.perf_counter()
                 return after_token(*words, **named)
             self.model._update_model_kwargs_for_generation = stamped  # no operator of its own
         begin = time.time()
@@ -318,11 +365,11 @@ class Timed:
     def call(self, tokens):
         self.stamps.clear()
         self.wait(); t = time.perf_counter()
-        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, do_sample=False, num_beams=self.run.get("beams", 1), pad_token_id=0)
+        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, num_beams=self.run.get("beams", 1), pad_token_id=0, **self.how)
         else: out = self.model(**self.batch)
         self.wait(); return 1e3 * (time.perf_counter() - t)
 
-    def measure(self, longest=4.0):
+    def measure(self, longest=3.0):
         row, end = self.row, time.time() + longest
         speeds, whole, first, tokens = [self.tiny()], [], [], []
         while len(whole) < (3 if self.new else 7) and (time.time() < end or len(whole) < 2):
@@ -333,6 +380,9 @@ class Timed:
         if self.new:
             row.update(first_ms=round(statistics.median(first), 3), firsts_ms=[round(x, 2) for x in first], tokens_ms=tokens)
             row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (self.new - 1), 4)
+            self.pairs = []
+            self.call(self.new)
+            row["paired_ms"], self.pairs = self.pairs, None
         row["params"] = sum(p.numel() for p in self.model.parameters())
 
     def profile(self):
@@ -425,7 +475,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("draw-sampled", draw_sampled, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")

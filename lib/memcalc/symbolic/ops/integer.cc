@@ -282,6 +282,8 @@ Tensor any(Arg x, int dim, bool keep_dim) {
 }
 Tensor max(Arg x) { return over(aten::kMax, x, every_dimension(*x), false, x->dtype()); }
 
+Tensor amax(Arg x, int dim) { return over(aten::kAmax, x, one_dimension(*x, dim), true, x->dtype()); }
+
 Tensor min(Arg x) { return over(aten::kMin, x, every_dimension(*x), false, x->dtype()); }
 
 Tensor min(Arg x, int dim) {
@@ -339,6 +341,11 @@ Tensor to(Arg x, DType dtype) {
 }
 
 Tensor copy_to(Arg x, DType dtype) { return unary(aten::kToCopy, x, dtype); }
+
+void fill_in_place(Arg x) {
+  const OperatorCall call(x);
+  record(aten::kFill, *x);
+}
 
 Tensor clone(Arg x) {
   const OperatorCall call(x);

@@ -93,8 +93,9 @@ namespace memcalc::no_grad {
 /// The same over one dimension.
 [[nodiscard]] Tensor all(Arg x, int dim, bool keep_dim = false);
 [[nodiscard]] Tensor any(Arg x, int dim, bool keep_dim = false);
-/// x.max()
+/// x.max(); x.amax(dim, keepdim=True)
 [[nodiscard]] Tensor max(Arg x);
+[[nodiscard]] Tensor amax(Arg x, int dim);
 /// x.min(dim, keepdim=True): the values. Their places are dropped as soon as they are found.
 [[nodiscard]] Tensor min(Arg x, int dim);
 [[nodiscard]] Tensor min(Arg x);
@@ -113,6 +114,8 @@ namespace memcalc::no_grad {
 /// x.to(dtype, copy=True)
 [[nodiscard]] Tensor copy_to(Arg x, DType dtype);
 [[nodiscard]] Tensor clone(Arg x);
+/// x.fill_(number)
+void fill_in_place(Arg x);
 [[nodiscard]] Tensor cat(Arg a, Arg b, int dim);
 /// F.pad(x, (0, count)): `count` further elements along the last dimension.
 [[nodiscard]] Tensor pad_last(Arg x, std::int64_t count);

@@ -3,6 +3,8 @@
 // MIRRORS(torch, "cuda/ScanUtils.cuh", "2.11.0")
 #include "memcalc/symbolic/ops/scan.h"
 
+#include <algorithm>
+
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/cub.h"
@@ -37,6 +39,8 @@ Tensor scanned(const Tensor& x, int dim, DType dtype) {
   }
   tape.kernels.add(aten::kCumsum, OperatorClass::kMovement, x.dtype(), 0,
                    static_cast<double>(x.bytes() + result.bytes()));
+  const std::int64_t rows = x.elements() / std::max<std::int64_t>(x.rank() > 0 ? x.size(dim) : 1, 1);
+  if (rows > 1 && dim == x.rank() - 1) tape.kernels.describe(work::Rows{.count = rows, .width = x.size(dim)});
   return result;
 }
 

@@ -81,21 +81,68 @@ void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
 
 }  // namespace
 
-Selection sort(const Tensor& x) {
+namespace {
+
+/// cub's sort of n pairs, of a key of x's type and eight bytes. Returns its kernels.
+std::int32_t sort_pairs(const Tensor& x, std::int64_t n) {
+  const int bits = 8 * static_cast<int>(size_of(x.dtype()));
+  const Bytes keys = static_cast<Bytes>(size_of(x.dtype())) * n;
+  Bytes narrower = round_up(8 * n, kCubAlignment) - round_up(keys, kCubAlignment);  // radix_sort_bytes(): 8-byte keys
+  if (bits == 32) narrower += 1024 * (ceil_div(n, kSortTile) - ceil_div(n, kTileOfNarrowKeys));  // look-backs
+  x.tape().memory.scratch(radix_sort_bytes(n, bits) - narrower, aten::kSort);
+  return radix_sort_launches(n, bits);
+}
+
+/// cuda/SortStable.cu of a vector: the positions are sorted along with the values.
+std::int32_t sort_vector(const Tensor& x) {
+  const std::int64_t n = x.elements();
+  const Tensor positions = x.tape().empty({n}, DType::kInt64, aten::kSort);
+  return 2 + (n > kSmallSort ? sort_pairs(x, n) : 1);  // a copy of the values, arange, the sort
+}
+
+/// Its segmented_sort_pairs_by_full_sort: fewer than 128 rows are sorted as one vector, each value with its row and
+/// place, then by rows.
+std::int32_t sort_few_rows(const Tensor& x, std::int64_t rows) {
   Tape& tape = x.tape();
   const std::int64_t n = x.elements();
+  const Tensor places = tape.empty({n}, DType::kInt64, aten::kSort),
+               others = tape.empty({n}, DType::kInt64, aten::kSort);
+  const Tensor keys = tape.empty({n}, x.dtype(), aten::kSort);
+  const std::int32_t launches = sort_pairs(x, n);
+  int bits = 1;
+  while ((std::int64_t{1} << bits) < rows) ++bits;
+  tape.memory.scratch(radix_sort_bytes(n, bits), aten::kSort);
+  return 2 + launches + radix_sort_launches(n, bits);  // and what makes the places, and what writes the result
+}
+
+/// Its segmented_sort_pairs: cub sorts each row, with a second buffer of keys and of places.
+std::int32_t sort_many_rows(const Tensor& x) {
+  Tape& tape = x.tape();
+  const std::int64_t n = x.elements();
+  const Tensor places = tape.empty({n}, DType::kInt64, aten::kSort);
+  const Bytes keys = static_cast<Bytes>(size_of(x.dtype())) * n;
+  tape.memory.scratch(round_up(keys, kCubAlignment) + round_up(8 * n, kCubAlignment) + kCubAlignment - 1, aten::kSort);
+  return 2 + static_cast<std::int32_t>(size_of(x.dtype()));
+}
+
+}  // namespace
+
+Selection sort(const Tensor& x) {
+  constexpr std::int64_t kManyRows = 128, kLongRow = 1000000;
+  const std::int64_t rows = x.elements() / std::max<std::int64_t>(x.size(-1), 1);
   Selection result = empty_selection(x, x.shape(), aten::kSort);
-  // cuda/SortStable.cu: the positions are sorted along with the values.
-  const Tensor positions = tape.empty({n}, DType::kInt64, aten::kSort);
-  const int bits = 8 * static_cast<int>(size_of(x.dtype()));
-  if (n > kSmallSort) {  // radix_sort_bytes() counts keys of 8 bytes
-    Bytes narrower = round_up(8 * n, kCubAlignment) - round_up(x.bytes(), kCubAlignment);
-    if (bits == 32) narrower += 1024 * (ceil_div(n, kSortTile) - ceil_div(n, kTileOfNarrowKeys));  // look-backs
-    tape.memory.scratch(radix_sort_bytes(n, bits) - narrower, aten::kSort);
-  }
+  std::int32_t launches = 3;  // where a block sorts each row
+  if (rows <= 1)
+    launches = sort_vector(x);
+  else if (x.size(-1) >= kLongRow)
+    launches = 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, x.size(-1));
+  else if (x.size(-1) > kSmallSort)
+    launches = rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
   selection_kernel(aten::kSort, x, result);
-  // a copy of the values, arange, the sort
-  if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2 + (n > kSmallSort ? radix_sort_launches(n, bits) : 1);
+  if (rows > 1 && x.size(-1) > kSmallSort) {
+    x.tape().kernels.describe(work::Rows{.count = rows, .width = x.size(-1)});
+  }
+  if (Kernel* kernel = x.tape().kernels.last()) kernel->launches = launches;
   return result;
 }
 

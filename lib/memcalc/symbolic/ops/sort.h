@@ -10,7 +10,7 @@ struct Selection {
   Tensor indices;  // int64
 };
 
-/// torch.sort of a vector.
+/// torch.sort of a vector, or of each row of a contiguous matrix.
 [[nodiscard]] Selection sort(const Tensor& x);
 /// torch.topk over the last dimension.
 [[nodiscard]] Selection topk(const Tensor& x, std::int64_t k, bool sorted = true);
