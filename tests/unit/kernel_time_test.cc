@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
@@ -34,6 +36,11 @@ using test::device;
 using test::kernel;
 using test::kOp;
 using test::rates;
+
+std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+  IssueTimes issuing(kernels, false);
+  return memcalc::seconds_of(kernels, device, rates, issuing);
+}
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {
   Kernel nothing = kernel(0);

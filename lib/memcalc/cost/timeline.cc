@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
@@ -25,18 +27,18 @@ bool is_pinned_copy(const Kernel& kernel) {
   return copy != nullptr && copy->pinned;
 }
 
-/// Layers repeat their products and convolutions, and each takes a search, of tiles or of alike ones: those seen last
-/// are remembered.
+/// Layers repeat their kernels. Products and convolutions each take a search, of tiles or of alike ones, and what
+/// memory bounds some questions of its operator: those seen last are remembered.
 class Repeated {
  public:
   /// Null for another kind of kernel, or one that is not remembered.
   [[nodiscard]] const double* find(const Kernel& kernel) const {
-    if (!is_searched(kernel)) return nullptr;
+    if (!is_kept(kernel)) return nullptr;
     const Entry& entry = entries_[place_of(kernel)];
     return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
   }
   void add(const Kernel& kernel, double seconds) {
-    if (is_searched(kernel)) entries_[place_of(kernel)] = {&kernel, seconds};
+    if (is_kept(kernel)) entries_[place_of(kernel)] = {&kernel, seconds};
   }
 
  private:
@@ -46,18 +48,19 @@ class Repeated {
   };
   static constexpr int kPlacesBits = 8;
 
-  static bool is_searched(const Kernel& kernel) {
-    return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct ||
-           kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution;
+  static bool is_kept(const Kernel& kernel) {
+    return kernel.as<std::monostate>() != nullptr || kernel.kind == KernelKind::kMatrixProduct ||
+           kernel.kind == KernelKind::kGroupedProduct || kernel.kind == KernelKind::kConvolution ||
+           kernel.kind == KernelKind::kDepthwiseConvolution;
   }
   static std::size_t place_of(const Kernel& kernel) {
     const auto number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    std::uint64_t mixed = 0;
+    std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(kernel.op) >> 3U) + bits_of(kernel.bytes) * 1009;
     if (const auto* p = kernel.as<work::Product>()) {
-      mixed = number(p->m) * 31 + number(p->n) * 1009 + number(p->k) * 65537 + number(static_cast<int>(p->transposed));
+      mixed += number(p->m) * 31 + number(p->n) * 1009 + number(p->k) * 65537 + number(static_cast<int>(p->transposed));
     } else if (const auto* c = kernel.as<work::Convolution>()) {
-      mixed = number(c->pixels) * 31 + number(c->channels) * 1009 + number(c->depth) * 65537 + number(c->groups) * 101 +
-              number(c->backward ? 1 : 0) + number(c->weight_gradient ? 2 : 0);
+      mixed += number(c->pixels) * 31 + number(c->channels) * 1009 + number(c->depth) * 65537 +
+               number(c->groups) * 101 + number(c->backward ? 1 : 0) + number(c->weight_gradient ? 2 : 0);
     }
     return (mixed * 0x9E3779B97F4A7C15U) >> (64U - kPlacesBits);
   }
@@ -65,6 +68,10 @@ class Repeated {
   static bool is_same(const Kernel& a, const Kernel& b) {
     if (a.kind != b.kind || a.dtype != b.dtype || a.bytes != b.bytes) return false;
     if (a.op != b.op || a.launches != b.launches) return false;
+    if (a.as<std::monostate>() != nullptr) {
+      return b.as<std::monostate>() != nullptr && a.node == b.node && a.operator_class == b.operator_class &&
+             a.phase == b.phase && a.recomputed == b.recomputed && a.elements == b.elements && a.flops == b.flops;
+    }
     if (const auto* product = a.as<work::Product>()) {
       const auto* other = b.as<work::Product>();
       return other != nullptr && *product == *other;
@@ -125,8 +132,8 @@ constexpr double kFloat16Power = 1.08;
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
 // products t / x + others o + idle i = x t + o + i.
-void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
-                 std::vector<double>& seconds) {
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, IssueTimes& issuing,
+                 double waiting, std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
   double products = 0, busy = 0, drawn = 0;
@@ -151,8 +158,9 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
     return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
   };
   if (longer_beside(0) <= 1) return;  // without a pause
+  const std::vector<double>& issued_in = issuing.of(rates.host);
   double host = 0;
-  for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
+  for (std::size_t i = 0; i < kernels.size(); ++i) host += static_cast<double>(kernels[i].repeats) * issued_in[i];
   const double longer = longer_beside(std::max(host - busy, waiting * busy));
   if (longer <= 1) return;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -236,7 +244,7 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
 }
 
 std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                               double waiting) {
+                               IssueTimes& issuing, double waiting) {
   std::vector<double> result;
   result.reserve(kernels.size());
   Repeated repeated;
@@ -256,14 +264,15 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
       result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * launches : 0));
     }
   }
-  lower_clock(kernels, device, rates, waiting, result);
+  lower_clock(kernels, device, rates, issuing, waiting, result);
   return result;
 }
 
 Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-                   const DeviceRates& rates, std::span<const double> before)
+                   const DeviceRates& rates, IssueTimes& issuing, std::span<const double> before)
     : kernels_(kernels),
       seconds_(seconds),
+      issuing_(issuing),
       before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       contention_(rates.link.collective_contention),
@@ -316,15 +325,15 @@ class Clocks {
         slowed_(timeline.queue_kernels_),
         finished_(timeline.issues_.size()),
         issued_late_(timeline.issues_.size()) {
+    std::array<const double*, kHosts> seconds;
+    for (std::size_t h = 0; h < kHosts; ++h) seconds[h] = timeline.issuing_.of(*processes[h].host).data();
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
-      double seconds = 0;
+      const bool by_autograd = kernel.phase == Phase::kBackward;
       for (std::size_t h = 0; h < kHosts; ++h) {
-        const Process& process = processes[h];
-        if (h == 0 || process.host != processes[h - 1].host) seconds = host_seconds(kernel, *process.host, call);
-        const bool by_autograd = kernel.phase == Phase::kBackward;
-        each[h] = seconds * (by_autograd ? process.threads.autograd : process.threads.python);
+        const Threads& threads = processes[h].threads;
+        each[h] = *seconds[h]++ * (by_autograd ? threads.autograd : threads.python);
       }
     }
     for (std::size_t i = 0; i < timeline.before_.size(); ++i) {
@@ -473,13 +482,19 @@ class Clocks {
     }
     advance<kTells>(until, TimeClass::kHost, of, part);
     Seconds beside;
-    for (std::size_t h = 0; h < kHosts; ++h) {
-      beside[h] = std::clamp((communication_[h] - compute_[h]) / (1 + of.longer), 0.0, of.seconds);
-      until[h] = compute_[h] + of.seconds;
+    bool communicates = false;  // most kernels have no collective beside them
+    for (std::size_t h = 0; h < kHosts; ++h) communicates = communicates || communication_[h] > compute_[h];
+    if (communicates) {
+      for (std::size_t h = 0; h < kHosts; ++h) {
+        beside[h] = std::clamp((communication_[h] - compute_[h]) / (1 + of.longer), 0.0, of.seconds);
+      }
     }
+    for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + of.seconds;
     advance<kTells>(until, of.time_class, of, part);
-    for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
-    advance<kTells>(until, TimeClass::kCommunication, of, part);
+    if (communicates) {
+      for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
+      advance<kTells>(until, TimeClass::kCommunication, of, part);
+    }
     slot = compute_;
   }
 
