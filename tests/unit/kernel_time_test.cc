@@ -11,6 +11,7 @@
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
@@ -38,8 +39,9 @@ using test::kOp;
 using test::rates;
 
 std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
-  IssueTimes issuing(kernels, false);
-  return memcalc::seconds_of(kernels, device, rates, issuing);
+  const DistinctKernels distinct(kernels);
+  IssueTimes issuing(distinct, false);
+  return memcalc::seconds_of(distinct, device, rates, issuing);
 }
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "memcalc/cost/costliest.h"
+#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -53,6 +55,7 @@ namespace {
 
 void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& result) {
   std::map<double, double> flops_at;  // by the datasheet's rate of their type
+  auto last = flops_at.end();         // mostly the next one's, too
   bool causal = false;                // the kernel that this one is a part of, or itself
   for (const Kernel& kernel : kernels) {
     if (kernel.kind != KernelKind::kPartOfPrevious) {
@@ -62,7 +65,9 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
     if (kernel.operator_class != OperatorClass::kContraction) continue;
     const double flops = kernel.flops * static_cast<double>(kernel.repeats) * kernel.share;
     const double masked = causal ? flops / 2 : 0;
-    flops_at[peak_flops(kernel, device)] += flops;
+    const double peak = peak_flops(kernel, device);
+    if (last == flops_at.end() || last->first != peak) last = flops_at.emplace(peak, 0).first;
+    last->second += flops;
     result.hardware_flops += flops;
     result.masked_hardware_flops += masked;
     if (kernel.recomputed || kernel.phase == Phase::kOptimizer) continue;
@@ -165,18 +170,21 @@ double microseconds_of(FirstCall what, const FirstCallRates& rates) {
 
 /// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
 /// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
-void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
-                     const DeviceSpec& device, const DeviceRates& rates, IssueTimes& issuing,
-                     std::optional<Extremes>& hosts, StepTime& result, std::array<double, 2>& range) {
+void add_first_calls(const FirstCallCounts& of_average, const DistinctKernels& distinct,
+                     const std::vector<double>& seconds, const DeviceSpec& device, const DeviceRates& rates,
+                     IssueTimes& issuing, std::optional<Extremes>& hosts, StepTime& result,
+                     std::array<double, 2>& range) {
+  const KernelList& kernels = distinct.kernels();
   constexpr double kMicrosecond = 1e-6;
-  constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
   FirstCallRates of_card = rates.first_calls;
-  if (device.compute_capability_major < kTimed) of_card.product_us = 0;
+  if (architecture_of(device) < CudaArchitecture::kHopper)
+    of_card.product_us = 0;  // the first whose products were timed
   std::vector<double> before(kernels.size());
   FirstCalls seen;
   FirstCallCounts listed{};
   double whole = 0, average = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (&kernels[i] != distinct.distinct()[distinct.number_of(i)]) continue;  // seen
     const auto what = seen.call(kernels[i]);
     if (!what) continue;
     ++listed[static_cast<std::size_t>(*what)];
@@ -201,7 +209,7 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
     result.first_calls->new_step_seconds = told.seen_step_seconds + whole;
     return;
   }
-  const Timeline timeline(kernels, seconds, device, rates, issuing, before);
+  const Timeline timeline(distinct, seconds, device, rates, issuing, before);
   const StepTime fresh = timeline.steady(rates.host);
   if (hosts) {
     const std::array<double, 2> of_fresh = hosts->seconds(timeline, fresh);
@@ -223,10 +231,11 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   StepTime result;
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
-  IssueTimes issuing(kernels, what == Costed::kCall), with_autograd(kernels, false);
+  const DistinctKernels distinct(kernels);
+  IssueTimes issuing(distinct, what == Costed::kCall), with_autograd(distinct, false);
   const std::vector<double> seconds =
-      seconds_of(kernels, device, rates, what == Costed::kCall ? with_autograd : issuing, waiting);
-  const Timeline timeline(kernels, seconds, device, rates, issuing);
+      seconds_of(distinct, device, rates, what == Costed::kCall ? with_autograd : issuing, waiting);
+  const Timeline timeline(distinct, seconds, device, rates, issuing);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   std::optional<Extremes> hosts;
   if (!rates.hosts.empty()) hosts.emplace(rates.hosts, issuing, what);
@@ -234,8 +243,9 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   if (hosts) range = hosts->seconds(timeline, result);
   if (const double share = share_of(kernels); share != 1) {
     const OtherStep other = without_shared(kernels, seconds);
-    IssueTimes issuing_other(other.kernels, what == Costed::kCall);
-    const Timeline of_other(other.kernels, other.seconds, device, rates, issuing_other);
+    const DistinctKernels distinct_others(other.kernels);
+    IssueTimes issuing_others(distinct_others, what == Costed::kCall);
+    const Timeline of_other(distinct_others, other.seconds, device, rates, issuing_others);
     const StepTime time = of_other.steady(rates.host);
     if (hosts) {
       const std::array<double, 2> of_others = hosts->seconds(of_other, time);
@@ -243,7 +253,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
     }
     result = mean_of(result, time, share);
   }
-  add_first_calls(first_calls, kernels, seconds, device, rates, issuing, hosts, result, range);
+  add_first_calls(first_calls, distinct, seconds, device, rates, issuing, hosts, result, range);
   result.host = rates.host_name;
   if (hosts) {
     result.hosts = {.least_seconds = range[0],
@@ -251,7 +261,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
                     .least_host = hosts->quickest(),
                     .most_host = hosts->slowest()};
   }
-  result.costliest = costliest_of(kernels, seconds, device, kShown);
+  result.costliest = costliest_of(distinct, seconds, device, kShown);
   count_flops(kernels, device, result);
   return result;
 }

@@ -8,9 +8,8 @@ const std::vector<double>& IssueTimes::of(const HostRates& host) {
   for (const auto& [each, seconds] : asked_) {
     if (each == &host) return *seconds;
   }
-  auto seconds = std::make_unique<std::vector<double>>();
-  seconds->reserve(kernels_.size());
-  for (const Kernel& kernel : kernels_) seconds->push_back(host_seconds(kernel, host, no_grad_));
+  const auto issuing = [&](const Kernel& kernel) { return host_seconds(kernel, host, no_grad_); };
+  auto seconds = std::make_unique<std::vector<double>>(kernels_.of_all(kernels_.of_distinct(issuing)));
   return *asked_.emplace_back(&host, std::move(seconds)).second;
 }
 

@@ -6,15 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/spec/device_rates.h"
-#include "memcalc/symbolic/kernel_list.h"
 
 namespace memcalc {
 
 class IssueTimes {
  public:
   /// `no_grad`: of a call without autograd. Pre: the kernels, and the hosts that are asked, outlive it.
-  IssueTimes(const KernelList& kernels, bool no_grad) : kernels_(kernels), no_grad_(no_grad) {}
+  IssueTimes(const DistinctKernels& kernels, bool no_grad) : kernels_(kernels), no_grad_(no_grad) {}
 
   /// Seconds of each kernel (host_seconds). What is returned lives as long as this.
   [[nodiscard]] const std::vector<double>& of(const HostRates& host);
@@ -22,7 +22,7 @@ class IssueTimes {
   [[nodiscard]] double sum(const HostRates& host);
 
  private:
-  const KernelList& kernels_;
+  const DistinctKernels& kernels_;
   bool no_grad_;
   std::vector<std::pair<const HostRates*, std::unique_ptr<const std::vector<double>>>> asked_;
 };

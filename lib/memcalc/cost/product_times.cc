@@ -16,6 +16,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -31,7 +32,7 @@ struct Time {
 
 #include "memcalc/cost/product_times.inc"
 
-constexpr int kTimedMajor = 9;  // compute capability: cuBLAS has other kernels for others
+constexpr CudaArchitecture kTimed = CudaArchitecture::kHopper;  // cuBLAS has other kernels for others
 constexpr std::string_view kTimedOn = "h200-sxm";
 constexpr std::size_t kTypes = 3;
 
@@ -71,7 +72,7 @@ constexpr std::array<ProductRates, kTypes> kRatesOfTimed = {{{.launch_us = 1.263
 const DeviceSpec& timed_card() {
   static const DeviceSpec card = [] {
     DeviceSpec made;
-    made.compute_capability_major = kTimedMajor;
+    made.compute_capability_major = major_of(kTimed);
     made.multiprocessors = 132;
     made.memory_bandwidth_bytes_per_second = 4.8e12;
     made.bf16_flops_per_second = made.fp16_flops_per_second = 989.4e12;
@@ -229,7 +230,7 @@ double ratio_of_nearest(const Asked& asked) {
 
 double measured_product_ratio(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                               const DeviceRates& rates) {
-  if (rates.product_times.empty() || device.compute_capability_major != kTimedMajor) return 1;
+  if (rates.product_times.empty() || !is_of(device, kTimed)) return 1;
   if (size_of(kernel.dtype) != 2 && size_of(kernel.dtype) != 4) return 1;
   std::optional<Shape> shape = shape_of(product);
   if (!shape || std::min({shape->tokens, shape->out, shape->in}) <= 0) return 1;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/step_time.h"
 #include "memcalc/spec/device_rates.h"
@@ -21,7 +22,7 @@ namespace memcalc {
 
 /// Seconds of each kernel of a step by itself, with the gap before it. `waiting`: of a pipeline's stage, what it waits
 /// for the others over what it computes. `issuing`: of the same kernels with autograd.
-[[nodiscard]] std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device,
+[[nodiscard]] std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device,
                                              const DeviceRates& rates, IssueTimes& issuing, double waiting = 0);
 
 /// How many times an average host's time the slowest of some ranks takes, whose times have this standard deviation over
@@ -63,7 +64,7 @@ class Timeline {
 
   /// `seconds`: of each kernel (seconds_of). `issuing`: of the same kernels. `before`: that the host takes before each,
   /// beyond its rates; empty: none. Pre: all four outlive the timeline.
-  Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
+  Timeline(const DistinctKernels& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
            const DeviceRates& rates, IssueTimes& issuing, std::span<const double> before = {});
 
   /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has

@@ -28,6 +28,7 @@
 #include "memcalc/report/throughput.h"
 #include "memcalc/report/versions_used.h"
 #include "memcalc/report/vllm_on_card.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
@@ -68,7 +69,7 @@ BlockCounts live_blocks(const Trace& trace, std::size_t event_index) {
   for (std::size_t i = 0; i < end; ++i) {
     const Event& event = trace.events[i];
     if (!event.moves_block()) continue;
-    born.at(static_cast<std::size_t>(event.block)) =
+    born[static_cast<std::size_t>(event.block)] =  // one of the blocks: the trace was replayed
         event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
   }
   BlockCounts counts;
@@ -250,7 +251,7 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
                                  "it has not been measured by this project");
   }
-  if (report.device.compute_capability_major == 0) {
+  if (!is_cuda(report.device)) {
     report.not_modelled.push_back("the kernels and the allocator of " + report.device.name +
                                   ", which is no CUDA device: a CUDA card's are assumed");
   }
