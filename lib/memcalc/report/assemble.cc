@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -65,17 +66,18 @@ using BlockCounts = std::unordered_map<LiveBlocks, std::int64_t, HashOfLiveBlock
 BlockCounts live_blocks(const Trace& trace, std::size_t event_index) {
   constexpr std::int32_t kDead = -1;
   KeptVector<std::int32_t> born(trace.blocks.size(), kDead);  // event that allocated the block, while it lives
-  const std::size_t end = std::min(event_index + 1, trace.events.size());
-  for (std::size_t i = 0; i < end; ++i) {
-    const Event& event = trace.events[i];
-    if (!event.moves_block()) continue;
-    born[static_cast<std::size_t>(event.block)] =  // one of the blocks: the trace was replayed
-        event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
+  const std::span<const Event> events(trace.events.data(), std::min(event_index + 1, trace.events.size()));
+  std::int32_t number = 0;
+  for (const Event& event : events) {  // their blocks are ones of the trace, which was replayed
+    if (event.moves_block()) {
+      born[static_cast<std::size_t>(event.block)] = event.kind == EventKind::kAllocate ? number : kDead;
+    }
+    ++number;
   }
   BlockCounts counts;
   for (std::size_t block = 0; block < born.size(); ++block) {
     if (born[block] == kDead) continue;
-    const Event& event = trace.events[static_cast<std::size_t>(born[block])];
+    const Event& event = events[static_cast<std::size_t>(born[block])];
     ++counts[{event.node, event.op, trace.blocks[block].requested, trace.blocks[block].category}];
   }
   return counts;
