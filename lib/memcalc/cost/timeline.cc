@@ -72,35 +72,26 @@ constexpr double kFloat16Power = 1.08;
 // A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
 // limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
 // the full clock takes x t, and o and i are the seconds of other kernels and of none:
-// products t / x + others o + idle i = x t + o + i. `seconds`: of each distinct kernel.
-void lower_clock(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                 IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
+// products t / x + others o + idle i = x t + o + i.
+void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
+                 std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
-  const auto is_left_out = [](const Kernel& kernel) {
-    return kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel));
-  };
-  const std::vector<const Kernel*>& distinct = kernels.distinct();
-  std::vector<double> of_products(distinct.size());
-  for (std::size_t i = 0; i < distinct.size(); ++i) {
-    const Kernel& kernel = *distinct[i];
-    if (is_left_out(kernel)) continue;
+  double products = 0, busy = 0, drawn = 0;
+  std::vector<double> of_products(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    if (kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel))) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
     if (of_products[i] > 0 && is_product(kernel)) {
       const double at_full_clock = of_products[i] / power.full_clock;
       seconds[i] -= of_products[i] - at_full_clock;
       of_products[i] = at_full_clock;
     }
-  }
-  double products = 0, busy = 0, drawn = 0;
-  for (std::size_t i = 0; i < kernels.kernels().size(); ++i) {
-    const Kernel& kernel = kernels.kernels()[i];
-    if (is_left_out(kernel)) continue;
-    const std::size_t number = kernels.number_of(i);
     const auto times = static_cast<double>(kernel.repeats);
-    products += times * of_products[number];
-    drawn += times * of_products[number] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
-    busy += times * seconds[number];
+    products += times * of_products[i];
+    drawn += times * of_products[i] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
+    busy += times * seconds[i];
   }
   if (products <= 0) return;
   const auto longer_beside = [&](double idle) {
@@ -108,19 +99,15 @@ void lower_clock(const DistinctKernels& kernels, const DeviceSpec& device, const
     return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
   };
   if (longer_beside(0) <= 1) return;  // without a pause
-  const std::vector<double>& issued_in = issuing.of(rates.host);
   double host = 0;
-  for (std::size_t i = 0; i < issued_in.size(); ++i) {
-    host += static_cast<double>(kernels.kernels()[i].repeats) * issued_in[i];
-  }
+  for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
   const double longer = longer_beside(std::max(host - busy, waiting * busy));
   if (longer <= 1) return;
-  for (std::size_t i = 0; i < distinct.size(); ++i) {
-    const Kernel& kernel = *distinct[i];
-    if (kernel.as<work::Attention>() != nullptr) {
-      seconds[i] *= has_hopper_attention(kernel, device) ? longer : longer / power.full_clock;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].as<work::Attention>() != nullptr) {
+      seconds[i] *= has_hopper_attention(kernels[i], device) ? longer : longer / power.full_clock;
     } else {
-      seconds[i] += (longer - 1) * (goes_with_clock(kernel) ? seconds[i] : of_products[i]);
+      seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
     }
   }
 }
@@ -135,10 +122,10 @@ Timeline::Issue::Way way_of(const Kernel& kernel) {
   return kernel.stream == CudaStream::kDefault ? Way::kCompute : Way::kBeside;
 }
 
-Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links) {
+/// But for its seconds, which differ between equal ones.
+Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const LinkRates& links) {
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
-  issue.seconds = issue.way == Timeline::Issue::Way::kCompute ? seconds / kernel.launches : seconds;
   // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
   const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
   issue.longer = in_waves ? links.product_contention : links.memory_contention;
@@ -200,7 +187,7 @@ std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec&
                                IssueTimes& issuing, double waiting) {
   const double gap = rates.host.gap_us * kMicrosecond;
   const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
-  std::vector<double> seconds = kernels.of_distinct([&](const Kernel& kernel) {
+  std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
     if (const auto* communication = kernel.as<work::Communication>()) {
       return collective_seconds(*communication, device, rates.link);
     }
@@ -209,9 +196,9 @@ std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec&
     const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
     return kernel_seconds(kernel, device, rates) * (at_power_limit ? slowest : 1) +
            (runs_on_card(kernel) ? gap * launches : 0);
-  });
-  lower_clock(kernels, device, rates, issuing, waiting, seconds);
-  return kernels.of_all(seconds);
+  }));
+  lower_clock(kernels.kernels(), device, rates, waiting, seconds);
+  return seconds;
 }
 
 Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
@@ -223,12 +210,11 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       contention_(rates.link.collective_contention),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
-  issues_ = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
-    const auto place = static_cast<std::size_t>(&kernel - kernels_.data());
-    return issue_of(kernel, seconds[place], device, rates.link);
-  }));
+  issues_ =
+      kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) { return issue_of(kernel, device, rates.link); }));
   for (std::size_t i = 0; i < issues_.size(); ++i) {
-    const Issue& each = issues_[i];
+    Issue& each = issues_[i];
+    each.seconds = each.way == Issue::Way::kCompute ? seconds[i] / each.launches : seconds[i];
     gathers_ = gathers_ || each.way == Issue::Way::kGathers;
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
     if (each.way < Issue::Way::kBlocks) continue;
