@@ -9,6 +9,7 @@
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/power_limit.h"
 
 namespace memcalc {
 
@@ -90,78 +91,6 @@ std::int64_t ranks_of(const KernelList& kernels) {
     if (const auto* group = kernel.as<work::Communication>()) ranks = std::max(ranks, group->ranks);
   }
   return ranks;
-}
-
-/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
-/// what its FLOPs say.
-double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
-  if (!uses_tensor_cores(kernel, device)) return 0;
-  const auto* attention = kernel.as<work::Attention>();
-  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
-  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
-}
-
-bool is_product(const Kernel& kernel) {
-  return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
-}
-
-// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
-// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
-// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
-// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
-// softmax as before.
-// Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
-bool goes_with_clock(const Kernel& kernel) {
-  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
-  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
-}
-
-// Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,
-// 2026-11-30): products 683 and 665 TFLOP/s, half of the time beside additions 787 and 757, convolutions 682 and 641,
-// attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
-constexpr double kFloat16Power = 1.08;
-
-// A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
-// limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
-// the full clock takes x t, and o and i are the seconds of other kernels and of none:
-// products t / x + others o + idle i = x t + o + i.
-void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
-                 std::vector<double>& seconds) {
-  const PowerRates& power = rates.power;
-  if (power.products <= 1) return;
-  double products = 0, busy = 0, drawn = 0;
-  std::vector<double> of_products(kernels.size());
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const Kernel& kernel = kernels[i];
-    if (kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel))) continue;
-    of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
-    if (of_products[i] > 0 && is_product(kernel)) {
-      const double at_full_clock = of_products[i] / power.full_clock;
-      seconds[i] -= of_products[i] - at_full_clock;
-      of_products[i] = at_full_clock;
-    }
-    const auto times = static_cast<double>(kernel.repeats);
-    products += times * of_products[i];
-    drawn += times * of_products[i] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
-    busy += times * seconds[i];
-  }
-  if (products <= 0) return;
-  const auto longer_beside = [&](double idle) {
-    const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * idle;
-    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
-  };
-  if (longer_beside(0) <= 1) return;  // without a pause
-  double host = 0;
-  for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
-  const double longer = longer_beside(std::max(host - busy, waiting * busy));
-  if (longer <= 1) return;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (kernels[i].as<work::Attention>() != nullptr) {
-      seconds[i] *= has_hopper_attention(kernels[i], device) ? longer : longer / power.full_clock;
-    } else {
-      seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
-    }
-  }
 }
 
 Timeline::Issue::Way way_of(const Kernel& kernel) {
