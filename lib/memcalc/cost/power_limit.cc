@@ -52,7 +52,6 @@ bool fills_card(const Kernel& kernel) {
 // softmax as before.
 // Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
 bool goes_with_clock(const Kernel& kernel) {
-  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
   return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
 }
 
