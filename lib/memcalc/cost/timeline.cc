@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
@@ -83,6 +84,22 @@ class Repeated {
 // pytorch-train-throughput-v2-*.csv, 2024-10): a standard deviation of 1.8 and 0.7 % in 16 bits (base, large), 1.2 and
 // 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
 constexpr double kCardSpread = 0.015;
+
+// Kernels of the compute stream follow each other later where other streams hold work that waits: 2.6, 2.7 and 2.5 us
+// after the one before in steps of FSDP2, with checkpoints and of FSDP1, 2.5 and 2.2 in tensor parallelism (DTensor),
+// 1.6 and 1.5 alone, 1.7 under DDP, 1.5 in a pipeline (medians of timelines on two H200s whose hosts ran ahead,
+// 2026-11-30: docs/studies/time.md).
+constexpr double kQueuesGapUs = 0.9;
+constexpr std::string_view kFunctional = "_c10d_functional::";
+
+/// Whether such work stands on other streams all the time: FSDP's gathers, DTensor's collectives.
+bool queues_beside(const KernelList& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
+    if (!kernel.communicates()) return false;
+    if (kernel.stream != CudaStream::kDefault) return kernel.stream != CudaStream::kPointToPoint;
+    return kernel.op != nullptr && std::string_view(kernel.op->name).substr(0, kFunctional.size()) == kFunctional;
+  });
+}
 
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const KernelList& kernels) {
@@ -169,7 +186,7 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
   std::vector<double> result;
   result.reserve(kernels.size());
   Repeated repeated;
-  const double gap = rates.host.gap_us * kMicrosecond;
+  const double gap = (rates.host.gap_us + (queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
   const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
   for (const Kernel& kernel : kernels) {
     if (const auto* communication = kernel.as<work::Communication>()) {
