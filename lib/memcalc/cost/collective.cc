@@ -86,8 +86,8 @@ double collective_seconds(const work::Communication& communication, const Device
     quick_rate = std::min(quick_rate, network);
   }
   crossed += std::max(hops, 0.0) * hop_us_of(communication.kind, rates) * kMicrosecond;
-  const double own = own_seconds(communication.kind, communication.bytes / ranks,
-                                 own_share_of_link(communication.kind, rates) * link);
+  const double own =
+      own_seconds(communication.kind, communication.bytes / ranks, own_share_of_link(communication.kind, rates) * link);
   // NCCL takes the protocol that its own model says is the quicker (src/graph/tuning.cc).
   return crossed + std::min(rates.quick_start_us * kMicrosecond + passes * sent / quick_rate,
                             rates.start_us * kMicrosecond + own + passes * sent / rate);

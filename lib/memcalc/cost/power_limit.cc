@@ -55,83 +55,81 @@ bool goes_with_clock(const Kernel& kernel) {
   return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
 }
 
-/// What a card did lately, each part weighing the less the longer ago it was.
-class RecentPower {
- public:
-  /// `idle`: seconds of a host that issues too slowly, to each of a kernel.
-  RecentPower(const PowerRates& power, double idle) : power_(power), idle_(idle) {}
+/// Of some time, in seconds: what tensor cores take for their part of it at the full clock, that times the power which
+/// they would draw, and what other kernels and pauses save of the limit.
+struct Activity {
+  double seconds = 0, products = 0, drawn = 0, saved = 0;
 
-  void add(double seconds, double of_products, double drawn) {
-    const double idle = seconds * idle_;
-    add(seconds + idle, of_products, drawn, (1 - power_.others) * (seconds - of_products) + (1 - power_.idle) * idle);
+  /// Adds another; what was before weighs `share`, and so does the other one.
+  void add(const Activity& other, double share = 1) {
+    seconds = share * (seconds + other.seconds);
+    products = share * (products + other.products);
+    drawn = share * (drawn + other.drawn);
+    saved = share * (saved + other.saved);
   }
-  void pause(double seconds) { add(seconds, 0, 0, (1 - power_.idle) * seconds); }
-
-  /// How many times as long as at the full clock products take now.
+  /// How many times as long as at the full clock products take in it.
   [[nodiscard]] double longer() const {
-    if (drawn_ <= products_ + saved_) return 1;
-    return (std::sqrt(saved_ * saved_ + 4 * drawn_ * products_) - saved_) / (2 * products_);
+    if (drawn <= products + saved) return 1;
+    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
   }
-
- private:
-  void add(double seconds, double products, double drawn, double saved) {
-    const double kept = kLooksBack / (kLooksBack + seconds);
-    products_ = kept * (products_ + products);
-    drawn_ = kept * (drawn_ + drawn);
-    saved_ = kept * (saved_ + saved);
-  }
-
-  const PowerRates& power_;
-  double idle_;
-  double products_ = 0, drawn_ = 0, saved_ = 0;  // seconds
 };
 
-/// A step again and again, of which the second is told.
-class Step {
- public:
-  Step(const KernelList& kernels, const std::vector<double>& seconds, const std::vector<double>& of_products,
-       const PowerRates& power)
-      : kernels_(kernels), seconds_(seconds), of_products_(of_products), power_(power) {}
+Activity times(double count, const Activity& of) {
+  return {count * of.seconds, count * of.products, count * of.drawn, count * of.saved};
+}
 
-  /// How many times as long each kernel's products take, whose card waits for a host and for other stages.
-  [[nodiscard]] std::vector<double> longer(double idle, double pause) const {
-    RecentPower recent(power_, idle);
-    std::vector<double> longer(kernels_.size());
-    for (int step = 0; step < 2; ++step) {
-      if (pause > 0) recent.pause(pause);
-      for (std::size_t begin = 0, end = 0; begin < kernels_.size(); begin = end) {
-        while (end < kernels_.size() && kernels_[end].repeats == kernels_[begin].repeats) ++end;
-        micro_batches(begin, end, recent, longer);
-      }
+Activity pause(double seconds, const PowerRates& power) {
+  return {.seconds = seconds, .saved = (1 - power.idle) * seconds};
+}
+
+/// Of a kernel, `idle` times as long as which the card waits for a host that issues too slowly.
+Activity activity_of(const Kernel& kernel, double seconds, double of_products, double idle, const PowerRates& power) {
+  const double draws = power.products * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1);
+  Activity activity{.seconds = seconds,
+                    .products = of_products,
+                    .drawn = draws * of_products,
+                    .saved = (1 - power.others) * (seconds - of_products)};
+  activity.add(pause(seconds * idle, power));
+  return activity;
+}
+
+/// The micro-batch that kernels from one number to another stand for, `repeats` times one after the other.
+void lengthen(const KernelList& kernels, std::size_t begin, std::size_t end, const std::vector<Activity>& activities,
+              Activity& recent, std::vector<double>& longer) {
+  constexpr std::int64_t kByThemselves = 4;  // those after them stand behind one another as one
+  const std::int64_t repeats = kernels[begin].repeats;
+  for (std::int64_t done = 0; done < repeats;) {
+    const std::int64_t alike = done < kByThemselves ? 1 : repeats - done;
+    const auto count = static_cast<double>(alike);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (activities[i].seconds <= 0) continue;
+      if (done == 0) longer[i] = 0;
+      const Activity activity = times(count, activities[i]);
+      recent.add(activity, kLooksBack / (kLooksBack + activity.seconds));
+      longer[i] += count / static_cast<double>(repeats) * recent.longer();
     }
-    return longer;
+    done += alike;
   }
+}
 
- private:
-  // Those after some stand behind one another as one.
-  void micro_batches(std::size_t begin, std::size_t end, RecentPower& recent, std::vector<double>& longer) const {
-    constexpr std::int64_t kByThemselves = 4;
-    std::fill(longer.begin() + static_cast<std::ptrdiff_t>(begin), longer.begin() + static_cast<std::ptrdiff_t>(end), 0);
-    const std::int64_t repeats = kernels_[begin].repeats;
-    for (std::int64_t done = 0; done < repeats;) {
-      const std::int64_t alike = done < kByThemselves ? 1 : repeats - done;
-      const auto times = static_cast<double>(alike), share = times / static_cast<double>(repeats);
-      for (std::size_t i = begin; i < end; ++i) {
-        const Kernel& kernel = kernels_[i];
-        if (!fills_card(kernel)) continue;
-        const double power = power_.products * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1);
-        recent.add(times * seconds_[i], times * of_products_[i], times * of_products_[i] * power);
-        longer[i] += share * recent.longer();
-      }
-      done += alike;
+/// How many times as long the products of each kernel take in a step that comes again and again. `waits`: before it.
+std::vector<double> longer_each(const KernelList& kernels, const std::vector<Activity>& activities,
+                                const Activity& waits) {
+  Activity all = waits;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    all.add(times(static_cast<double>(kernels[i].repeats), activities[i]));
+  }
+  Activity recent = times(kLooksBack / all.seconds, all);
+  std::vector<double> longer(kernels.size(), 1);
+  for (int step = 0; step < 2; ++step) {  // the second comes after one
+    recent.add(waits, kLooksBack / (kLooksBack + waits.seconds));
+    for (std::size_t begin = 0, end = 0; begin < kernels.size(); begin = end) {
+      while (end < kernels.size() && kernels[end].repeats == kernels[begin].repeats) ++end;
+      lengthen(kernels, begin, end, activities, recent, longer);
     }
   }
-
-  const KernelList& kernels_;
-  const std::vector<double>& seconds_;
-  const std::vector<double>& of_products_;  // seconds of each kernel at the full clock
-  const PowerRates& power_;
-};
+  return longer;
+}
 
 }  // namespace
 
@@ -143,8 +141,8 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
   std::vector<double> of_products(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
-    const auto times = static_cast<double>(kernel.repeats);
-    host += times * host_seconds(kernel, rates.host);
+    const auto repeats = static_cast<double>(kernel.repeats);
+    host += repeats * host_seconds(kernel, rates.host);
     if (!fills_card(kernel)) continue;
     of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
     if (of_products[i] > 0 && is_product(kernel)) {
@@ -152,13 +150,17 @@ void lower_clock(const KernelList& kernels, const DeviceSpec& device, const Devi
       seconds[i] -= of_products[i] - at_full_clock;
       of_products[i] = at_full_clock;
     }
-    products += times * of_products[i];
-    busy += times * seconds[i];
+    products += repeats * of_products[i];
+    busy += repeats * seconds[i];
   }
   if (products <= 0) return;
   const double idle = std::max(host / busy - 1, 0.0);
+  std::vector<Activity> activities(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (fills_card(kernels[i])) activities[i] = activity_of(kernels[i], seconds[i], of_products[i], idle, power);
+  }
   const std::vector<double> longer =
-      Step(kernels, seconds, of_products, power).longer(idle, std::max(waiting - idle, 0.0) * busy);
+      longer_each(kernels, activities, pause(std::max(waiting - idle, 0.0) * busy, power));
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (longer[i] <= 1) continue;
     if (kernels[i].as<work::Attention>() != nullptr) {
