@@ -186,8 +186,9 @@ std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& devi
   std::vector<double> result;
   result.reserve(kernels.size());
   Repeated repeated;
-  const double gap = (rates.host.gap_us + (queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
-  const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
+  const std::int64_t ranks = ranks_of(kernels);
+  const double gap = (rates.host.gap_us + (ranks > 1 && queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
+  const double slowest = slowest_of(ranks, kCardSpread);
   for (const Kernel& kernel : kernels) {
     if (const auto* communication = kernel.as<work::Communication>()) {
       result.push_back(collective_seconds(*communication, device, rates.link));
