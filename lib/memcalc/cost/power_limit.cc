@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/kernel_time.h"
@@ -17,7 +16,7 @@ namespace memcalc {
 
 namespace {
 
-// How far back the limit looks. A stage of a pipeline on an H200 (layers of Qwen2.5-7B, timeline of 2026-11-30) takes
+// How far back the limit looks. A stage of a pipeline on an H200 (layers of Qwen2.5-7B, two_cards_timelines_h200) takes
 // four micro-batches of 37 ms behind 47 ms of an optimizer and of waiting: its products take 1.00, 1.02, 1.05 and 1.09
 // times what they take at first, where 1.10 is what that mixture ends at (docs/studies/time.md).
 constexpr double kLooksBack = 0.040;  // seconds
@@ -60,12 +59,17 @@ bool goes_with_clock(const Kernel& kernel) {
 struct Activity {
   double seconds = 0, products = 0, drawn = 0, saved = 0;
 
-  /// Adds another; what was before weighs `share`, and so does the other one.
-  void add(const Activity& other, double share = 1) {
-    seconds = share * (seconds + other.seconds);
-    products = share * (products + other.products);
-    drawn = share * (drawn + other.drawn);
-    saved = share * (saved + other.saved);
+  void add(const Activity& other) {
+    seconds += other.seconds;
+    products += other.products;
+    drawn += other.drawn;
+    saved += other.saved;
+  }
+  /// The same by the mean that forgets.
+  void add_lately(const Activity& other) {
+    const double kept = kLooksBack / (kLooksBack + other.seconds);
+    add(other);
+    for (double* const each : {&seconds, &products, &drawn, &saved}) *each *= kept;
   }
   /// How many times as long as at the full clock products take in it.
   [[nodiscard]] double longer() const {
@@ -82,107 +86,127 @@ Activity pause(double seconds, const PowerRates& power) {
   return {.seconds = seconds, .saved = (1 - power.idle) * seconds};
 }
 
-/// Of a kernel, `idle` times as long as which the card waits for a host that issues too slowly.
-Activity activity_of(const Kernel& kernel, double seconds, double of_products, double idle, const PowerRates& power) {
+Activity activity_of(const Kernel& kernel, double seconds, double of_products, const PowerRates& power) {
   const double draws = power.products * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1);
-  Activity activity{.seconds = seconds,
-                    .products = of_products,
-                    .drawn = draws * of_products,
-                    .saved = (1 - power.others) * (seconds - of_products)};
-  activity.add(pause(seconds * idle, power));
-  return activity;
+  return {.seconds = seconds,
+          .products = of_products,
+          .drawn = draws * of_products,
+          .saved = (1 - power.others) * (seconds - of_products)};
 }
 
-/// What the kernels of a step do, each distinct one told once.
-struct Activities {
-  const DistinctKernels& kernels;
-  std::vector<Activity> of_distinct;
-
-  [[nodiscard]] const Activity& of(std::size_t i) const { return of_distinct[kernels.number_of(i)]; }
+/// Kernels one after the other, short beside what the limit looks back over.
+struct Stretch {
+  std::size_t end = 0;  // the number of the first kernel behind it
+  std::int64_t repeats = 1;
+  Activity activity;
+  double longer = 1;
 };
+constexpr double kStretch = kLooksBack / 80;
 
-/// The micro-batch that kernels from one number to another stand for, `repeats` times one after the other.
-void lengthen(const Activities& activities, std::size_t begin, std::size_t end, Activity& recent,
-              std::vector<double>& longer) {
+/// The micro-batch of stretches from one number to another, all of which are repeated as often.
+void lengthen(std::vector<Stretch>& stretches, std::size_t begin, std::size_t end, double idle, const PowerRates& power,
+              Activity& recent) {
   constexpr std::int64_t kByThemselves = 4;  // those after them stand behind one another as one
-  const std::int64_t repeats = activities.kernels.kernels()[begin].repeats;
+  const std::int64_t repeats = stretches[begin].repeats;
   for (std::int64_t done = 0; done < repeats;) {
     const std::int64_t alike = done < kByThemselves ? 1 : repeats - done;
     const auto count = static_cast<double>(alike);
     for (std::size_t i = begin; i < end; ++i) {
-      if (activities.of(i).seconds <= 0) continue;
-      if (done == 0) longer[i] = 0;
-      const Activity activity = times(count, activities.of(i));
-      recent.add(activity, kLooksBack / (kLooksBack + activity.seconds));
-      longer[i] += count / static_cast<double>(repeats) * recent.longer();
+      Stretch& stretch = stretches[i];
+      Activity activity = times(count, stretch.activity);
+      activity.add(pause(activity.seconds * idle, power));
+      recent.add_lately(activity);
+      if (done == 0) stretch.longer = 0;
+      stretch.longer += count / static_cast<double>(repeats) * recent.longer();
     }
     done += alike;
   }
 }
 
-/// How many times as long the products of each kernel take in a step that comes again and again. `waits`: before it.
-std::vector<double> longer_each(const Activities& activities, const Activity& waits) {
-  const KernelList& kernels = activities.kernels.kernels();
+/// How many times as long the products of each stretch take in a step that comes again and again; whether any take
+/// longer. `idle`: what the card waits for its host, over what it computes; `waits`: before each step.
+bool lengthen_all(std::vector<Stretch>& stretches, double idle, const Activity& waits, const PowerRates& power) {
   Activity all = waits;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    all.add(times(static_cast<double>(kernels[i].repeats), activities.of(i)));
+  for (const Stretch& each : stretches) {
+    Activity activity = times(static_cast<double>(each.repeats), each.activity);
+    activity.add(pause(activity.seconds * idle, power));
+    all.add(activity);
   }
   Activity recent = times(kLooksBack / all.seconds, all);
-  std::vector<double> longer(kernels.size(), 1);
   for (int step = 0; step < 2; ++step) {  // the second comes after one
-    recent.add(waits, kLooksBack / (kLooksBack + waits.seconds));
-    for (std::size_t begin = 0, end = 0; begin < kernels.size(); begin = end) {
-      while (end < kernels.size() && kernels[end].repeats == kernels[begin].repeats) ++end;
-      lengthen(activities, begin, end, recent, longer);
+    recent.add_lately(waits);
+    for (std::size_t begin = 0, end = 0; begin < stretches.size(); begin = end) {
+      while (end < stretches.size() && stretches[end].repeats == stretches[begin].repeats) ++end;
+      lengthen(stretches, begin, end, idle, power, recent);
     }
   }
-  return longer;
+  return std::any_of(stretches.begin(), stretches.end(), [](const Stretch& each) { return each.longer > 1; });
+}
+
+double issuing_seconds(const KernelList& kernels, const std::vector<double>& issued_in) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < kernels.size(); ++i) seconds += static_cast<double>(kernels[i].repeats) * issued_in[i];
+  return seconds;
+}
+
+/// A kernel at the full clock: its seconds, and those of its products.
+struct AtFullClock {
+  double seconds = 0, of_products = 0;
+  Activity activity;
+};
+
+AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
+  if (!fills_card(kernel)) return {.seconds = seconds};
+  AtFullClock result{.seconds = seconds, .of_products = busiest_seconds(kernel, seconds, device, power)};
+  if (result.of_products > 0 && is_product(kernel)) {
+    const double at_full_clock = result.of_products / power.full_clock;
+    result.seconds -= result.of_products - at_full_clock;
+    result.of_products = at_full_clock;
+  }
+  result.activity = activity_of(kernel, result.seconds, result.of_products, power);
+  return result;
 }
 
 }  // namespace
 
-void lower_clock(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
+void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, const DeviceRates& rates,
                  IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
   const PowerRates& power = rates.power;
   if (power.products <= 1) return;
-  const KernelList& list = kernels.kernels();
-  std::vector<double> at_full_clock = kernels.of_distinct(
-      [&](const Kernel& kernel) { return seconds[static_cast<std::size_t>(&kernel - list.data())]; });
-  std::vector<double> of_products;
-  for (std::size_t n = 0; n < at_full_clock.size(); ++n) {
-    const Kernel& kernel = *kernels.distinct()[n];
-    of_products.push_back(fills_card(kernel) ? busiest_seconds(kernel, at_full_clock[n], device, power) : 0);
-    if (of_products.back() <= 0 || !is_product(kernel)) continue;
-    const double busiest = std::exchange(of_products.back(), of_products.back() / power.full_clock);
-    at_full_clock[n] -= busiest - of_products.back();
-  }
+  const KernelList& kernels = distinct.kernels();
+  const std::vector<AtFullClock> told = distinct.of_distinct([&](const Kernel& kernel) {
+    return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, power);
+  });
+  std::vector<Stretch> stretches;
   double products = 0, busy = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::size_t number = kernels.number_of(i);
-    seconds[i] = at_full_clock[number];
-    if (!fills_card(list[i])) continue;
-    const auto repeats = static_cast<double>(list[i].repeats);
-    products += repeats * of_products[number];
-    busy += repeats * seconds[i];
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    if (!fills_card(kernel)) continue;
+    const AtFullClock& of = told[distinct.number_of(i)];
+    seconds[i] = of.seconds;
+    products += of.of_products;
+    busy += static_cast<double>(kernel.repeats) * seconds[i];
+    const bool goes_on = !stretches.empty() && stretches.back().repeats == kernel.repeats &&
+                         stretches.back().activity.seconds < kStretch;
+    Stretch& stretch = goes_on ? stretches.back() : stretches.emplace_back(Stretch{.repeats = kernel.repeats});
+    stretch.activity.add(of.activity);
+    stretch.end = i + 1;
   }
   if (products <= 0) return;
-  const std::vector<double>& issued_in = issuing.of(rates.host);
-  double host = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) host += static_cast<double>(list[i].repeats) * issued_in[i];
-  const double idle = std::max(host / busy - 1, 0.0);
-  Activities activities{.kernels = kernels, .of_distinct = {}};
-  for (std::size_t n = 0; n < at_full_clock.size(); ++n) {
-    const Kernel& kernel = *kernels.distinct()[n];
-    activities.of_distinct.push_back(
-        fills_card(kernel) ? activity_of(kernel, at_full_clock[n], of_products[n], idle, power) : Activity());
-  }
-  const std::vector<double> longer = longer_each(activities, pause(std::max(waiting - idle, 0.0) * busy, power));
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (longer[i] <= 1) continue;
-    if (list[i].as<work::Attention>() != nullptr) {
-      seconds[i] *= has_hopper_attention(list[i], device) ? longer[i] : longer[i] / power.full_clock;
-    } else {
-      seconds[i] += (longer[i] - 1) * (goes_with_clock(list[i]) ? seconds[i] : of_products[kernels.number_of(i)]);
+  if (!lengthen_all(stretches, 0, {}, power)) return;  // without a pause
+  const double idle = std::max(issuing_seconds(kernels, issuing.of(rates.host)) / busy - 1, 0.0);
+  const double rest = std::max(waiting - idle, 0.0) * busy;
+  if ((idle > 0 || rest > 0) && !lengthen_all(stretches, idle, pause(rest, power), power)) return;
+  std::size_t i = 0;
+  for (const Stretch& stretch : stretches) {
+    for (; i < stretch.end; ++i) {
+      if (stretch.longer <= 1 || !fills_card(kernels[i])) continue;
+      if (kernels[i].as<work::Attention>() != nullptr) {
+        seconds[i] *= has_hopper_attention(kernels[i], device) ? stretch.longer : stretch.longer / power.full_clock;
+      } else {
+        const double of_products = told[distinct.number_of(i)].of_products;
+        seconds[i] += (stretch.longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products);
+      }
     }
   }
 }

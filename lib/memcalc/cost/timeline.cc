@@ -131,8 +131,9 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
 
 std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
                                IssueTimes& issuing, double waiting) {
-  const double gap = (rates.host.gap_us + (queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
-  const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
+  const std::int64_t ranks = ranks_of(kernels);
+  const double gap = (rates.host.gap_us + (ranks > 1 && queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
+  const double slowest = slowest_of(ranks, kCardSpread);
   std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
     if (const auto* communication = kernel.as<work::Communication>()) {
       return collective_seconds(*communication, device, rates.link);
