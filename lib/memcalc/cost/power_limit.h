@@ -1,4 +1,4 @@
-// What a card's power limit makes longer. Covered by tests/unit/cost_test.cc.
+// What a card's power limit makes longer. Covered by tests/unit/power_limit_test.cc.
 #pragma once
 
 #include <vector>
