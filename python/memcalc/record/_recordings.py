@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple
 
 import torch
 import torch.utils.checkpoint
 
+from ._instructions import Instructions
 from ._run import Build, Recording, build, record as run
 
 Example = Mapping[str, Any]
@@ -27,6 +28,13 @@ class Variant:
     gradients: bool | None = None                          # None: in train mode
     compiling: bool = False                                # as torch.compile traces it
     precisions: tuple[str, ...] | None = None              # None: those of the program
+
+
+class Python(NamedTuple):
+    """What a forward pass runs: bytecode instructions and calls of torch."""
+
+    instructions: int
+    calls: int
 
 
 class Recordings:
@@ -50,7 +58,14 @@ class Recordings:
         if len(self._first) < _KEPT: self._first[key] = made
         return made
 
-    def _record(self, variant: Variant, precision: str, example: Example) -> Recording:
+    def instructions(self, variant: Variant, precision: str, example: Example) -> Python:
+        """How much Python a pass runs, of the second, for the first looks up what later ones have."""
+        self._record(variant, precision, example)
+        counted = Instructions()
+        made = self._record(variant, precision, example, counted)
+        return Python(counted.count, sum(event[0] == "call" for event in made.events))
+
+    def _record(self, variant: Variant, precision: str, example: Example, instructions: Instructions | None = None) -> Recording:
         built = self.built(precision)
         built.precision = precision
         inputs = {k: v for k, v in example.items() if variant.inputs is None or k in variant.inputs}
@@ -60,7 +75,7 @@ class Recordings:
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
                        gradients=variant.mode == "train" if variant.gradients is None else variant.gradients,
-                       compiling=variant.compiling, step=self.step)
+                       compiling=variant.compiling, step=self.step, instructions=instructions)
         finally:
             for owner, key, old in before:
                 if old is _NOTHING: delattr(owner, key)
