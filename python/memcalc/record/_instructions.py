@@ -10,21 +10,29 @@ from typing import Any, Iterator
 
 import torch
 
-# What runs when an operator is called that has no data, and the recorder; beside it Python's own modules, which both call.
-_OF_A_RECORDING = tuple(os.path.join(os.path.dirname(torch.__file__), *path.split("/")) for path in (
-    "_subclasses", "_prims", "_prims_common", "_refs", "_decomp", "_library", "_higher_order_ops", "_meta_registrations.py", "_ops.py", "_guards.py",
-    "_logging", "_inductor", "_dynamo", "fx", "overrides.py", "utils/_python_dispatch.py", "utils/_stats.py", "utils/weakref.py", "utils/_traceback.py",
-    "utils/_mode_utils.py", "utils/_thunk.py", "_dispatch", "storage.py", "nn/parameter.py", "_vendor")) + (os.path.dirname(__file__),)
-_GETATTR = torch.nn.Module.__getattr__.__code__
-_PYTHON = os.path.dirname(os.__file__)
+_TORCH, _PYTHON, _OWN = os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, os.path.dirname(__file__) + os.sep
+# Of torch what runs around operators with data, too; not what stands in for their kernels here, nor what looks for overridden functions.
+_OF_TORCH = tuple(_TORCH + path.replace("/", os.sep) for path in (
+    "nn/", "amp/", "autograd/", "distributions/", "fft/", "linalg/", "special/", "functional.py", "_tensor.py", "_jit_internal.py",
+    "utils/checkpoint.py", "utils/_contextlib.py"))
+_NOT = (_TORCH + os.path.join("nn", "parameter.py"), _TORCH + os.path.join("nn", "attention"))
+# Counted where what calls them is: the recording, too, looks up attributes and switches gradients off.
+_CALLED_BY_BOTH = (_TORCH + os.path.join("autograd", "grad_mode.py"), _TORCH + "_tensor.py", _TORCH + "amp")
+_LOOKED_UP = torch.nn.Module.__getattr__.__code__
 # Python 3.11 runs so many times as many for the same code as 3.12 (twelve families of transformers, 1.040 to 1.048).
 _OF_3_11 = 1.0435
 
 
-def _is_counted(code: CodeType) -> bool:
+def _is_of_recording(code: CodeType) -> bool:
     name = code.co_filename
-    if name.startswith("<") or name.startswith(_OF_A_RECORDING): return False
-    return not name.startswith(_PYTHON) or "site-packages" in name or "dist-packages" in name
+    if name.startswith(_TORCH): return not name.startswith(_OF_TORCH) or name.startswith(_NOT)
+    return name.startswith(_OWN) or name.startswith("<")
+
+
+def _is_called_by_both(code: CodeType) -> bool:
+    name = code.co_filename
+    if code is _LOOKED_UP or name.startswith(_CALLED_BY_BOTH): return True
+    return name.startswith(_PYTHON) and "site-packages" not in name and "dist-packages" not in name
 
 
 class Instructions:
@@ -37,34 +45,16 @@ class Instructions:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Of what runs within it; not where a debugger or a profiler of instructions is at work."""
-        monitoring = getattr(sys, "monitoring", None)
-        if monitoring is None:
-            before = sys.gettrace()
-            if before is None: sys.settrace(self._entered)
-            try: yield
-            finally: sys.settrace(before)
-            return
-        tool, event = monitoring.OPTIMIZER_ID, monitoring.events.INSTRUCTION
-        if monitoring.get_tool(tool) is not None:
-            yield
-            return
-        monitoring.use_tool_id(tool, "memcalc.record")
-        monitoring.register_callback(tool, event, self._instruction)
-        monitoring.set_events(tool, event)
+        """Of what runs within it; not where a debugger is at work."""
+        before = sys.gettrace()
+        if before is None: sys.settrace(self._entered)
         try: yield
-        finally:
-            monitoring.set_events(tool, 0)
-            monitoring.free_tool_id(tool)
-
-    def _instruction(self, code: CodeType, _: int) -> Any:
-        if not _is_counted(code): return sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
-        self._found += 1
-        return None
+        finally: sys.settrace(before)
 
     def _entered(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not _is_counted(frame.f_code): return None
-        if frame.f_code is _GETATTR and frame.f_back is not None and not _is_counted(frame.f_back.f_code): return None  # the recorder looks
+        code, caller = frame.f_code, frame.f_back
+        if _is_of_recording(code): return None
+        if _is_called_by_both(code) and (caller is None or caller.f_trace is None): return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._traced
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping
 
 import torch
 import torch.utils.checkpoint
@@ -30,13 +30,6 @@ class Variant:
     precisions: tuple[str, ...] | None = None              # None: those of the program
 
 
-class Python(NamedTuple):
-    """What a forward pass runs: bytecode instructions and calls of torch."""
-
-    instructions: int
-    calls: int
-
-
 class Recordings:
     """Makes recordings of a module, which is built once for each type of weights."""
 
@@ -58,12 +51,12 @@ class Recordings:
         if len(self._first) < _KEPT: self._first[key] = made
         return made
 
-    def instructions(self, variant: Variant, precision: str, example: Example) -> Python:
-        """How much Python a pass runs, of the second, for the first looks up what later ones have."""
+    def instructions(self, variant: Variant, precision: str, example: Example) -> int:
+        """How much Python a pass runs: of the second, for the first looks up what later ones have."""
         self._record(variant, precision, example)
         counted = Instructions()
-        made = self._record(variant, precision, example, counted)
-        return Python(counted.count, sum(event[0] == "call" for event in made.events))
+        self._record(variant, precision, example, counted)
+        return counted.count
 
     def _record(self, variant: Variant, precision: str, example: Example, instructions: Instructions | None = None) -> Recording:
         built = self.built(precision)
