@@ -46,6 +46,7 @@ class Parts:
     def begin_step(self):
         import torch
         self.seen += 1
+        if self.seen > EXTRA: return
         if self.seen == 1: self.wrap()
         self.wait()
         self.mode = "plain" if self.seen < 3 else "awaited" if self.seen < 5 else None

@@ -585,7 +585,7 @@ def time_trainer(trainer, wait, of_lengths=False):
         def on_train_begin(self, *unused, **more): begun[:] = [time.perf_counter()]
 
         def on_step_begin(self, args, state, control, **more):
-            if state.global_step >= last: parts.begin_step()
+            if evaluates and state.global_step >= last: parts.begin_step()
 
         def on_evaluate(self, *unused, **more):
             if trainer.state.global_step > last: return
@@ -595,7 +595,10 @@ def time_trainer(trainer, wait, of_lengths=False):
             begun[:] = [wait_for_device()]
 
         def on_step_end(self, args, state, control, **more):
-            step = state.global_step
+            self.end(state.global_step)
+            if parts and not evaluates and state.global_step >= last: parts.begin_step()  # with what fetches the next batch
+
+        def end(self, step):
             if step > last: return parts.end_step()
             if not ON_CPU: mallocs.append(torch.cuda.memory_stats()["num_device_alloc"])
             if step > WARM_STEPS + SYNCHRONIZED and not of_lengths and not evaluates:
@@ -655,6 +658,7 @@ def run(job, rank=None):
     import transformers as tf
     import jobs_card
     wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
+    keeps = job.get("keep_cache", False)  # what the construction reserved stays, and its requests are recorded, too
     job = Job(job)
     if job.loop == "bare":
         import jobs_bare
@@ -665,6 +669,10 @@ def run(job, rank=None):
     if not ON_CPU: torch.zeros(1, device="cuda")  # starts CUDA
     if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
     base = 0 if ON_CPU else cuda.memory_allocated()
+    record = lambda: cuda.memory._record_memory_history(  # noqa: E731
+        enabled="all", context="alloc" if wants_stacks else None, stacks="python", max_entries=4000000)
+    made = 0 if ON_CPU else cuda.memory_stats()["allocation.all.allocated"]
+    if keeps and wants_events and not ON_CPU: record()
     trainer = make_trainer(job)
     stamps, marks, requests = [], [], []
 
@@ -695,13 +703,13 @@ def run(job, rank=None):
     events = os.environ.get("EVENTS") if wants_events and not ON_CPU and not rank else None
     result = dict(versions={m.__name__: m.__version__ for m in (torch, tf, accelerate)})
     if not ON_CPU:
-        cuda.empty_cache()
+        if not keeps: cuda.empty_cache()
+        else: result.update(built=cuda.memory_stats()["allocation.all.allocated"] - made, reserved_built=cuda.memory_reserved())
         cuda.reset_peak_memory_stats()
         result.update(gpu=cuda.get_device_name(0), before_training=cuda.memory_allocated() - base)
     if events:
         os.makedirs(events, exist_ok=True)
-        cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
-                                          max_entries=4000000)
+        if not keeps: record()
     if not ON_CPU: requests.append(cuda.memory_stats()["allocation.all.allocated"])
     trainer.train()
     Clock().mark("end")
