@@ -715,7 +715,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
       precompute_reference(few_layers->tape, few_layers->model, run, wrapper);
       few.emplace(*few_layers, run, tokens, steps);
     }
-    FirstCallCounts first_calls{};
+    CountedFirstCalls first_calls;
     // A generation that is one of many alike is not made where kernels are not recorded.
     if (!run.generates() && !run.compiles()) (few ? few->data_loop() : whole).first_calls = &first_calls;
     if (few) {
