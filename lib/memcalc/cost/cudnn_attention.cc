@@ -12,6 +12,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -83,7 +84,7 @@ double backward_beside_seconds(const Kernel& kernel, const work::Attention& atte
 }  // namespace
 
 bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device) {
-  return kernel.kind == KernelKind::kCudnnAttention && device.compute_capability_major == kHopper;
+  return kernel.kind == KernelKind::kCudnnAttention && is_of(device, CudaArchitecture::kHopper);
 }
 
 double hopper_attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
