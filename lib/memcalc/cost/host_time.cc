@@ -238,7 +238,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
-  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us / (generated_in_step ? kForwardShare : 1);
+  if (python && kernel.kind != KernelKind::kPartOfPrevious)
+    microseconds += rates.python_us / (generated_in_step ? kForwardShare : 1);
   if (backward) microseconds *= rates.backward_ratio;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
