@@ -6,11 +6,14 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
+#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/host_time.h"
+#include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
@@ -34,6 +37,12 @@ using test::device;
 using test::kernel;
 using test::kOp;
 using test::rates;
+
+std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
+  const DistinctKernels distinct(kernels);
+  IssueTimes issuing(distinct, false);
+  return memcalc::seconds_of(distinct, device, rates, issuing);
+}
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {
   Kernel nothing = kernel(0);

@@ -12,6 +12,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -115,7 +116,7 @@ double one_query_seconds(const Kernel& kernel, const work::Attention& attention,
 }  // namespace
 
 bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device) {
-  return kernel.kind == KernelKind::kCudnnAttention && device.compute_capability_major == kHopper;
+  return kernel.kind == KernelKind::kCudnnAttention && is_of(device, CudaArchitecture::kHopper);
 }
 
 double hopper_attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {

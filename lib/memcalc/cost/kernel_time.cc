@@ -18,6 +18,7 @@
 #include "memcalc/cost/published_times.h"
 #include "memcalc/cost/regions.h"
 #include "memcalc/cost/selection_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
@@ -33,21 +34,19 @@ constexpr double kMicrosecond = 1e-6;
 // CUDA C++ Programming Guide, "Compute Capabilities": tensor cores from 7.0 on, their 8-bit integers from 7.2, their
 // bfloat16 and TF32 from 8.0. (The GTX 16 of 7.5 have none: no spec is one of them.)
 bool has_tensor_cores(const DeviceSpec& device) {
-  return device.compute_capability_major == 0 || device.compute_capability_major >= 7;
+  return !is_cuda(device) || architecture_of(device) >= CudaArchitecture::kVolta;
 }
 
 bool has_int8_tensor_cores(const DeviceSpec& device) {
-  const int major = device.compute_capability_major;
-  return major == 0 || major > 7 || (major == 7 && device.compute_capability_minor >= 2);
+  return !is_cuda(device) || architecture_of(device) >= CudaArchitecture::kXavier;
 }
 
 bool computes_tf32(const DeviceSpec& device) {
-  if (device.compute_capability_major == 0) return device.tf32_flops_per_second > 0;
-  return device.compute_capability_major >= 8;
+  return is_cuda(device) ? architecture_of(device) >= CudaArchitecture::kAmpere : device.tf32_flops_per_second > 0;
 }
 
 bool emulates_bfloat16(const DeviceSpec& device) {
-  return device.compute_capability_major > 0 && device.compute_capability_major < 8;
+  return is_cuda(device) && architecture_of(device) < CudaArchitecture::kAmpere;
 }
 
 bool allows_tf32(const Kernel& kernel) {
@@ -611,8 +610,7 @@ double uneven_groups_seconds(const Kernel& kernel, const work::Product& product,
 /// MAMF). Ada's and Hopper's cards, and later ones, are assumed to gain as much.
 ProductRates float8_rates(ProductRates rates, const DeviceSpec& device) {
   constexpr double kFaster = 1402.6 / 794.5;
-  const int major = device.compute_capability_major;
-  if (major < 8 || (major == 8 && device.compute_capability_minor < 9)) return rates;
+  if (architecture_of(device) < CudaArchitecture::kAda) return rates;
   for (double* const share : {&rates.plain, &rates.first, &rates.second}) *share *= kFaster;
   return rates;
 }

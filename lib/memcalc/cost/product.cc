@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -107,7 +108,7 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
   const double of_layout = efficiency(product, rates);
   const double aligned =
-      alignment_share(product, in_half, device.compute_capability_major >= kHopper, of_layout, rates);
+      alignment_share(product, in_half, architecture_of(device) >= CudaArchitecture::kHopper, of_layout, rates);
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
