@@ -256,8 +256,8 @@ double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
 double index_share(const Kernel& kernel) {
   constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.4, kJoinedShare = 0.64, kJoinedByHalfShare = 0.45;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
-  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where half of the
-  // blocks have nothing to do, as where transformers' caches begin and, of a fused projection, grow.
+  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where half of
+  // the blocks have nothing to do, as where transformers' caches begin and, of a fused projection, grow.
   if (kernel.op == &aten::kCat) return turned ? kJoinedByHalfShare : kJoinedShare;
   // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T
   // with 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
