@@ -8,7 +8,7 @@ usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs an
                                                                of kind "any"; FOLDER/host.json is made first, where it is not there: measure --host
 
 On the card a run whose `harness` says no_profile is only timed, which took seed 9001 all of its runs; those behind --profiled are profiled, not timed, once
-all others have ended. The next process makes its context while one ends and begins when the card is empty. Two
+all others have ended, and after them those of the card that were told worst. The next process makes its context while one ends and begins when the card is empty. Two
 processes with a card each (CUDA_VISIBLE_DEVICES) may be given the same FOLDER and cases: each takes what the other has not taken. Compiled runs of a
 file compile beside each other, alone on their card, and are timed one by one when all have.
 
@@ -362,7 +362,24 @@ def run(budget, folder, modules, *cases):
             except BaseException: traceback.print_exc()
             os._exit(0)
         os.waitpid(process, 0)
-    for path in (*cases, *profiled):
+    def worst_of_card():
+        """A file of what the card binds and was told worst, the worst first, to be profiled."""
+        rows = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]
+        rows = [row for row in rows if row.get("step_ms_median") and row["predicted"]["bound"] == "card" and row["run"]["loop"] == "bare" and not row["run"].get("compile")]
+        rows.sort(key=lambda row: -abs(row["predicted_ms"] / row["step_ms_median"] - 1))
+        kept = [{key: row[key] for key in ("run", "gpu", "predicted_ms", "predicted")} | dict(id=f"profiled-{row['id']}", harness=untimed(row["harness"])) for row in rows]
+        (folder / "worst.jsonl").write_text("".join(json.dumps(case) + "\n" for case in kept))
+        return folder / "worst.jsonl"
+
+    def untimed(how): return {key: value for key, value in how.items() if key != "no_profile"} | dict(untimed=True)
+
+    def files():
+        yield from cases
+        if profiled:
+            yield from profiled
+            yield worst_of_card()
+
+    for path in files():
         compiling, left = [], taken(path)
         current = None
         for case in left:
