@@ -43,6 +43,10 @@ inline constexpr int kHopper = 9;  // its compute capability's major number
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
 [[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                        const DeviceSpec& device, const DeviceRates& rates);
+
+/// PyTorch's own depthwise kernels, of row-major images (kDepthwiseConvolution).
+[[nodiscard]] double own_depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                           const DeviceSpec& device);
 [[nodiscard]] double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient,
                                        const DeviceSpec& device, const DeviceRates& rates);
 
