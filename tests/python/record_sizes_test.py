@@ -177,3 +177,19 @@ def test_tensors_stand_where_torch_takes_whole_numbers():
     check_schema(content)
     names = [made[1] for made in content["functions"][0]["body"] if made[0] == "call"]
     assert names.count("torch.Tensor.__index__") == 4 and "torch.as_tensor" not in names  # two sizes, a bound, a size
+
+
+def test_chosen_sizes_are_others_than_the_examples():
+    from memcalc.record._sizes import other_sizes
+
+    assert other_sizes("image", 512, 64, {"image": [512, 768, 1280, 1024]}) == [768, 1280, 1024]
+    with pytest.raises(ValueError, match="three that are not the example's 512"): other_sizes("image", 512, 64, {"image": [512, 768, 1280]})
+
+
+def test_how_much_python_a_pass_runs_is_the_same_each_time_and_grows_with_the_layers():
+    def layers(count): return torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(count)])
+
+    counts = [record(layers(n), {"input": torch.zeros(4, 8)}, loss=lambda y: y.sum(), variants=[Variant()]).to_dict()["instructions"] for n in (2, 3, 4, 4)]
+    assert counts[0] > 50 and counts[2] == counts[3]
+    assert counts[2] - counts[1] == pytest.approx(counts[1] - counts[0], abs=3)
+    assert "instructions" not in record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"length": ["x.1"]}, variants=[Variant()]).to_dict()

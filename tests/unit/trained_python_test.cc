@@ -34,6 +34,21 @@ TEST(TrainedPython, PythonOfAStepGoesWithItsFamilysInstructions) {
   EXPECT_EQ(instructions_per_trained_operator("llama9", 0), 63) << "the median";
 }
 
+// A program says how many its forward pass runs: they fall on the operators that its Python calls, of each pass.
+TEST(TrainedPython, AProgramsInstructionsFallOnItsOperators) {
+  KernelList kernels;
+  for (int i = 0; i < 10; ++i) kernels.add(forward_kernel());
+  Kernel part = forward_kernel(), again = forward_kernel(), backward = forward_kernel();
+  part.kind = KernelKind::kPartOfPrevious;
+  again.recomputed = true;
+  backward.phase = Phase::kBackward;
+  for (const Kernel& kernel : {part, again, backward}) kernels.add(kernel);
+  EXPECT_DOUBLE_EQ(instructions_of_program(800, kernels, 1), 80);
+  EXPECT_DOUBLE_EQ(instructions_of_program(400, kernels, 2), 80);
+  EXPECT_EQ(instructions_of_program(0, kernels, 1), 0) << "not counted";
+  EXPECT_EQ(instructions_of_program(800, {}, 1), 0);
+}
+
 // Of a region without hooks: next to nothing in its first forward pass, less than half in the second.
 TEST(TrainedPython, AReentrantRegionTakesTheHostLess) {
   HostRates host;

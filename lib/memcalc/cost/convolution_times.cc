@@ -12,10 +12,13 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "memcalc/base/mixed_hash.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
+#include "memcalc/cost/remembered.h"
 
 namespace memcalc {
 
@@ -30,7 +33,7 @@ struct Time {
 
 #include "memcalc/cost/convolution_times.inc"
 
-constexpr std::size_t kTypes = 3, kPasses = 3;
+constexpr std::size_t kTypes = 3;
 
 /// Those that are compared with each other.
 enum class ConvolutionKind : std::uint8_t {
@@ -53,6 +56,7 @@ struct Sizes {
   double in_channels, out_channels;  // of a group
   double groups, entering, leaving, window, images, dimensions;
 
+  [[nodiscard]] bool operator==(const Sizes&) const = default;
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
   [[nodiscard]] double elements() const {
     return groups * (entering * in_channels + leaving * out_channels + in_channels * out_channels * window);
@@ -106,8 +110,32 @@ Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
 
 struct Measured {
   Features features;
-  std::array<double, kPasses> ratios;  // logarithms of measured over ideal
+  const Time* time;
 };
+
+Sizes sizes_of(const Time& time) {
+  const auto real = [](std::int32_t value) { return static_cast<double>(value); };
+  return {.in_channels = real(time.in_channels / time.groups),
+          .out_channels = real(time.out_channels / time.groups),
+          .groups = real(time.groups),
+          .entering = real(time.entering),
+          .leaving = real(time.leaving),
+          .window = real(time.window),
+          .images = real(time.images),
+          .dimensions = static_cast<double>(time.dimensions)};
+}
+
+/// The logarithm of measured over ideal. Of the few nearest alone: of all rows it would be asked in vain.
+double logarithm_of_ratio(const Time& time, std::size_t pass) {
+  constexpr double kNanosecond = 1e-9;
+  const auto type = static_cast<std::size_t>(time.type);
+  const bool other = time.card != 0;
+  const double ideal =
+      ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)), kMeasuredPeaks[type],
+                    kItemSizes[type], other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
+  const double level = other ? kOtherLevel[type] : 1;
+  return std::log(static_cast<double>(time.nanoseconds[pass]) * kNanosecond / (level * ideal));
+}
 
 /// Most rows are too far by the channels of a group alone.
 constexpr std::size_t kSortedBy = 2;
@@ -120,30 +148,16 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
   static std::array<std::once_flag, kTypes * kKinds> made;
   const std::size_t place = type * kKinds + static_cast<std::size_t>(kind);
   std::call_once(made[place], [&] {
+    std::vector<Measured> rows;
+    std::vector<std::pair<double, std::size_t>> order;  // moving a row costs more than all else
     for (const Time& time : kTimes) {
       if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
-      const auto real = [](std::int32_t value) { return static_cast<double>(value); };
-      const Sizes shape = {.in_channels = real(time.in_channels / time.groups),
-                           .out_channels = real(time.out_channels / time.groups),
-                           .groups = real(time.groups),
-                           .entering = real(time.entering),
-                           .leaving = real(time.leaving),
-                           .window = real(time.window),
-                           .images = real(time.images),
-                           .dimensions = static_cast<double>(time.dimensions)};
-      const bool other = time.card != 0;
-      const double ideal = ideal_seconds(shape, moves(kind), kMeasuredPeaks[type], kItemSizes[type],
-                                         other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
-      Measured row{.features = features_of(shape, kind, kItemSizes[type]), .ratios = {}};
-      for (std::size_t pass = 0; pass < kPasses; ++pass) {
-        constexpr double kNanosecond = 1e-9;
-        const double level = other ? kOtherLevel[type] : 1;
-        row.ratios[pass] = std::log(real(time.nanoseconds[pass]) * kNanosecond / (level * ideal));
-      }
-      all[place].push_back(row);
+      rows.push_back({.features = features_of(sizes_of(time), kind, kItemSizes[type]), .time = &time});
+      order.emplace_back(rows.back().features[kSortedBy], rows.size() - 1);
     }
-    std::stable_sort(all[place].begin(), all[place].end(),
-                     [](const Measured& a, const Measured& b) { return has_fewer_channels(a, b.features[kSortedBy]); });
+    std::sort(order.begin(), order.end());
+    all[place].reserve(rows.size());
+    for (const auto& [channels, row] : order) all[place].push_back(rows[row]);
   });
   return all[place];
 }
@@ -168,7 +182,8 @@ double median_ratio(std::span<const Measured> rows, const Features& features, st
       rows, std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), nearest,
       [&](const Measured& row) { return square_of(row.features[kSortedBy] - channels); }, consider);
   const auto weight_of = [&](double square) { return 1 / square_of(std::sqrt(square) + kBlur); };
-  const std::optional<double> ratio = nearest.median([&](const Measured& row) { return row.ratios[pass]; }, weight_of);
+  const std::optional<double> ratio =
+      nearest.median([&](const Measured& row) { return logarithm_of_ratio(*row.time, pass); }, weight_of);
   return ratio ? std::exp(*ratio) : 1;
 }
 
@@ -179,6 +194,25 @@ double entering_pixels(const Kernel& kernel, const Sizes& of_result) {
   const double others = of_result.elements();  // nothing enters yet
   return std::max(1.0, std::round((elements - others) / (of_result.groups * of_result.in_channels)));
 }
+
+/// What the rows say of: all that their answer depends on.
+struct Asked {
+  Sizes shape;
+  std::size_t type, pass;
+  ConvolutionKind kind;
+
+  [[nodiscard]] bool operator==(const Asked&) const = default;
+  [[nodiscard]] std::uint64_t hash() const {
+    MixedHash mixed;
+    for (const double size : {shape.in_channels, shape.out_channels, shape.groups, shape.entering, shape.leaving,
+                              shape.window, shape.dimensions}) {
+      mixed.add(static_cast<std::int64_t>(size));
+    }
+    mixed.add((static_cast<std::int64_t>(kind) * 4 + static_cast<std::int64_t>(pass)) * 4 +
+              static_cast<std::int64_t>(type));
+    return mixed.value();
+  }
+};
 
 }  // namespace
 
@@ -201,7 +235,10 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
   const double ideal = ideal_seconds(shape, moves(kind), sustained_flops(kernel, device), kItemSizes[type],
                                      device.memory_bandwidth_bytes_per_second, rates.scaling.share);
-  return ideal * median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass);
+  thread_local Remembered<Asked, 9> remembered;
+  return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind}, [&] {
+    return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass);
+  });
 }
 
 }  // namespace memcalc

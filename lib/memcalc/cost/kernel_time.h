@@ -10,8 +10,6 @@
 
 namespace memcalc {
 
-inline constexpr int kHopper = 9;  // its compute capability's major number
-
 /// Seconds on the card, from the end of the kernel before to its own end where the queue is full. Collectives and
 /// copies are in collective.h. Pre, of this and the functions below: missing_rates() names nothing.
 [[nodiscard]] double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);

@@ -101,6 +101,12 @@ constexpr auto kInstructions = std::to_array<std::pair<std::string_view, int>>({
     {"youtu", 51},
 });
 
+/// Whether Python of the model calls it: host_seconds() counts the model's Python for each of these.
+bool is_called_by_model(const Kernel& kernel) {
+  return (kernel.phase == Phase::kForward || kernel.recomputed) && kernel.kind != KernelKind::kPartOfPrevious &&
+         !is_of_autocast(kernel) && !is_around_model(kernel);
+}
+
 }  // namespace
 
 double instructions_per_trained_operator(std::string_view model_type, double of_call) {
@@ -121,10 +127,7 @@ double instructions_with_adapters(double of_family, const KernelList& kernels, c
   const double own = in_16_bits && !lora->in_base_dtype ? 6 : 4;  // two conversions, into the adapters' type and back
   double operators = 0, adapters = 0;
   for (const Kernel& kernel : kernels) {
-    if ((kernel.phase != Phase::kForward && !kernel.recomputed) || kernel.kind == KernelKind::kPartOfPrevious ||
-        is_of_autocast(kernel) || is_around_model(kernel)) {
-      continue;
-    }
+    if (!is_called_by_model(kernel)) continue;
     ++operators;
     const auto* product = kernel.as<work::Product>();
     if (product != nullptr && product->n == lora->rank && product->batch == 1) ++adapters;
@@ -132,6 +135,15 @@ double instructions_with_adapters(double of_family, const KernelList& kernels, c
   if (operators <= 0) return of_family;
   const double others = operators - own * adapters;
   return (of_family * others + kOfAdapter * adapters) / operators;
+}
+
+double instructions_of_program(std::int64_t instructions, const KernelList& kernels, std::int64_t accumulation_steps) {
+  double operators = 0;
+  for (const Kernel& kernel : kernels) {
+    if (is_called_by_model(kernel) && !kernel.recomputed && !is_within_operator(kernel)) ++operators;
+  }
+  if (operators <= 0) return 0;
+  return static_cast<double>(instructions * accumulation_steps) / operators;
 }
 
 }  // namespace memcalc

@@ -16,4 +16,8 @@ namespace memcalc {
 /// in the place of the family's for the operators of adapters.
 [[nodiscard]] double instructions_with_adapters(double of_family, const KernelList& kernels, const RunSpec& run);
 
+/// The same of a program whose forward pass runs so many (Program::instructions), once for each accumulated batch.
+[[nodiscard]] double instructions_of_program(std::int64_t instructions, const KernelList& kernels,
+                                             std::int64_t accumulation_steps);
+
 }  // namespace memcalc

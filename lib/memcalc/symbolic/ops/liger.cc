@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -77,8 +78,8 @@ bool writes_in_place(const Tensor& hidden, const Tensor& weight) {
 /// torch.addmm(..., out=grad_weight), from 0.8.1 on: of 16-bit logits.
 bool adds_in_place(const Tensor& gradient, DType logits) {
   const Tape& tape = gradient.tape();
-  const int capability = tape.device.compute_capability_major;
-  if (logits == DType::kFloat32 || (capability > 0 && capability < 8)) return false;
+  const bool old_card = is_cuda(tape.device) && architecture_of(tape.device) < CudaArchitecture::kAmpere;
+  if (logits == DType::kFloat32 || old_card) return false;
   switch (tape.behaviors.liger_loss) {
     case LigerLoss::kProducts: return false;
     case LigerLoss::kFloat32InPlace: return gradient.dtype() == DType::kFloat32;
