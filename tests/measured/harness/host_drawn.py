@@ -88,7 +88,8 @@ def predict(cases, memcalc, out):
             path.write_text(json.dumps(content, default=str))
             words = ["--model", path, "--bs", BATCH, "--task", tasks.get(case["kind"], "causal"), *(["--seq", TOKENS] if case["kind"] != "image" else []), "--precision", case["precision"]]
             if case["precision"] != "bf16": words += ["--weights-dtype", "fp32"]
-            row = dict(id=case["id"], told={name: ask(*words, "--loop", "bare", "--optimizer", *option) for name, option in OPTIMIZERS.items()})
+            cache = ["--use-cache"] if case["kind"] not in ("encoder", "image") else []  # the first prediction, before the run, forgot it
+            row = dict(id=case["id"], told={name: ask(*words, "--loop", "bare", *cache, "--optimizer", *option) for name, option in OPTIMIZERS.items()})
             row["told"]["trainer"] = ask(*words, "--loop", "trainer", *(["--optimizer", "adafactor"] if case["trainer"] == "adafactor" else []))
             file.write(json.dumps(row) + "\n"); file.flush()
             print(row["id"], {name: each.get("step") or each for name, each in row["told"].items()}, flush=True)
