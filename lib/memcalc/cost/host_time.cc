@@ -279,7 +279,6 @@ double python_share(double instructions) { return kOperatorShare + kInstructionS
 }  // namespace
 
 DeviceRates rates_of_step(DeviceRates rates, double instructions) {
-  if (instructions <= 0) return rates;
   const double share = kForwardShare * python_share(instructions);
   rates.host.python_us *= share;
   for (MeasuredHost& each : rates.hosts) each.rates.python_us *= share;
