@@ -126,7 +126,9 @@ class Search {
     return probes_.at(index);
   }
 
-  // Where a straight line through the two outermost probes meets the memory of the card.
+  // Where a straight line through the two outermost probes meets the memory of the card. The line of two small
+  // probes can be as good as level, where something that does not grow makes both peaks: it does not lead further
+  // than kStride times their larger one, for a step of many images takes as many events.
   [[nodiscard]] std::int64_t guess(std::int64_t low, std::int64_t high) const {
     const Probe& a = probes_.begin()->second;
     const Probe& b = probes_.at(high > 0 ? high : low);
@@ -134,7 +136,8 @@ class Search {
     const double slope = static_cast<double>(b.needed - a.needed) / static_cast<double>(b.value - a.value);
     const double room = static_cast<double>(device_.usable_bytes() - a.needed);
     const double at = (static_cast<double>(a.value) + room / slope) / static_cast<double>(options_.multiple_of);
-    return static_cast<std::int64_t>(std::clamp(at, 0.0, 1e15));
+    const double reach = high > 0 ? 1e15 : kStride * static_cast<double>(low);
+    return static_cast<std::int64_t>(std::clamp(at, 0.0, std::min(reach, 1e15)));
   }
 
   // The largest index that `good` holds for and the next not, with all probes below it good: doubling, then the line
@@ -192,6 +195,8 @@ class Search {
       result_.probes.push_back(probe);
     }
   }
+
+  static constexpr double kStride = 64;
 
   const ModelSpec& model_;
   RunSpec run_;
