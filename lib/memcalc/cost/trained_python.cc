@@ -113,7 +113,7 @@ double instructions_per_trained_operator(std::string_view model_type, double of_
 
 double instructions_with_adapters(double of_family, const KernelList& kernels, const RunSpec& run) {
   const std::optional<Lora>& lora = run.fine_tuning.lora;
-  if (!lora || run.fine_tuning.unsloth || of_family <= 0) return of_family;
+  if (!lora || run.fine_tuning.unsloth) return of_family;
   // peft 0.21, tuners/lora/layer.py, Linear.forward(): 763 under Python 3.11 of LLaMA, BERT and GPT-2 alike, which runs
   // 1.04 times as many as 3.12. Two products, the scaling and the sum.
   constexpr double kOfAdapter = 731;

@@ -9,7 +9,7 @@
 namespace memcalc {
 
 /// Bytecode instructions for each operator that the layer calls. Of a family that was not counted in training those of
-/// a call (`of_call`), or the median of all where there are none (0).
+/// a call (`of_call`), or the median of all where there are none (0), as of a program, whose Python nobody counted.
 [[nodiscard]] double instructions_per_trained_operator(std::string_view model_type, double of_call);
 
 /// The same of a run whose layers may have peft's adapters: peft's code runs instructions of its own for each module,

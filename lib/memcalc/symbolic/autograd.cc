@@ -334,7 +334,8 @@ void Autograd::evaluate(NodeId id) {
       if (each.node == id) each.gradient = node.buffer[0];
     }
   }
-  for (std::size_t i = 0; i < node.buffer.size(); ++i) call.gradients[i] = std::move(node.buffer[i]);
+  const auto outputs = std::min<std::size_t>(node.output_count, kUsualOutputs);
+  for (std::size_t i = 0; i < outputs; ++i) call.gradients[i] = std::move(node.buffer[i]);
   if (!node.further_buffer.empty()) {
     call.further_gradients = std::exchange(node.further_buffer, std::vector<Tensor>(node.further_buffer.size()));
   }
