@@ -130,7 +130,9 @@ TEST(RunOptions, RotaryPositionsMayGoOnButItIsSaid) {
   EXPECT_THAT(resolve(llama(2048), {.sequence_length = 4096}).assumptions, Contains(HasSubstr(kSaid)));
   EXPECT_THAT(resolve(llama(2048), {.sequence_length = 2048}).assumptions, Not(Contains(HasSubstr("beyond"))));
   const ModelSpec falcon{
-      .name = "falcon-test", .model_type = "falcon", .architecture = FalconSpec{.max_position_embeddings = 2048}};
+      .name = "falcon-test",
+      .model_type = "falcon",
+      .architecture = FalconSpec{.hidden_size = 64, .num_attention_heads = 1, .max_position_embeddings = 2048}};
   EXPECT_THAT(resolve(falcon, {.sequence_length = 4096}).assumptions, Contains(HasSubstr(kSaid)));
 }
 
