@@ -69,7 +69,9 @@ std::vector<Timed> time_registry(int rounds) {
   for (const ModelListing& listing : registry.models()) {
     const ModelSpec model = registry.model(listing.name);
     for (const Precision precision : {Precision::kFp32, Precision::kAmpBf16}) {
-      const RunOptions options{.precision = precision};
+      RunOptions options{.precision = precision};
+      if (model.architecture.dimensions().default_length)
+        options.sequence_length = 8;  // each token is a run of its own
       all.push_back(timed(model, resolve(model, options).run, device, rounds));
     }
   }

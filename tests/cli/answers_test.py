@@ -30,6 +30,33 @@ CASES = [
 ]
 
 
+# Words that stand below the model's name.
+SETTINGS = (
+    (("--model", "hubert-large"), "batch 1 x 80000 numbers to 512"),
+    (("--model", "ast-audioset"), "batch 1 x 1024 x 128 numbers"),
+    (("--model", "bloom-560m"), "batch 1 x 2048 tokens"),
+    (("--model", "fasterrcnn-resnet50-fpn"), "where there is room. Fits on"),
+    (("--model", "gpt2", "--seq", "64", "--lora", "8", "--lora-targets", "c_attn", "--stages", "all", "--load", "host",
+      "--save", "merge"), "LoRA rank 8 of c_attn, all stages, loaded on the host, saving merge"),
+    (("--model", "gpt2", "--seq", "64", "--eval-bs", "4", "--eval-logits", "--label-smoothing", "--expandable"),
+     "expandable segments, label smoothing, evaluation of 4 at once, logits kept"),
+    (("--model", "gpt2", "--seq", "64", "--task", "seqcls", "--loop", "bare", "--offload-optimizer"), "optimizer on the host"),
+    (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "top-k,temperature"), "sampling by temperature, top-k"),
+)
+
+
+class Setting(unittest.TestCase):
+    def test_the_run_is_named_in_words(self):
+        for arguments, words in SETTINGS:
+            with self.subTest(words):
+                text = run(*arguments, "--no-remedies", env={"LC_ALL": "C"}).stdout
+                self.assertIn(words, " ".join(text.replace("\n", ", ").split()).replace(", , ", ", "))
+
+    def test_no_line_is_wider_than_80_columns(self):
+        text = run("--model", "albert-base-v2", "--optimizer", "paged_adamw_8bit", "--gpus", "2").stdout
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+
 class Json(unittest.TestCase):
     def test_every_answer_follows_the_schema(self):
         for case in CASES:

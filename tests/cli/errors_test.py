@@ -112,6 +112,11 @@ CASES = [
     (("--model", "llama-3-8b", "--task", "mlm"), "accepted: --task causal, seqcls"),
     ((*BERT, "--task", "causal"), "not modelled for encoders such as bert-large"),
     ((*BERT, "--use-cache"), "no key/value cache"),
+    (("--model", "gemma-3n-e2b-text", "--seq", "64", "--checkpointing", "every-2", "--reentrant"),
+     "layers that share keys and values with a layer outside of a checkpoint"),
+    (("--model", "hubert-large", "--task", "seqcls"), "accepted: no --task, and --loop bare or trainer"),
+    (("--model", "gpt2", "--infer", "--new-tokens", "4", "--sampling", "top-k=50"), "by commas, without values, found"),
+    (("--model", "qwen3-asr-0.6b-audio", "--bs", "4"), "and no other: at another size the module makes other calls; accepted: 2"),
     # weights (weights_test.py has the files themselves)
     (("weights",), "weights: expected a path, found nothing"),
     (("weights", "a", "b"), "unexpected argument 'b'"),

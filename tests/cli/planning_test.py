@@ -127,6 +127,19 @@ class Answers(unittest.TestCase):
                     self.assertNotIn("needed_bytes", rows[1])
                     self.assertIn("the file ends within a value", process.stdout)
 
+    def test_a_list_is_one_value(self):
+        called = ("--infer", "--new-tokens", "2", "--sampling", "top-k,temperature", "--seq", "32")
+        rows = json.loads(run("sweep", *GPT2, *called, "--format", "json").stdout)["rows"]
+        self.assertEqual(len(rows), 1)
+        drawn = ("--loop", "trl-sft", "--lengths", "lognormal:30,0.5,64", "--steps", "2", "--seq", "64")
+        self.assertEqual(len(json.loads(run("sweep", *GPT2, *drawn, "--format", "json").stdout)["rows"]), 1)
+
+    def test_labels_below_bars_are_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "sweep.svg"
+            run("sweep", "--model", "gpt2,distilgpt2,bert-base", "--seq", "32,64,128", "--plot", path)
+            self.assertGreater(float(xml.parse(path).getroot().get("height")), 470)
+
     def test_plots_are_well_formed(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, arguments in (("sweep", ("sweep", *GPT2, "--bs", "1,2")), ("trace", ("trace", *GPT2, "--bs", "2"))):

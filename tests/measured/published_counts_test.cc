@@ -42,7 +42,9 @@ struct OwnCount {
 OwnCount count_of(const ModelSpec& model) {
   ModelSpec whole = model;  // some hold their text model alone where a run shows no images
   if (image_text_of(model) != nullptr) whole.architecture.change<ImageTextSpec>().images = 0;
-  const SymbolicRun run = run_of(whole, {});
+  RunOptions options;
+  if (model.architecture.dimensions().default_length) options.sequence_length = 8;  // each token is a run of its own
+  const SymbolicRun run = run_of(whole, options);
   const auto embeddings = std::max_element(  // in the base; XLM-RoBERTa's head comes before it
       run.parameters.begin(), run.parameters.end(),
       [](const ParameterInfo& a, const ParameterInfo& b) { return a.elements < b.elements; });

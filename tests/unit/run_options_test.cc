@@ -1,8 +1,11 @@
 // spec/run_options and spec/validate: the defaults, that each is said, and what is refused.
 #include "memcalc/spec/run_options.h"
 #include "memcalc/families/bert/spec.h"
+#include "memcalc/families/bloom/spec.h"
+#include "memcalc/families/falcon/spec.h"
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/families/llama/spec.h"
+#include "memcalc/families/mamba/spec.h"
 #include "memcalc/families/torchvision/spec.h"
 #include "memcalc/families/vit/spec.h"
 
@@ -123,8 +126,25 @@ TEST(RunOptions, PositionsEndWhereTheTableEnds) {
 }
 
 TEST(RunOptions, RotaryPositionsMayGoOnButItIsSaid) {
-  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 4096}).assumptions, Contains(HasSubstr("rotary")));
-  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 2048}).assumptions, Not(Contains(HasSubstr("rotary"))));
+  constexpr const char* kSaid = "4096 is beyond the 2048 tokens that the model was trained with";
+  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 4096}).assumptions, Contains(HasSubstr(kSaid)));
+  EXPECT_THAT(resolve(llama(2048), {.sequence_length = 2048}).assumptions, Not(Contains(HasSubstr("beyond"))));
+  const ModelSpec falcon{
+      .name = "falcon-test",
+      .model_type = "falcon",
+      .architecture = FalconSpec{.hidden_size = 64, .num_attention_heads = 1, .max_position_embeddings = 2048}};
+  EXPECT_THAT(resolve(falcon, {.sequence_length = 4096}).assumptions, Contains(HasSubstr(kSaid)));
+}
+
+TEST(RunOptions, ModelsWithoutPositionsHaveALengthAllTheSame) {
+  const ModelSpec bloom{.name = "bloom-test", .model_type = "bloom", .architecture = BloomSpec{}};
+  const ResolvedRun resolved = resolve(bloom, {});
+  EXPECT_EQ(resolved.run.sequence_length, 2048);
+  EXPECT_THAT(resolved.assumptions, Contains(HasSubstr("sequence length 2048: the model has no positions")));
+  EXPECT_THAT(resolve(bloom, {.sequence_length = 4096}).assumptions, Not(Contains(HasSubstr("sequence length"))));
+  const ModelSpec mamba{.name = "mamba-test", .model_type = "mamba", .architecture = MambaSpec{}};
+  EXPECT_EQ(resolve(mamba, {}).run.sequence_length, 512);
+  EXPECT_THAT(resolve(mamba, {}).assumptions, Contains(HasSubstr("512: the model runs token by token")));
 }
 
 TEST(RunOptions, NumbersOutOfRange) {

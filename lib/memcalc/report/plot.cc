@@ -17,6 +17,10 @@ constexpr double kTop = 56;
 constexpr double kBottom = 396;
 constexpr double kRight = 740;     // the legend stands beyond
 constexpr double kTallest = 1.06;  // of the axis over the tallest stack
+constexpr double kCharacter = 7;   // about the width of one
+constexpr double kBelow = 14;      // the axis, labels begin; and what is free below them
+constexpr double kSlant = 40;
+constexpr double kDegree = 3.14159265358979 / 180;
 
 // Okabe and Ito's colours, which colour-blind people can tell apart, four more for the categories that few runs have,
 // and greys for what is no tensor.
@@ -60,8 +64,11 @@ class Drawing {
     Bytes tallest = plot.limit.value_or(0);
     for (std::size_t i = 0; i < positions_; ++i) tallest = std::max(tallest, height_at(i, plot.layers.size()));
     top_ = std::max(1.0, static_cast<double>(tallest) * kTallest);
-    out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + num(kWidth) + "\" height=\"" + num(kHeight) +
-           "\" viewBox=\"0 0 " + num(kWidth) + " " + num(kHeight) +
+    longest_ = 1;
+    for (const std::string& label : plot.labels) longest_ = std::max(longest_, columns_of(label));
+    const std::string height = num(std::max(kHeight, kBottom + kBelow + drop_of_labels() + kBelow));
+    out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + num(kWidth) + "\" height=\"" + height +
+           "\" viewBox=\"0 0 " + num(kWidth) + " " + height +
            "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n"
            "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
     text(kLeft, 24, plot.title, "start", " font-size=\"16\" font-weight=\"bold\"");
@@ -70,7 +77,7 @@ class Drawing {
   }
 
   [[nodiscard]] std::string bars() {
-    const double slot = (kRight - kLeft) / static_cast<double>(std::max<std::size_t>(positions_, 1));
+    const double slot = slot_of_bars();
     const double width = std::min(48.0, slot * 0.8);
     for (std::size_t i = 0; i < positions_; ++i) {
       const double x = kLeft + slot * (static_cast<double>(i) + 0.5) - width / 2;
@@ -84,7 +91,7 @@ class Drawing {
                 "</title></rect>\n";
       }
     }
-    draw_labels(slot);
+    draw_labels();
     return finish();
   }
 
@@ -108,6 +115,20 @@ class Drawing {
   }
 
  private:
+  [[nodiscard]] double slot_of_bars() const {
+    return (kRight - kLeft) / static_cast<double>(std::max<std::size_t>(positions_, 1));
+  }
+  [[nodiscard]] double length_of_labels() const { return kCharacter * static_cast<double>(longest_); }
+
+  /// Degrees by which labels below bars are turned: not at all, slanted, or upright where the first would begin beyond
+  /// the left edge.
+  [[nodiscard]] double turn_of_labels() const {
+    if (length_of_labels() <= slot_of_bars()) return 0;
+    const double begin = kLeft + slot_of_bars() / 2 - length_of_labels() * std::cos(kSlant * kDegree);
+    return begin < 0 ? 90 : kSlant;
+  }
+  [[nodiscard]] double drop_of_labels() const { return length_of_labels() * std::sin(turn_of_labels() * kDegree); }
+
   /// The lowest `layers` layers on top of each other.
   [[nodiscard]] Bytes height_at(std::size_t position, std::size_t layers) const {
     Bytes sum = 0;
@@ -154,20 +175,18 @@ class Drawing {
     }
   }
 
-  void draw_labels(double slot) {
-    constexpr double kCharacter = 7;  // about the width of one
-    std::size_t longest = 1;
-    for (const std::string& label : plot_.labels) longest = std::max(longest, columns_of(label));
-    const bool slanted = static_cast<double>(longest) * kCharacter > slot;
-    const double room = slanted ? 16 : slot;  // for one label
+  void draw_labels() {
+    const double slot = slot_of_bars(), turn = turn_of_labels();
+    const double room = turn > 0 ? 16 : slot;  // for one label
     const auto every = static_cast<std::size_t>(std::max(1.0, std::ceil(room / slot)));
     for (std::size_t i = 0; i < plot_.labels.size(); i += every) {
       const double x = kLeft + slot * (static_cast<double>(i) + 0.5);
       const double y = kBottom + 18;
-      if (!slanted) {
+      if (turn == 0) {
         text(x, y, plot_.labels[i], "middle");
       } else {
-        text(x, y - 4, plot_.labels[i], "end", " transform=\"rotate(-40 " + num(x) + " " + num(y - 4) + ")\"");
+        text(x, y - 4, plot_.labels[i], "end",
+             " transform=\"rotate(-" + format_fixed(turn, 0) + " " + num(x) + " " + num(y - 4) + ")\"");
       }
     }
     text(kRight + 12, kBottom + 4, plot_.x_label, "start", " fill=\"#666\"");
@@ -178,7 +197,7 @@ class Drawing {
       const double from = kLeft + slot * static_cast<double>(span.first);
       const double to = kLeft + slot * static_cast<double>(span.last);
       line(from, kTop, from, kBottom + 6, "stroke=\"#666\" stroke-dasharray=\"2 3\"");
-      if (to - from > 7 * static_cast<double>(span.name.size()))
+      if (to - from > kCharacter * static_cast<double>(span.name.size()))
         text((from + to) / 2, kBottom + 18, span.name, "middle");
     }
   }
@@ -213,7 +232,8 @@ class Drawing {
 
   const StackedPlot& plot_;
   std::size_t positions_ = 0;
-  double top_ = 1;  // bytes at the upper end of the axis
+  std::size_t longest_ = 1;  // characters of a label
+  double top_ = 1;           // bytes at the upper end of the axis
   std::string out_;
 };
 

@@ -64,6 +64,8 @@ std::string format_amount(double amount) {
   return scientific_text(amount, 2);
 }
 
+std::string format_rate(double rate) { return rate < 100 ? format_fixed(rate, 2) : format_amount(rate); }
+
 std::string plural(std::int64_t count, std::string_view noun) {
   return std::string(noun).append(count == 1 ? "" : "s");
 }

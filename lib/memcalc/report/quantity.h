@@ -33,6 +33,9 @@ namespace memcalc {
 /// The nearest whole number as format_count writes it; from 10^15 on three digits and an exponent, "1.00e+30".
 [[nodiscard]] std::string format_amount(double amount);
 
+/// "0.06", "29.45", "1,525": samples or tokens a second.
+[[nodiscard]] std::string format_rate(double rate);
+
 /// "step" of one, else "steps".
 [[nodiscard]] std::string plural(std::int64_t count, std::string_view noun);
 

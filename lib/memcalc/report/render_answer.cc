@@ -41,7 +41,7 @@ std::string shown_number(double number, Unit unit) {
     case Unit::kShare: return format_percent(number, 1);
     case Unit::kFlops: return format_flops(number);
     case Unit::kDollars: return shown_dollars(number);
-    case Unit::kRate:
+    case Unit::kRate: return format_rate(number);
     case Unit::kCount: return format_amount(number);
     case Unit::kText:
     case Unit::kYesNo:

@@ -62,7 +62,6 @@ std::string bound_of(const StepTime& step, bool of_call) {
 std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time) {
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
-  const auto rate = [](double value) { return value < 100 ? format_fixed(value, 2) : format_amount(value); };
   if (time.generation) {
     rates.emplace_back("first token", "after " + format_seconds(time.generation->prefill_seconds));
     if (time.generation->token_seconds > 0) {
@@ -70,8 +69,8 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
     }
   }
   if (!time.lacks.empty()) rates.emplace_back("without", time.lacks + ", whose time is not modelled");
-  rates.emplace_back("samples/s", rate(time.samples_per_second));
-  if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", rate(time.tokens_per_second));
+  rates.emplace_back("samples/s", format_rate(time.samples_per_second));
+  if (time.tokens_per_second > 0) rates.emplace_back("tokens/s", format_rate(time.tokens_per_second));
   const std::string peak = format_flops(step.peak_flops_per_second) + "/s by the datasheet";
   const std::string masked = time.masked_left_out ? "; causal attention by its half" : "";
   rates.emplace_back("MFU", format_percent(time.mfu, 1) + " of " + peak + masked);
