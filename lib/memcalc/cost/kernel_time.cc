@@ -682,13 +682,13 @@ struct SecondsOf {
            attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
+    if (kernel.kind == KernelKind::kDepthwiseConvolution) return own_depthwise_seconds(kernel, convolution, device);
     if (rates.convolution_times.empty()) {
       return is_depthwise(convolution)
                  ? depthwise_seconds(kernel, convolution, device, rates)
                  : convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
     }
-    const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
-    if (is_depthwise(convolution) && !own_kernels) return depthwise_seconds(kernel, convolution, device, rates);
+    if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
