@@ -70,6 +70,7 @@ TEST(TokenKernels, AFewRowsOfFloat32AreBoundByTheMultiprocessors) {
 // Each part has half of the card's threads: those of a token have nothing to do.
 TEST(TokenKernels, ACacheThatGrowsByAStridedTokenIsCopiedByHalfOfTheBlocks) {
   test::TapeBench bench;
+  bench.tape.kernels.recording = true;
   const Tensor kept = bench.tape.empty({2, 4, 100, 8}, DType::kFloat32, aten::kEmpty);
   const Tensor fused = bench.tape.empty({2, 4, 1, 24}, DType::kFloat32, aten::kEmpty);
   const auto kind_of = [&](const Tensor& a, const Tensor& b) {
