@@ -294,6 +294,18 @@ TEST(Cost, ViewsAndNodesCostTheHost) {
               1e-12);
 }
 
+// GRPO's completions: under torch.no_grad(), as in a call.
+TEST(Cost, WhatAStepGeneratesRunsWithoutAutograd) {
+  Kernel of_layer = kernel(0, Phase::kForward);
+  of_layer.views = 2;
+  HostRates host = rates().host;
+  host.python_us = 0;
+  const double trained = host_seconds(of_layer, host);
+  of_layer.phase = Phase::kDecode;
+  EXPECT_LT(host_seconds(of_layer, host), trained);
+  EXPECT_DOUBLE_EQ(host_seconds(of_layer, host), host_seconds(of_layer, host, true));
+}
+
 TEST(Cost, AMicroBatchStandsForOthers) {
   KernelList list = repeated(10, 1e9);
   for (Kernel& each : list) each.repeats = 5;
@@ -336,6 +348,9 @@ TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   list.push_back(reduced);
   for (int i = 0; i < 10; ++i) list.push_back(kernel(1e9, Phase::kBackward));
   list.push_back(kernel(1e6, Phase::kOptimizer));
+  // Kernels follow each other 0.9 us later where other streams hold work that waits.
+  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6 + 11 * 0.9e-6, 1e-8);
+  list[0].stream = CudaStream::kPointToPoint;
   EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6, 1e-8);
   list[0].stream = CudaStream::kAllGather;
   // 2 s: longer than what runs before it.

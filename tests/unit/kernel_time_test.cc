@@ -6,16 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
-#include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/host_time.h"
-#include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
-#include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -37,12 +32,7 @@ using test::device;
 using test::kernel;
 using test::kOp;
 using test::rates;
-
-std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates) {
-  const DistinctKernels distinct(kernels);
-  IssueTimes issuing(distinct, false);
-  return memcalc::seconds_of(distinct, device, rates, issuing);
-}
+using test::seconds_of;
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {
   Kernel nothing = kernel(0);
@@ -192,131 +182,6 @@ TEST(Attention, MemoryEfficientKernelsComputeWholeTiles) {
   EXPECT_NEAR(seconds(), (3 * (55 + 0.3 * 10) + 1.2 * (10 + 0.3)) * tile * 5 / 2, 1e-3 * three);
 }
 
-// 16 ranks, 8 a host with adapters of 10 GB/s: a ring for each adapter of the group's members in a host, 80 GB/s in
-// all; of every second rank 40, of groups with one member a host 10.
-TEST(Collectives, BetweenHostsByHand) {
-  LinkRates link = rates().link;
-  link.network_bytes_per_second = 10e9;
-  work::Communication gather{.kind = Collective::kAllGather, .bytes = 1e9, .ranks = 16};
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 80e9, 1e-9);
-  gather.distance = 2;  // every second rank: 4 of a host's 8
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 40e9, 1e-9);
-  gather.distance = 8;
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
-  link.network_us = 5;  // 15 times it leaves a host
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9 + 15 * 5e-6, 1e-9);
-  work::Communication message = gather;
-  message.kind = Collective::kSend;
-  message.ranks = 2;
-  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 10e9 + 5e-6, 1e-9);
-  message.distance = 1;  // neighbours
-  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
-}
-
-// Half of what each of two hosts' sixteen members sends leaves the host, by its own adapter.
-TEST(Collectives, AnAllToAllBetweenHostsHasAnAdapterForEachMember) {
-  LinkRates link = rates().link;
-  link.network_bytes_per_second = 10e9;
-  work::Communication exchange{.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 16};
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 8 / 16 / 10e9, 1e-9);
-  exchange.distance = 8;  // a member in each host
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
-  exchange = {.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 8};
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 7 / 8 / 100e9, 1e-9) << "within a host";
-}
-
-// The others wait for the card that is the slowest at its power limit: of eight it takes 1.42 standard deviations more.
-TEST(Collectives, ProductsTakeTheTimeOfTheSlowestCard) {
-  Kernel product;
-  product.kind = KernelKind::kMatrixProduct;
-  product.operator_class = OperatorClass::kContraction;
-  product.dtype = DType::kBFloat16;
-  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
-  Kernel gather;
-  gather.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1e6, .ranks = 8};
-  KernelList alone, together;
-  alone.push_back(product);
-  together.push_back(product);
-  together.push_back(gather);
-  const double one = seconds_of(alone, device(), rates()).front();
-  EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
-}
-
-// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
-TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
-  Kernel product = kernel(6.0 * 4096 * 4096);
-  product.kind = KernelKind::kMatrixProduct;
-  product.operator_class = OperatorClass::kContraction;
-  product.dtype = DType::kBFloat16;
-  product.flops = 2.0 * 4096 * 4096 * 4096;
-  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
-  KernelList list;
-  list.push_back(product);
-  DeviceRates limited = rates();
-  const double full = seconds_of(list, device(), limited).front();
-  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0), 1e-6);
-  list.push_back(kernel(1e12 * full));  // as long as the product
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, (std::sqrt(0.25 + 8) - 0.5) / 2, 1e-6);
-  list.push_back(kernel(4e12 * full));
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1, 1e-6) << "2 + 0.5 * 5 is less than 1 + 5";
-  limited.power.full_clock = 1.1;  // the rates are of loops at the limit
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1 / 1.1, 1e-6);
-  list.resize(1);
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0) / 1.1, 1e-6);
-}
-
-TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
-  LinkRates link = rates().link;
-  link.gather_bandwidth = 0.5;
-  const auto seconds = [&](Collective kind) {
-    return collective_seconds({.kind = kind, .bytes = 1e9, .ranks = 4}, device(), link);
-  };
-  EXPECT_NEAR(seconds(Collective::kAllReduce), 2 * 0.75e9 / 100e9, 1e-9);
-  EXPECT_NEAR(seconds(Collective::kAllGather), 0.75e9 / 50e9, 1e-9);
-  EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
-}
-
-// What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
-TEST(Collectives, OwnPartsAndSmallMessages) {
-  LinkRates link = rates().link;
-  link.gather_own_bandwidth = 2;
-  const auto gather = [&](double bytes) {
-    return collective_seconds({.kind = Collective::kAllGather, .bytes = bytes, .ranks = 2}, device(), link);
-  };
-  EXPECT_NEAR(gather(1e9), 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-9);
-  link.start_us = 20;
-  link.quick_start_us = 5;
-  link.quick_bandwidth = 0.25;
-  EXPECT_NEAR(gather(1e6), 5e-6 + 0.5e6 / 25e9, 1e-12);
-  EXPECT_NEAR(gather(1e9), 20e-6 + 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-12);
-}
-
-// Each of the ring's n - 1 steps, which an all-reduce goes round twice.
-TEST(Collectives, StepsOfARingTakeTimeByKind) {
-  LinkRates link = rates().link;
-  link.hop_us = 5;
-  link.gather_hop_us = 9;
-  const auto steps = [&](Collective kind) {
-    const work::Communication group{.kind = kind, .bytes = 1e6, .ranks = 8};
-    return collective_seconds(group, device(), link) - collective_seconds(group, device(), rates().link);
-  };
-  EXPECT_NEAR(steps(Collective::kAllReduce), 14 * 5e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kAllGather), 7 * 9e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kReduceScatter), 7 * 9e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kAllToAll), 7 * 5e-6, 1e-9);
-}
-
-TEST(Collectives, RingsByHand) {
-  work::Communication all_reduce{.kind = Collective::kAllReduce, .bytes = 1e9, .ranks = 4};
-  // 2 (n - 1) / n of 1 GB over 100 GB/s: 15 ms.
-  EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 15e-3, 1e-9);
-  all_reduce.kind = Collective::kAllGather;
-  EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 7.5e-3, 1e-9);
-  all_reduce.ranks = 1;
-  EXPECT_EQ(collective_seconds(all_reduce, device(), rates().link), 0);
-}
-
 // A million pairs of positions that share 32 rows of 16: 64 us of a sort, 0.07 and 1.26 * 0.45 ns each, and 32 columns
 // of each at 0.19 T a second on 132 multiprocessors.
 TEST(EmbeddingGradients, FewRowsAreCountedOneAfterTheOther) {
@@ -435,15 +300,6 @@ TEST(Products, OddRowsLoseTheTensorMemoryAccelerator) {
   EXPECT_LT(product_seconds(of_product, product, device(), r), 4 * aligned);
 }
 
-TEST(KernelTime, AQueryAloneReadsTheKeysThatHeadsShareOnce) {
-  Kernel one = kernel(0);
-  one.kind = KernelKind::kFlashAttention;
-  one.dtype = DType::kBFloat16;
-  one.elements = 8 * 1000 * 64;  // of the keys
-  one.work = work::Attention{.heads = 32, .queries = 1, .keys = 1000, .width = 64};
-  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 5.8e-6 + 2 * one.elements * 2 / 0.93e12, 1e-9);
-}
-
 DeviceSpec h100() {
   DeviceSpec card = device();
   card.multiprocessors = 132;
@@ -451,45 +307,6 @@ DeviceSpec h100() {
   card.fp32_flops_per_second = 67e12;
   card.bf16_flops_per_second = 989.4e12;
   return card;
-}
-
-DeviceSpec h200() {
-  DeviceSpec card = h100();
-  card.memory_bandwidth_bytes_per_second = 4.8e12;
-  return card;
-}
-
-// tests/measured/decode_kernels_h200.jsonl.gz
-TEST(KernelTime, ATokensAttentionIsCudnnsBlocksOfSharedKeys) {
-  const auto microseconds = [](std::int64_t batch, std::int64_t heads, std::int64_t kv, std::int64_t keys,
-                               std::int64_t width) {
-    Kernel one = kernel(0);
-    one.kind = KernelKind::kCudnnAttention;
-    one.dtype = DType::kBFloat16;
-    one.elements = static_cast<double>(batch * kv * keys * width);
-    one.work = work::Attention{.heads = batch * heads, .queries = 1, .keys = keys, .width = width};
-    DeviceSpec hopper = h200();
-    hopper.compute_capability_major = 9;
-    return 1e6 * kernel_seconds(one, hopper, rates());
-  };
-  EXPECT_NEAR(microseconds(64, 32, 32, 600, 64), 75.9, 0.1 * 75.9) << "memory decides";
-  EXPECT_NEAR(microseconds(16, 32, 8, 1100, 128), 21.3, 0.1 * 21.3) << "four heads read the same keys";
-  EXPECT_NEAR(microseconds(128, 32, 32, 150, 80), 96, 0.15 * 96) << "the second tile is computed whole";
-  EXPECT_NEAR(microseconds(64, 8, 4, 600, 256), 55.4, 0.1 * 55.4) << "wide heads";
-  EXPECT_NEAR(microseconds(1, 32, 8, 1100, 128), 8.8, 0.15 * 8.8) << "shared among blocks, and joined";
-}
-
-TEST(KernelTime, AFewRowsOfFloat32AreBoundByTheMultiprocessors) {
-  const auto microseconds = [](std::int64_t rows, const DeviceSpec& card) {
-    Kernel product = kernel(4.0 * (14336 * 4096 + static_cast<double>(rows) * (14336 + 4096)));
-    product.kind = KernelKind::kMatrixProduct;
-    product.dtype = DType::kFloat32;
-    product.work = work::Product{.m = rows, .n = 14336, .k = 4096, .transposed = Transposed::kSecond};
-    return 1e6 * kernel_seconds(product, card, rates());
-  };
-  EXPECT_NEAR(microseconds(1, h200()), 62.1, 0.05 * 62.1);
-  EXPECT_NEAR(microseconds(8, h200()), 119.4, 0.1 * 119.4);
-  EXPECT_EQ(microseconds(8, h200()), microseconds(8, h100()));
 }
 
 /// Of images of `side` x `side` pixels, a window of 3 x 3 and a stride of 1.
@@ -534,10 +351,12 @@ TEST(KernelTime, ASumOfFewColumnsReadsWhatItsBlocksHaveSummed) {
     sum.elements = rows * columns;
     return sum;
   };
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
   DeviceRates of_h200 = rates();
   of_h200.column_sum = {.launch_us = 6.7, .bandwidth = 0.74, .elements = 1};
   const auto microseconds = [&](double rows, double columns) {
-    return 1e6 * kernel_seconds(sum_of(rows, columns), h200(), of_h200);
+    return 1e6 * kernel_seconds(sum_of(rows, columns), h200, of_h200);
   };
   EXPECT_NEAR(microseconds(602112, 128), 219.9, 0.15 * 219.9);
   EXPECT_NEAR(microseconds(37632, 512), 50.9, 0.1 * 50.9);
@@ -545,7 +364,7 @@ TEST(KernelTime, ASumOfFewColumnsReadsWhatItsBlocksHaveSummed) {
   EXPECT_NEAR(microseconds(784, 1536), 12.8, 0.15 * 12.8) << "a block of threads for each column";
   Kernel turned = sum_of(37632, 512);  // over the images of a batch whose channels are last
   turned.kind = KernelKind::kTurned;
-  EXPECT_EQ(kernel_seconds(turned, h200(), of_h200), kernel_seconds(sum_of(37632, 512), h200(), of_h200));
+  EXPECT_EQ(kernel_seconds(turned, h200, of_h200), kernel_seconds(sum_of(37632, 512), h200, of_h200));
 }
 
 // Of an H200: 1,024 channels of 27,648 values in float16 are held and take 73.0 us back, 512 of 110,592 are not, 230.6.
@@ -554,14 +373,16 @@ TEST(KernelTime, BatchNormReadsAChannelOnceThatABlockHolds) {
   of_h200.blocks.source = "here";
   of_h200.blocks.cudnn_batch_norm_backward = {.launch_us = 3.5, .chain_ns = 1.48, .byte_ns = 0.24};
   of_h200.image = {.launch_us = 2.4, .bandwidth = 0.6225, .elements = 1};
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
   Kernel each = kernel(1e6, Phase::kBackward);
   each.op = &aten::kCudnnBatchNormBackward;
   each.kind = KernelKind::kImage;
   each.dtype = DType::kFloat16;
   each.work = work::Rows{.count = 1024, .width = 27648, .backward = true};
-  EXPECT_NEAR(kernel_seconds(each, h200(), of_h200), 73.0e-6, 0.1 * 73.0e-6);
+  EXPECT_NEAR(kernel_seconds(each, h200, of_h200), 73.0e-6, 0.1 * 73.0e-6);
   each.work = work::Rows{.count = 512, .width = 110592, .backward = true};
-  EXPECT_NEAR(kernel_seconds(each, h200(), of_h200), 230.6e-6, 0.05 * 230.6e-6);
+  EXPECT_NEAR(kernel_seconds(each, h200, of_h200), 230.6e-6, 0.05 * 230.6e-6);
 }
 
 // cuDNN's filters of 7 x 7 over images whose channels are last, float32, of an H200: a block for each channel.
@@ -581,13 +402,14 @@ TEST(KernelTime, ADepthwiseGradientInFloat32IsAChannelsBlock) {
                                   .channels_last = true};
     return each;
   };
-  DeviceSpec card = h200();
-  card.tf32_flops_per_second = 494.7e12;
+  DeviceSpec h200 = h100();
+  h200.memory_bandwidth_bytes_per_second = 4.8e12;
+  h200.tf32_flops_per_second = 494.7e12;
   DeviceRates of_h200 = rates();
   of_h200.depthwise = {.launch_us = 3, .direct_float32_weight = 0.00944};
   of_h200.image.bandwidth = 1;
   const auto milliseconds = [&](const Kernel& each) {
-    return 1e3 * depthwise_seconds(each, *each.as<work::Convolution>(), card, of_h200);
+    return 1e3 * depthwise_seconds(each, *each.as<work::Convolution>(), h200, of_h200);
   };
   EXPECT_NEAR(milliseconds(gradient(96, 524288, false)), 49.2, 0.11 * 49.2);
   EXPECT_NEAR(milliseconds(gradient(768, 4704, true)), 0.817, 0.11 * 0.817);

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/power_limit.h"
 
 namespace memcalc {
 
@@ -31,6 +33,22 @@ bool is_pinned_copy(const Kernel& kernel) {
 // 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
 constexpr double kCardSpread = 0.015;
 
+// Kernels of the compute stream follow each other later where other streams hold work that waits: 2.6, 2.7 and 2.5 us
+// after the one before in steps of FSDP2, with checkpoints and of FSDP1, 2.5 and 2.2 in tensor parallelism (DTensor),
+// 1.6 and 1.5 alone, 1.7 under DDP, 1.5 in a pipeline (medians of timelines on two H200s whose hosts ran ahead,
+// 2026-11-30: docs/studies/time.md).
+constexpr double kQueuesGapUs = 0.9;
+constexpr std::string_view kFunctional = "_c10d_functional::";
+
+/// Whether such work stands on other streams all the time: FSDP's gathers, DTensor's collectives.
+bool queues_beside(const DistinctKernels& kernels) {
+  return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
+    if (!kernel->communicates()) return false;
+    if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
+    return kernel->op != nullptr && std::string_view(kernel->op->name).substr(0, kFunctional.size()) == kFunctional;
+  });
+}
+
 /// The ranks that wait for each other in a step.
 std::int64_t ranks_of(const DistinctKernels& kernels) {
   std::int64_t ranks = 1;
@@ -38,91 +56,6 @@ std::int64_t ranks_of(const DistinctKernels& kernels) {
     if (const auto* group = kernel->as<work::Communication>()) ranks = std::max(ranks, group->ranks);
   }
   return ranks;
-}
-
-/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
-/// what its FLOPs say.
-double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
-  if (!uses_tensor_cores(kernel, device)) return 0;
-  const auto* attention = kernel.as<work::Attention>();
-  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
-  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
-}
-
-bool is_product(const Kernel& kernel) {
-  return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
-}
-
-// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
-// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
-// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
-// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
-// softmax as before.
-// Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
-bool goes_with_clock(const Kernel& kernel) {
-  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
-  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
-}
-
-// Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,
-// 2026-11-30): products 683 and 665 TFLOP/s, half of the time beside additions 787 and 757, convolutions 682 and 641,
-// attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
-constexpr double kFloat16Power = 1.08;
-
-// A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
-// limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
-// the full clock takes x t, and o and i are the seconds of other kernels and of none:
-// products t / x + others o + idle i = x t + o + i. `seconds`: of each distinct kernel.
-void lower_clock(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                 IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
-  const PowerRates& power = rates.power;
-  if (power.products <= 1) return;
-  const auto is_left_out = [](const Kernel& kernel) {
-    return kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel));
-  };
-  const std::vector<const Kernel*>& distinct = kernels.distinct();
-  std::vector<double> of_products(distinct.size());
-  for (std::size_t i = 0; i < distinct.size(); ++i) {
-    const Kernel& kernel = *distinct[i];
-    if (is_left_out(kernel)) continue;
-    of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
-    if (of_products[i] > 0 && is_product(kernel)) {
-      const double at_full_clock = of_products[i] / power.full_clock;
-      seconds[i] -= of_products[i] - at_full_clock;
-      of_products[i] = at_full_clock;
-    }
-  }
-  double products = 0, busy = 0, drawn = 0;
-  for (std::size_t i = 0; i < kernels.kernels().size(); ++i) {
-    const Kernel& kernel = kernels.kernels()[i];
-    if (is_left_out(kernel)) continue;
-    const std::size_t number = kernels.number_of(i);
-    const auto times = static_cast<double>(kernel.repeats);
-    products += times * of_products[number];
-    drawn += times * of_products[number] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
-    busy += times * seconds[number];
-  }
-  if (products <= 0) return;
-  const auto longer_beside = [&](double idle) {
-    const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * idle;
-    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
-  };
-  if (longer_beside(0) <= 1) return;  // without a pause
-  const std::vector<double>& issued_in = issuing.of(rates.host);
-  double host = 0;
-  for (std::size_t i = 0; i < issued_in.size(); ++i) {
-    host += static_cast<double>(kernels.kernels()[i].repeats) * issued_in[i];
-  }
-  const double longer = longer_beside(std::max(host - busy, waiting * busy));
-  if (longer <= 1) return;
-  for (std::size_t i = 0; i < distinct.size(); ++i) {
-    const Kernel& kernel = *distinct[i];
-    if (kernel.as<work::Attention>() != nullptr) {
-      seconds[i] *= has_hopper_attention(kernel, device) ? longer : longer / power.full_clock;
-    } else {
-      seconds[i] += (longer - 1) * (goes_with_clock(kernel) ? seconds[i] : of_products[i]);
-    }
-  }
 }
 
 Timeline::Issue::Way way_of(const Kernel& kernel) {
@@ -135,10 +68,10 @@ Timeline::Issue::Way way_of(const Kernel& kernel) {
   return kernel.stream == CudaStream::kDefault ? Way::kCompute : Way::kBeside;
 }
 
-Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links) {
+/// But for its seconds, which differ between equal ones.
+Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const LinkRates& links) {
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
-  issue.seconds = issue.way == Timeline::Issue::Way::kCompute ? seconds / kernel.launches : seconds;
   // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
   const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
   issue.longer = in_waves ? links.product_contention : links.memory_contention;
@@ -198,9 +131,10 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
 
 std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
                                IssueTimes& issuing, double waiting) {
-  const double gap = rates.host.gap_us * kMicrosecond;
-  const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
-  std::vector<double> seconds = kernels.of_distinct([&](const Kernel& kernel) {
+  const std::int64_t ranks = ranks_of(kernels);
+  const double gap = (rates.host.gap_us + (ranks > 1 && queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
+  const double slowest = slowest_of(ranks, kCardSpread);
+  std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
     if (const auto* communication = kernel.as<work::Communication>()) {
       return collective_seconds(*communication, device, rates.link);
     }
@@ -209,9 +143,9 @@ std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec&
     const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
     return kernel_seconds(kernel, device, rates) * (at_power_limit ? slowest : 1) +
            (runs_on_card(kernel) ? gap * launches : 0);
-  });
+  }));
   lower_clock(kernels, device, rates, issuing, waiting, seconds);
-  return kernels.of_all(seconds);
+  return seconds;
 }
 
 Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
@@ -223,12 +157,11 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       contention_(rates.link.collective_contention),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
-  issues_ = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
-    const auto place = static_cast<std::size_t>(&kernel - kernels_.data());
-    return issue_of(kernel, seconds[place], device, rates.link);
-  }));
+  issues_ =
+      kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) { return issue_of(kernel, device, rates.link); }));
   for (std::size_t i = 0; i < issues_.size(); ++i) {
-    const Issue& each = issues_[i];
+    Issue& each = issues_[i];
+    each.seconds = each.way == Issue::Way::kCompute ? seconds[i] / each.launches : seconds[i];
     gathers_ = gathers_ || each.way == Issue::Way::kGathers;
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
     if (each.way < Issue::Way::kBlocks) continue;
@@ -370,7 +303,10 @@ class Clocks {
       const Seconds& until = of.waits_for > 0 ? finished_[static_cast<std::size_t>(of.waits_for - 1)] : compute_;
       keep_later(host_, until);
     }
-    if (of.way == Way::kHost) return;
+    if (of.way == Way::kHost) {  // the optimizer's own step there, for which the card waits
+      if (of.phase == Phase::kOptimizer) advance<kTells>(host_, TimeClass::kHost, of, part);
+      return;
+    }
     if (!launches) return communicate<kTells>(of, part);
     if (of.phase == Phase::kOptimizer) {
       end_alone();
