@@ -207,5 +207,41 @@ TEST(KernelSweep, CudnnAttentionOfDrawnShapesIsWithinWhatItWas) {
   for (const auto& [pass, of_pass] : errors) EXPECT_LE(median(of_pass), 0.055) << pass;
 }
 
+// PyTorch's own depthwise kernels of the same draws.
+TEST(KernelSweep, DepthwiseKernelsOfDrawnShapesAreWithinWhatTheyWere) {
+  const DeviceSpec device = SpecRegistry(test::specs_dir().string()).device("h200-sxm");
+  std::map<std::string, std::vector<double>> errors;
+  std::istringstream file = open_recorded(test::measured_dir() / "operator_draws_h200.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const JsonNode node = parse_json_text(line, "operator_draws_h200.jsonl");
+    if (at(node, "kind").text != "depthwise") continue;
+    const std::string& type = at(node, "type").text;
+    const std::int64_t images = size_at(node, "batch"), channels = size_at(node, "channels");
+    const std::int64_t side = size_at(node, "side"), window = size_at(node, "window");
+    const std::int64_t leaving = (side - 1) / size_at(node, "stride") + 1;
+    for (const JsonNode& pass : at(node, "kernels").children) {
+      const JsonNode& first = pass.children[0];
+      if (first.children[0].text.find("conv_depthwise2d") == std::string::npos) continue;
+      Kernel kernel;
+      kernel.kind = KernelKind::kDepthwiseConvolution;
+      kernel.dtype = type == "fp32" ? DType::kFloat32 : DType::kBFloat16;
+      const std::int64_t elements = images * (side * side + leaving * leaving) + window * window;
+      kernel.bytes = static_cast<double>(channels * elements) * static_cast<double>(size_of(kernel.dtype));
+      kernel.work = work::Convolution{.groups = channels,
+                                      .pixels = images * leaving * leaving,
+                                      .channels = 1,
+                                      .depth = window * window,
+                                      .group_channels = 1,
+                                      .backward = pass.key != "forward",
+                                      .weight_gradient = pass.key == "filter",
+                                      .images = images};
+      const double told = 1e6 * kernel_seconds(kernel, device, *device.rates), took = first.children[1].number;
+      errors[pass.key].push_back(std::abs(told / took - 1));
+    }
+  }
+  EXPECT_EQ(errors.size(), 3U);
+  for (const auto& [pass, of_pass] : errors) EXPECT_LE(median(of_pass), pass == "filter" ? 0.05 : 0.035) << pass;
+}
+
 }  // namespace
 }  // namespace memcalc::measured

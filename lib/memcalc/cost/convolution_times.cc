@@ -27,7 +27,7 @@ namespace {
 /// A row of specs/measured/h100-sxm/convolution_times.txt.
 struct Time {
   std::int8_t card, type, kind, dimensions;  // card: 0: an H100, 1: an H200
-  std::int32_t in_channels, out_channels, groups, entering, leaving, window, images;
+  std::int32_t in_channels, out_channels, groups, entering, leaving, window, misaligned;
   std::array<std::int32_t, 3> nanoseconds;
 };
 
@@ -54,7 +54,8 @@ constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
 struct Sizes {
   double in_channels, out_channels;  // of a group
-  double groups, entering, leaving, window, images, dimensions;
+  double groups, entering, leaving, window, dimensions;
+  double misaligned;  // an image's pixels (misalignment)
 
   [[nodiscard]] bool operator==(const Sizes&) const = default;
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
@@ -79,16 +80,17 @@ double moves(ConvolutionKind kind) { return kind == ConvolutionKind::kWhole ? 0.
 /// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
 using Features = std::array<double, 12>;
 
+/// 0: as many are a multiple of 16 bytes in 16 bits; to 3: odd.
+double misalignment(double elements) {
+  const auto count = static_cast<std::int64_t>(elements);
+  return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
+}
+
 /// Where groups share channels a kernel is chosen by their number more than by the size of the images. A window of one
 /// pixel over row-major images is a product of matrices, if an image's pixels are a multiple of 16 bytes (28 x 28, but
 /// neither 14 x 14 in 16 bits nor 7 x 7): it takes a quarter of what the others do, which are converted.
 Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
   const auto steps = [](double value) { return std::log2(std::max(value, 1.0)); };
-  // 0: rows of channels are a multiple of 16 bytes in 16 bits; to 3: odd
-  const auto misaligned = [](double channels) {
-    const auto count = static_cast<std::int64_t>(channels);
-    return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
-  };
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
   const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
@@ -102,10 +104,10 @@ Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
           by_stride * std::log2(std::max(shape.entering, 1.0) / std::max(shape.leaving, 1.0)),
           by_groups * steps(shape.groups),
           by_pixels * steps(shape.leaving),
-          0.8 * misaligned(shape.in_channels),
-          0.8 * misaligned(shape.out_channels),
+          0.8 * misalignment(shape.in_channels),
+          0.8 * misalignment(shape.out_channels),
           by_dimensions * shape.dimensions,
-          by_alignment * misaligned(shape.leaving / std::max(shape.images, 1.0))};
+          by_alignment * shape.misaligned};
 }
 
 struct Measured {
@@ -121,8 +123,8 @@ Sizes sizes_of(const Time& time) {
           .entering = real(time.entering),
           .leaving = real(time.leaving),
           .window = real(time.window),
-          .images = real(time.images),
-          .dimensions = static_cast<double>(time.dimensions)};
+          .dimensions = static_cast<double>(time.dimensions),
+          .misaligned = real(time.misaligned)};
 }
 
 /// The logarithm of measured over ideal. Of the few nearest alone: of all rows it would be asked in vain.
@@ -225,10 +227,11 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .entering = 0,
                  .leaving = static_cast<double>(convolution.pixels),
                  .window = 1,
-                 .images = static_cast<double>(convolution.images),
-                 .dimensions = static_cast<double>(convolution.dimensions)};
+                 .dimensions = static_cast<double>(convolution.dimensions),
+                 .misaligned = 0};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
+  shape.misaligned = misalignment(shape.leaving / static_cast<double>(std::max<std::int64_t>(convolution.images, 1)));
   const ConvolutionKind kind = convolution.groups > 1      ? ConvolutionKind::kGroups
                                : convolution.channels_last ? ConvolutionKind::kChannelsLast
                                                            : ConvolutionKind::kWhole;

@@ -21,6 +21,11 @@ def nanoseconds(us):
     return str(round(1000 * float(f"{us:.3g}")))
 
 
+def misaligned(pixels):
+    """0: those of an image are a multiple of 16 bytes in 16 bits; to 3: odd."""
+    return next(place for place, of in enumerate((8, 4, 2, 1)) if pixels % of == 0)
+
+
 def main():
     rows = collections.defaultdict(list)
     for card, line in ((card, line) for card, path in enumerate(PASSES) for line in gzip.open(ROOT / path, "rt")):
@@ -32,7 +37,7 @@ def main():
         if transposed:  # the convolution that it is the gradient of
             inside, outside, entering, leaving, us = weight[1] * groups, image[0], out, image[1:], [us[1], us[0], us[2]]
         of = 2 if layout == "nhwc" else int(groups > 1)
-        rows[(card, TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]), n)].append(us)
+        rows[(card, TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]), misaligned(math.prod(leaving)))].append(us)
     lines = []
     for key in sorted(rows):
         times = [nanoseconds(max(statistics.median(each) - EVENTS_US, LEAST_US)) for each in zip(*rows[key])]
