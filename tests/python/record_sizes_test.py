@@ -177,3 +177,10 @@ def test_tensors_stand_where_torch_takes_whole_numbers():
     check_schema(content)
     names = [made[1] for made in content["functions"][0]["body"] if made[0] == "call"]
     assert names.count("torch.Tensor.__index__") == 4 and "torch.as_tensor" not in names  # two sizes, a bound, a size
+
+
+def test_chosen_sizes_are_others_than_the_examples():
+    from memcalc.record._sizes import other_sizes
+
+    assert other_sizes("image", 512, 64, {"image": [512, 768, 1280, 1024]}) == [768, 1280, 1024]
+    with pytest.raises(ValueError, match="three that are not the example's 512"): other_sizes("image", 512, 64, {"image": [512, 768, 1280]})

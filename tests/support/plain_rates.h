@@ -1,6 +1,11 @@
 // A card and a host whose kernels' times are plain numbers.
 #pragma once
 
+#include <vector>
+
+#include "memcalc/cost/distinct_kernels.h"
+#include "memcalc/cost/issue_times.h"
+#include "memcalc/cost/timeline.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/symbolic/kernel_list.h"
 
@@ -50,6 +55,14 @@ inline Kernel kernel(double bytes, Phase phase = Phase::kForward) {
   kernel.phase = phase;
   kernel.bytes = bytes;
   return kernel;
+}
+
+/// Of each kernel of a step.
+inline std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                                      double waiting = 0) {
+  const DistinctKernels distinct(kernels);
+  IssueTimes issuing(distinct, false);
+  return memcalc::seconds_of(distinct, device, rates, issuing, waiting);
 }
 
 }  // namespace memcalc::test

@@ -7,12 +7,10 @@
 #include <cstdint>
 #include <string>
 
-#include "memcalc/cost/collective.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
-#include "memcalc/cost/timeline.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -34,6 +32,7 @@ using test::device;
 using test::kernel;
 using test::kOp;
 using test::rates;
+using test::seconds_of;
 
 TEST(Attention, WithoutKeysTakesItsLaunch) {
   Kernel nothing = kernel(0);
@@ -183,131 +182,6 @@ TEST(Attention, MemoryEfficientKernelsComputeWholeTiles) {
   EXPECT_NEAR(seconds(), (3 * (55 + 0.3 * 10) + 1.2 * (10 + 0.3)) * tile * 5 / 2, 1e-3 * three);
 }
 
-// 16 ranks, 8 a host with adapters of 10 GB/s: a ring for each adapter of the group's members in a host, 80 GB/s in
-// all; of every second rank 40, of groups with one member a host 10.
-TEST(Collectives, BetweenHostsByHand) {
-  LinkRates link = rates().link;
-  link.network_bytes_per_second = 10e9;
-  work::Communication gather{.kind = Collective::kAllGather, .bytes = 1e9, .ranks = 16};
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 80e9, 1e-9);
-  gather.distance = 2;  // every second rank: 4 of a host's 8
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 40e9, 1e-9);
-  gather.distance = 8;
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
-  link.network_us = 5;  // 15 times it leaves a host
-  EXPECT_NEAR(collective_seconds(gather, device(), link), 1e9 * 15 / 16 / 10e9 + 15 * 5e-6, 1e-9);
-  work::Communication message = gather;
-  message.kind = Collective::kSend;
-  message.ranks = 2;
-  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 10e9 + 5e-6, 1e-9);
-  message.distance = 1;  // neighbours
-  EXPECT_NEAR(collective_seconds(message, device(), link), 1e9 / 100e9, 1e-9);
-}
-
-// Half of what each of two hosts' sixteen members sends leaves the host, by its own adapter.
-TEST(Collectives, AnAllToAllBetweenHostsHasAnAdapterForEachMember) {
-  LinkRates link = rates().link;
-  link.network_bytes_per_second = 10e9;
-  work::Communication exchange{.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 16};
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 8 / 16 / 10e9, 1e-9);
-  exchange.distance = 8;  // a member in each host
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 15 / 16 / 10e9, 1e-9);
-  exchange = {.kind = Collective::kAllToAll, .bytes = 1e9, .ranks = 8};
-  EXPECT_NEAR(collective_seconds(exchange, device(), link), 1e9 * 7 / 8 / 100e9, 1e-9) << "within a host";
-}
-
-// The others wait for the card that is the slowest at its power limit: of eight it takes 1.42 standard deviations more.
-TEST(Collectives, ProductsTakeTheTimeOfTheSlowestCard) {
-  Kernel product;
-  product.kind = KernelKind::kMatrixProduct;
-  product.operator_class = OperatorClass::kContraction;
-  product.dtype = DType::kBFloat16;
-  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
-  Kernel gather;
-  gather.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1e6, .ranks = 8};
-  KernelList alone, together;
-  alone.push_back(product);
-  together.push_back(product);
-  together.push_back(gather);
-  const double one = seconds_of(alone, device(), rates()).front();
-  EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
-}
-
-// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
-TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
-  Kernel product = kernel(6.0 * 4096 * 4096);
-  product.kind = KernelKind::kMatrixProduct;
-  product.operator_class = OperatorClass::kContraction;
-  product.dtype = DType::kBFloat16;
-  product.flops = 2.0 * 4096 * 4096 * 4096;
-  product.work = work::Product{.m = 4096, .n = 4096, .k = 4096};
-  KernelList list;
-  list.push_back(product);
-  DeviceRates limited = rates();
-  const double full = seconds_of(list, device(), limited).front();
-  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0), 1e-6);
-  list.push_back(kernel(1e12 * full));  // as long as the product
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, (std::sqrt(0.25 + 8) - 0.5) / 2, 1e-6);
-  list.push_back(kernel(4e12 * full));
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1, 1e-6) << "2 + 0.5 * 5 is less than 1 + 5";
-  limited.power.full_clock = 1.1;  // the rates are of loops at the limit
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, 1 / 1.1, 1e-6);
-  list.resize(1);
-  EXPECT_NEAR(seconds_of(list, device(), limited).front() / full, std::sqrt(2.0) / 1.1, 1e-6);
-}
-
-TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
-  LinkRates link = rates().link;
-  link.gather_bandwidth = 0.5;
-  const auto seconds = [&](Collective kind) {
-    return collective_seconds({.kind = kind, .bytes = 1e9, .ranks = 4}, device(), link);
-  };
-  EXPECT_NEAR(seconds(Collective::kAllReduce), 2 * 0.75e9 / 100e9, 1e-9);
-  EXPECT_NEAR(seconds(Collective::kAllGather), 0.75e9 / 50e9, 1e-9);
-  EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
-}
-
-// What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
-TEST(Collectives, OwnPartsAndSmallMessages) {
-  LinkRates link = rates().link;
-  link.gather_own_bandwidth = 2;
-  const auto gather = [&](double bytes) {
-    return collective_seconds({.kind = Collective::kAllGather, .bytes = bytes, .ranks = 2}, device(), link);
-  };
-  EXPECT_NEAR(gather(1e9), 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-9);
-  link.start_us = 20;
-  link.quick_start_us = 5;
-  link.quick_bandwidth = 0.25;
-  EXPECT_NEAR(gather(1e6), 5e-6 + 0.5e6 / 25e9, 1e-12);
-  EXPECT_NEAR(gather(1e9), 20e-6 + 0.5e9 / 100e9 + 0.5e9 / 200e9, 1e-12);
-}
-
-// Each of the ring's n - 1 steps, which an all-reduce goes round twice.
-TEST(Collectives, StepsOfARingTakeTimeByKind) {
-  LinkRates link = rates().link;
-  link.hop_us = 5;
-  link.gather_hop_us = 9;
-  const auto steps = [&](Collective kind) {
-    const work::Communication group{.kind = kind, .bytes = 1e6, .ranks = 8};
-    return collective_seconds(group, device(), link) - collective_seconds(group, device(), rates().link);
-  };
-  EXPECT_NEAR(steps(Collective::kAllReduce), 14 * 5e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kAllGather), 7 * 9e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kReduceScatter), 7 * 9e-6, 1e-9);
-  EXPECT_NEAR(steps(Collective::kAllToAll), 7 * 5e-6, 1e-9);
-}
-
-TEST(Collectives, RingsByHand) {
-  work::Communication all_reduce{.kind = Collective::kAllReduce, .bytes = 1e9, .ranks = 4};
-  // 2 (n - 1) / n of 1 GB over 100 GB/s: 15 ms.
-  EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 15e-3, 1e-9);
-  all_reduce.kind = Collective::kAllGather;
-  EXPECT_NEAR(collective_seconds(all_reduce, device(), rates().link), 7.5e-3, 1e-9);
-  all_reduce.ranks = 1;
-  EXPECT_EQ(collective_seconds(all_reduce, device(), rates().link), 0);
-}
-
 // A million pairs of positions that share 32 rows of 16: 64 us of a sort, 0.07 and 1.26 * 0.45 ns each, and 32 columns
 // of each at 0.19 T a second on 132 multiprocessors.
 TEST(EmbeddingGradients, FewRowsAreCountedOneAfterTheOther) {
@@ -424,18 +298,6 @@ TEST(Products, OddRowsLoseTheTensorMemoryAccelerator) {
   EXPECT_GT(product_seconds(of_product, product, device(), r), 5 * aligned);
   product.n = 30522;  // BERT's
   EXPECT_LT(product_seconds(of_product, product, device(), r), 4 * aligned);
-}
-
-TEST(KernelTime, AQueryAloneReadsItsKeysOnce) {
-  Kernel one = kernel(0);
-  one.kind = KernelKind::kFlashAttention;
-  one.dtype = DType::kBFloat16;
-  one.work = work::Attention{.heads = 32, .queries = 1, .keys = 1000, .width = 64};
-  const double bytes = 2.0 * 32 * 1000 * 64 * 2;
-  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 5.8e-6 + bytes / 0.93e12, 1e-9);
-  one.dtype = DType::kFloat32;
-  one.kind = KernelKind::kEfficientAttention;  // one block a head: 100 ns a key
-  EXPECT_NEAR(kernel_seconds(one, device(), rates()), 2.5e-6 + 100e-6, 1e-9);
 }
 
 DeviceSpec h100() {

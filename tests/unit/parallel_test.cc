@@ -437,6 +437,27 @@ TEST(Ddp, ClonesTheCacheThatAModuleReturns) {
   EXPECT_GE(std::count(clones.begin(), clones.end(), keys), 6 * 4) << "keys and values of six layers' two attentions";
 }
 
+// reducer.cpp, finalize_backward: one bucket after the other, in backward, beside those that are still on their way.
+TEST(Ddp, GradientsAreCopiedOutOfABucketWhenItHasCome) {
+  const auto buckets_awaited = [](bool view) {
+    RunSpec run = run_on(2, DataParallel::kDdp);
+    std::get<TorchMesh>(run.parallel.layout).ddp_bucket_view = view;
+    const KernelList kernels = run_symbolically(small_llama(), run, device()).kernels;
+    std::int64_t awaited = 0;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      const auto* reduced = kernels[i].as<work::Communication>();
+      if (reduced == nullptr || reduced->kind != Collective::kAllReduce || reduced->awaited_after == 0) continue;
+      const Kernel& copy = kernels[i + static_cast<std::size_t>(reduced->awaited_after)];
+      EXPECT_EQ(std::string_view(copy.op->name), "Reducer");
+      EXPECT_EQ(copy.phase, Phase::kBackward);
+      ++awaited;
+    }
+    return awaited;
+  };
+  EXPECT_GE(buckets_awaited(false), 1);
+  EXPECT_EQ(buckets_awaited(true), 0) << "gradients are views of the buckets";
+}
+
 TEST(Zero1, GivesTheLargestToTheRankThatHasLeast) {
   const std::vector<std::int64_t> elements = {10, 40, 30, 20, 30};
   const ZeroPartition partition = zero_partition(elements, 2);

@@ -410,6 +410,46 @@ TEST(OperatorRows, DetectRegions) {
   EXPECT_TRUE(align.results.front().requires_grad());
 }
 
+// cuda/RNN.cu: the products of both, a workspace five times as wide as the state, the next state.
+TEST(OperatorRows, AGruCellKeepsItsGates) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({10, 8}), bench.input({10, 4}, kFloat, false),
+                             bench.input({12, 8}), bench.input({12, 4}),
+                             bench.input({12}),    bench.input({12})};
+  const std::vector<BoundArgument> slots{v(0), v(1), v(2), v(3), v(4), v(5)};
+  RecordedCall call(bench.tape, "gru_cell", slots, values, {});
+  bench.start();
+  find_operator("gru_cell")->run(call);
+  EXPECT_EQ(call.results.front().shape(), (Shape{10, 4}));
+  const Requests requests = bench.requests();
+  const Bytes gates = 10 * 12 * 4, workspace = 10 * 5 * 4 * 4, next = 10 * 4 * 4;
+  std::vector<Bytes> large;
+  for (const Bytes bytes : requests) {
+    if (bytes == gates || bytes == workspace || bytes == next) large.push_back(bytes);
+  }
+  EXPECT_EQ(large, (std::vector<Bytes>{gates, gates, workspace, next}));
+}
+
+// torchvision's csrc/ops/cuda/deform_conv2d_kernel.cu: the result's zeros twice, the windows' columns, the sum with
+// bias.
+TEST(OperatorRows, ADeformableConvolutionMakesColumns) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({2, 4, 8, 8}), bench.input({6, 4, 3, 3}), bench.input({2, 18, 8, 8}),
+                             bench.input({2, 1}, kFloat, false), bench.input({6})};
+  const std::vector<BoundArgument> slots{v(0), v(1), v(2), v(3), v(4), n(1), n(1),
+                                         n(1), n(1), n(1), n(1), n(1), n(1), {.kind = Kind::kBool}};
+  RecordedCall call(bench.tape, "deform_conv2d", slots, values, {});
+  bench.start();
+  find_operator("deform_conv2d")->run(call);
+  EXPECT_EQ(call.results.front().shape(), (Shape{2, 6, 8, 8}));
+  const Bytes result = 2 * 6 * 64 * 4, columns = 4 * 9 * 2 * 64 * 4;
+  std::vector<Bytes> made;
+  for (const Bytes bytes : bench.requests()) {
+    if (bytes == result || bytes == columns) made.push_back(bytes);
+  }
+  EXPECT_EQ(made, (std::vector<Bytes>{result, result, columns, result}));
+}
+
 TEST(OperatorRows, AreOpaqueWithArgumentsThatTheyDoNotModel) {
   TapeBench bench;
   std::vector<Tensor> values{bench.input({8, 4, 4})};

@@ -43,9 +43,14 @@ Bytes SegmentPlacer::place(Bytes size) {
     return logged_addresses_[next_logged_++];
   }
   if (unsettled_) settle();
+  if (size > largest_) return take_new_chunk(size);
   const auto found = std::find_if(fragments_.begin(), fragments_.end(),
                                   [size](const Span& fragment) { return fragment.size >= size; });
-  if (found == fragments_.end()) return take_new_chunk(size);
+  if (found == fragments_.end()) {
+    largest_ = 0;
+    for (const Span& fragment : fragments_) largest_ = std::max(largest_, fragment.size);
+    return take_new_chunk(size);
+  }
   const Bytes address = found->address;
   if (found->size > size) {
     *found = {.address = address + size, .size = found->size - size};
@@ -76,6 +81,7 @@ Bytes SegmentPlacer::take_new_chunk(Bytes size) {
 }
 
 void SegmentPlacer::add_fragment(Span fragment) {
+  largest_ = std::max(largest_, fragment.size);
   fragments_.insert(std::upper_bound(fragments_.begin(), fragments_.end(), fragment), fragment);
 }
 
@@ -108,6 +114,7 @@ void SegmentPlacer::settle() {
   }
   fragments.insert(fragments.end(), fragment, fragments_.end());
   fragments_ = std::move(fragments);
+  for (const Span& each : fragments_) largest_ = std::max(largest_, each.size);
   chunks_ = std::move(chunks);
   std::reverse(fragments_.begin(), fragments_.end());
 

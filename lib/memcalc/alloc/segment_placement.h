@@ -44,6 +44,7 @@ class SegmentPlacer {
   void settle();
 
   std::vector<Span> fragments_;  // free parts of chunks; sorted, unless unsettled_
+  Bytes largest_ = 0;            // no fragment is larger; most new segments find none
   std::vector<Span> chunks_;     // all chunks that were given out and not taken back
   std::vector<Span> holes_;      // address space outside of chunks, by descending address
   bool unsettled_ = false;       // segments were given back since the last settle()

@@ -3,6 +3,7 @@
 // and added to: on an H100 cuDNN's kernels take 1.5 to 2 times as long, whatever the width of the heads.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "memcalc/cost/kernel_time.h"
 
@@ -10,22 +11,14 @@ namespace memcalc {
 
 namespace {
 
-/// Of a token that is generated: each key and value is read once, and each head's keys are gone through by some blocks
-/// (16 bits: flash_fwd_splitkv, and a kernel that joins their parts) or by one (memory-efficient, float32). Of an H100,
-/// 2026-11-27: tests/measured/inference_parts_h100.jsonl
+/// Of a token that is generated, flash_fwd_splitkv: each key and value is read once by some blocks, and a kernel joins
+/// their parts. Of an H100, 2026-11-27: tests/measured/inference_parts_h100.jsonl
 double one_query_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
-  constexpr double kMicrosecond = 1e-6, kLaunchUs = 3.5, kJoinUs = 2.3, kUnsplitKeys = 256, kBandwidth = 0.93;
-  constexpr double kFloatLaunchUs = 2.5, kKeyNs = 100, kWideKeyNs = 152, kWide = 128;
-  const auto heads = static_cast<double>(attention.heads), keys = static_cast<double>(attention.keys);
-  const auto width = static_cast<double>(attention.width);
-  const double bytes = 2 * heads * keys * width * static_cast<double>(size_of(kernel.dtype));
-  const double read = bytes / (kBandwidth * device.memory_bandwidth_bytes_per_second);
-  if (size_of(kernel.dtype) == 2) {
-    return (kLaunchUs + (keys > kUnsplitKeys ? kJoinUs : 0)) * kMicrosecond + read;
-  }
-  const double waves = std::max(1.0, heads / device.multiprocessors);
-  const double chain = waves * keys * (width > kWide ? kWideKeyNs : kKeyNs) * 1e-9;
-  return kFloatLaunchUs * kMicrosecond + std::max(chain, read);
+  constexpr double kMicrosecond = 1e-6, kLaunchUs = 3.5, kJoinUs = 2.3, kBandwidth = 0.93;
+  constexpr std::int64_t kUnsplitKeys = 256;
+  const double bytes = 2 * kernel.elements * static_cast<double>(size_of(kernel.dtype));
+  return (kLaunchUs + (attention.keys > kUnsplitKeys ? kJoinUs : 0)) * kMicrosecond +
+         bytes / (kBandwidth * device.memory_bandwidth_bytes_per_second);
 }
 
 /// Times as long as multiprocessors that are all busy to the end would take. The last wave of blocks is not full; under
@@ -43,11 +36,11 @@ double multiple(double count, double of) { return std::ceil(count / of) * of; }
 
 double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                          const AttentionRates& rates) {
-  if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device);
   if (kernel.kind == KernelKind::kEfficientAttention) {
     return efficient_attention_seconds(kernel, attention, device, rates);
   }
   if (has_hopper_attention(kernel, device)) return hopper_attention_seconds(kernel, attention, device);
+  if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device);
   constexpr double kMicrosecond = 1e-6, kBlock = 128, kKeyBlock = 64;
   // cuDNN's, of an H100 and an H200 (2026-11-29, op_times_h200.jsonl, profile_times_h100.jsonl,
   // profile_times_h200.jsonl): heads of 256 take tiles half as large; backward draws the random numbers again, 0.62

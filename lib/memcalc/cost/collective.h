@@ -1,5 +1,5 @@
 // The time of collectives and copies: what crosses the slowest link, and the steps that it takes.
-// Covered by tests/unit/cost_test.cc.
+// Covered by tests/unit/collective_test.cc and tests/unit/cost_test.cc.
 #pragma once
 
 #include "memcalc/spec/device_rates.h"

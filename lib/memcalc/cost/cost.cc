@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "memcalc/cost/costliest.h"
-#include "memcalc/cost/host_time.h"
+#include "memcalc/cost/distinct_kernels.h"
+#include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/timeline.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -53,6 +55,7 @@ namespace {
 
 void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& result) {
   std::map<double, double> flops_at;  // by the datasheet's rate of their type
+  auto last = flops_at.end();         // mostly the next one's, too
   bool causal = false;                // the kernel that this one is a part of, or itself
   for (const Kernel& kernel : kernels) {
     if (kernel.kind != KernelKind::kPartOfPrevious) {
@@ -62,7 +65,9 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
     if (kernel.operator_class != OperatorClass::kContraction) continue;
     const double flops = kernel.flops * static_cast<double>(kernel.repeats) * kernel.share;
     const double masked = causal ? flops / 2 : 0;
-    flops_at[peak_flops(kernel, device)] += flops;
+    const double peak = peak_flops(kernel, device);
+    if (last == flops_at.end() || last->first != peak) last = flops_at.emplace(peak, 0).first;
+    last->second += flops;
     result.hardware_flops += flops;
     result.masked_hardware_flops += masked;
     if (kernel.recomputed || kernel.phase == Phase::kOptimizer) continue;
@@ -83,9 +88,9 @@ void count_flops(const KernelList& kernels, const DeviceSpec& device, StepTime& 
 /// The measured hosts between which a step is told: those that issue its kernels soonest and latest.
 class Extremes {
  public:
-  /// Pre: there are hosts; they and the kernels outlive this.
-  Extremes(const std::vector<MeasuredHost>& hosts, const KernelList& kernels, Costed what)
-      : hosts_(hosts), kernels_(kernels), what_(what), quickest_(&hosts.front()), slowest_(&hosts.front()) {}
+  /// Pre: there are hosts; they and what is told of their kernels outlive this.
+  Extremes(const std::vector<MeasuredHost>& hosts, IssueTimes& issuing, Costed what)
+      : hosts_(hosts), issuing_(issuing), what_(what), quickest_(&hosts.front()), slowest_(&hosts.front()) {}
 
   [[nodiscard]] const std::string& quickest() const { return quickest_->name; }
   [[nodiscard]] const std::string& slowest() const { return slowest_->name; }
@@ -106,18 +111,14 @@ class Extremes {
     if (std::exchange(found_, true)) return;
     std::vector<double> issuing;
     issuing.reserve(hosts_.size());
-    for (const MeasuredHost& host : hosts_) {
-      double seconds = 0;
-      for (const Kernel& kernel : kernels_) seconds += host_seconds(kernel, host.rates, what_ == Costed::kCall);
-      issuing.push_back(seconds);
-    }
+    for (const MeasuredHost& host : hosts_) issuing.push_back(issuing_.sum(host.rates));
     const auto [least, most] = std::minmax_element(issuing.begin(), issuing.end());
     quickest_ = &hosts_[static_cast<std::size_t>(least - issuing.begin())];
     slowest_ = &hosts_[static_cast<std::size_t>(most - issuing.begin())];
   }
 
   const std::vector<MeasuredHost>& hosts_;
-  const KernelList& kernels_;
+  IssueTimes& issuing_;
   Costed what_;
   bool found_ = false;
   const MeasuredHost *quickest_, *slowest_;
@@ -169,18 +170,21 @@ double microseconds_of(FirstCall what, const FirstCallRates& rates) {
 
 /// Those of an average step come before kernels of the step that is listed. What it takes longer where it has to make
 /// all of its own is taken in the share that an average step makes of them, since a host that runs ahead hides some.
-void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernels, const std::vector<double>& seconds,
-                     const DeviceSpec& device, const DeviceRates& rates, std::optional<Extremes>& hosts,
-                     StepTime& result, std::array<double, 2>& range) {
+void add_first_calls(const FirstCallCounts& of_average, const DistinctKernels& distinct,
+                     const std::vector<double>& seconds, const DeviceSpec& device, const DeviceRates& rates,
+                     IssueTimes& issuing, std::optional<Extremes>& hosts, StepTime& result,
+                     std::array<double, 2>& range) {
+  const KernelList& kernels = distinct.kernels();
   constexpr double kMicrosecond = 1e-6;
-  constexpr int kTimed = 9;  // the compute capability of the cards whose 16-bit products were timed: Hopper's
   FirstCallRates of_card = rates.first_calls;
-  if (device.compute_capability_major < kTimed) of_card.product_us = 0;
+  if (architecture_of(device) < CudaArchitecture::kHopper)
+    of_card.product_us = 0;  // the first whose products were timed
   std::vector<double> before(kernels.size());
   FirstCalls seen;
   FirstCallCounts listed{};
   double whole = 0, average = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (&kernels[i] != distinct.distinct()[distinct.number_of(i)]) continue;  // seen
     const auto what = seen.call(kernels[i]);
     if (!what) continue;
     ++listed[static_cast<std::size_t>(*what)];
@@ -205,7 +209,7 @@ void add_first_calls(const FirstCallCounts& of_average, const KernelList& kernel
     result.first_calls->new_step_seconds = told.seen_step_seconds + whole;
     return;
   }
-  const Timeline timeline(kernels, seconds, device, rates, before);
+  const Timeline timeline(distinct, seconds, device, rates, issuing, before);
   const StepTime fresh = timeline.steady(rates.host);
   if (hosts) {
     const std::array<double, 2> of_fresh = hosts->seconds(timeline, fresh);
@@ -227,16 +231,21 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   StepTime result;
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
-  const std::vector<double> seconds = seconds_of(kernels, device, rates, waiting);
-  const Timeline timeline(kernels, seconds, device, rates);
+  const DistinctKernels distinct(kernels);
+  IssueTimes issuing(distinct, what == Costed::kCall), with_autograd(distinct, false);
+  const std::vector<double> seconds =
+      seconds_of(distinct, device, rates, what == Costed::kCall ? with_autograd : issuing, waiting);
+  const Timeline timeline(distinct, seconds, device, rates, issuing);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   std::optional<Extremes> hosts;
-  if (!rates.hosts.empty()) hosts.emplace(rates.hosts, kernels, what);
+  if (!rates.hosts.empty()) hosts.emplace(rates.hosts, issuing, what);
   std::array<double, 2> range{};
   if (hosts) range = hosts->seconds(timeline, result);
   if (const double share = share_of(kernels); share != 1) {
     const OtherStep other = without_shared(kernels, seconds);
-    const Timeline of_other(other.kernels, other.seconds, device, rates);
+    const DistinctKernels distinct_others(other.kernels);
+    IssueTimes issuing_others(distinct_others, what == Costed::kCall);
+    const Timeline of_other(distinct_others, other.seconds, device, rates, issuing_others);
     const StepTime time = of_other.steady(rates.host);
     if (hosts) {
       const std::array<double, 2> of_others = hosts->seconds(of_other, time);
@@ -244,7 +253,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
     }
     result = mean_of(result, time, share);
   }
-  add_first_calls(first_calls, kernels, seconds, device, rates, hosts, result, range);
+  add_first_calls(first_calls, distinct, seconds, device, rates, issuing, hosts, result, range);
   result.host = rates.host_name;
   if (hosts) {
     result.hosts = {.least_seconds = range[0],
@@ -252,7 +261,7 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
                     .least_host = hosts->quickest(),
                     .most_host = hosts->slowest()};
   }
-  result.costliest = costliest_of(kernels, seconds, device, kShown);
+  result.costliest = costliest_of(distinct, seconds, device, kShown);
   count_flops(kernels, device, result);
   return result;
 }

@@ -39,41 +39,57 @@ std::string shape_of(const Kernel& kernel) {
   return shape + " " + std::string(type_name(kernel));
 }
 
-}  // namespace
+/// Of one operator, with the same bytes and FLOPs.
+struct Alike {
+  const Kernel* kernel;
+  double seconds = 0;
+  double calls = 0;
+};
 
-std::vector<CostlyKernel> costliest_of(const KernelList& kernels, const std::vector<double>& seconds,
-                                       const DeviceSpec& device, std::size_t count) {
-  // Alike: of one operator, with the same bytes and FLOPs.
-  struct Alike {
-    const Kernel* kernel;
-    double seconds;
-    double calls;
-  };
-  std::vector<Alike> found;
-  constexpr std::size_t kPlaces = 1024;
-  std::array<std::int32_t, kPlaces> places{};  // one more than the place in `found`
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const Kernel& kernel = kernels[i];
-    if (!runs_on_card(kernel) || kernel.communicates() || kernel.stream != CudaStream::kDefault) continue;
+/// Those that a step has, in its order, and for each distinct kernel which of them it is.
+class AlikeKernels {
+ public:
+  /// Which of found() the kernel is; kNone of one that is not of the compute stream, or where too many were found.
+  std::int32_t number_of(const Kernel& kernel) {
+    if (!runs_on_card(kernel) || kernel.communicates() || kernel.stream != CudaStream::kDefault) return kNone;
     const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(kernel.op) >> 3U) * 31 +
                                 bits_of(kernel.bytes) * 1009 + bits_of(kernel.flops) * 65537;
-    const double repeats = static_cast<double>(kernel.repeats) * kernel.share;
     for (std::size_t place = (mixed * 0x9E3779B97F4A7C15U) >> 54U;; place = (place + 1) % kPlaces) {
-      if (places[place] == 0) {
-        if (found.size() < kPlaces / 2) {
-          found.push_back({&kernel, repeats * seconds[i], repeats});
-          places[place] = static_cast<std::int32_t>(found.size());
-        }
-        break;
+      if (places_[place] == 0) {
+        if (found_.size() >= kPlaces / 2) return kNone;
+        found_.push_back({&kernel});
+        places_[place] = static_cast<std::int32_t>(found_.size());
       }
-      Alike& other = found[static_cast<std::size_t>(places[place] - 1)];
-      if (other.kernel->op != kernel.op || other.kernel->bytes != kernel.bytes || other.kernel->flops != kernel.flops) {
-        continue;
-      }
-      other.seconds += repeats * seconds[i];
-      other.calls += repeats;
-      break;
+      const Kernel& other = *found_[static_cast<std::size_t>(places_[place] - 1)].kernel;
+      if (other.op == kernel.op && other.bytes == kernel.bytes && other.flops == kernel.flops)
+        return places_[place] - 1;
     }
+  }
+  [[nodiscard]] std::vector<Alike>& found() { return found_; }
+
+  static constexpr std::int32_t kNone = -1;
+
+ private:
+  static constexpr std::size_t kPlaces = 1024;
+  std::vector<Alike> found_;
+  std::array<std::int32_t, kPlaces> places_{};  // one more than the place in `found`
+};
+
+}  // namespace
+
+std::vector<CostlyKernel> costliest_of(const DistinctKernels& kernels, const std::vector<double>& seconds,
+                                       const DeviceSpec& device, std::size_t count) {
+  AlikeKernels alike;
+  std::vector<Alike>& found = alike.found();
+  const std::vector<std::int32_t> numbers =
+      kernels.of_distinct([&](const Kernel& kernel) { return alike.number_of(kernel); });
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const std::int32_t number = numbers[kernels.number_of(i)];
+    if (number == AlikeKernels::kNone) continue;
+    const Kernel& kernel = kernels.kernels()[i];
+    const double repeats = static_cast<double>(kernel.repeats) * kernel.share;
+    found[static_cast<std::size_t>(number)].seconds += repeats * seconds[i];
+    found[static_cast<std::size_t>(number)].calls += repeats;
   }
   const std::size_t shown = std::min(count, found.size());
   // Times that differ by rounding alone, as between two compilers, stay in the order of the step.

@@ -12,6 +12,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -80,10 +81,42 @@ double backward_beside_seconds(const Kernel& kernel, const work::Attention& atte
   return seconds;
 }
 
+/// Of a token that is generated (sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128): the query heads that share keys are
+/// rows of one block, which walks over tiles of 128 keys, computed whole; the longest of a block alone, all of them and
+/// the bytes hide each other. Where half of the multiprocessors would have no block, several share a long walk, and a
+/// kernel joins their parts (lean_reduction_kernel). A bias is read by each block before its walk.
+///
+/// Least squares over half of 130 shapes of an H200 and an H100 (tests/measured/decode_kernels_h200.jsonl.gz,
+/// 2026-11-30; inference_parts_h100.jsonl): half of the others are within 4.1 %, nine in ten within 17.
+double one_query_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
+                         double slower) {
+  struct Walk {
+    double alone_us, tile_us;  // a tile of a block alone, and of a multiprocessor's own
+  };
+  constexpr Walk kNarrow = {0.475, 0.76}, kMiddle = {0.885, 1.325}, kWide = {3.98, 5.7};
+  constexpr double kLaunchUs = 3.9, kJoinUs = 2.9, kBiasUs = 0.8, kShare = 0.915;
+  constexpr std::int64_t kTile = 128, kShortWalk = 4;
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const Walk of = attention.width <= 64 ? kNarrow : attention.width <= 128 ? kMiddle : kWide;
+  const std::int64_t tiles = ceil_div(attention.keys, kTile);
+  const double blocks = kernel.elements / std::max(real(attention.keys) * real(attention.width), 1.0);
+  const double multiprocessors = device.multiprocessors;
+  const bool shares = 2 * blocks <= multiprocessors && tiles > kShortWalk;
+  const double parts = shares ? std::min(real(tiles), std::floor(multiprocessors / blocks)) : 1;
+  const double alone = of.alone_us * kMicrosecond * slower * std::ceil(real(tiles) / parts);
+  const double all = of.tile_us * kMicrosecond * slower * blocks * real(tiles) / multiprocessors;
+  const double bytes = 2 * kernel.elements * real(size_of(kernel.dtype));
+  const double read = bytes / (kShare * device.memory_bandwidth_bytes_per_second);
+  const auto cube = [](double x) { return x * x * x; };
+  const double walked = std::cbrt(std::hypot(cube(alone), cube(all), cube(read)));
+  const double bias = attention.bias ? kBiasUs * std::max(1.0, blocks / multiprocessors) : 0;
+  return (kLaunchUs + bias + (shares ? kJoinUs : 0)) * kMicrosecond + walked;
+}
+
 }  // namespace
 
 bool has_hopper_attention(const Kernel& kernel, const DeviceSpec& device) {
-  return kernel.kind == KernelKind::kCudnnAttention && device.compute_capability_major == kHopper;
+  return kernel.kind == KernelKind::kCudnnAttention && is_of(device, CudaArchitecture::kHopper);
 }
 
 double hopper_attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
@@ -92,6 +125,7 @@ double hopper_attention_seconds(const Kernel& kernel, const work::Attention& att
   const Walk walk = walk_of(attention, of);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double slower = kSustained / sustained_flops(kernel, device) * device.multiprocessors / kMultiprocessors;
+  if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device, slower);
   const bool ragged = attention.queries % of.queries != 0 || attention.keys % of.keys != 0;
   const double more = (attention.bias ? of.bias : 0) + (attention.dropout ? of.random : 0) + (ragged ? of.ragged : 0);
   const double tile = of.tile_us * kMicrosecond * slower * (1 + more);

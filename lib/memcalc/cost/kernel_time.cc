@@ -18,6 +18,7 @@
 #include "memcalc/cost/published_times.h"
 #include "memcalc/cost/regions.h"
 #include "memcalc/cost/selection_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/symbolic/vector_quantize.h"
@@ -33,21 +34,19 @@ constexpr double kMicrosecond = 1e-6;
 // CUDA C++ Programming Guide, "Compute Capabilities": tensor cores from 7.0 on, their 8-bit integers from 7.2, their
 // bfloat16 and TF32 from 8.0. (The GTX 16 of 7.5 have none: no spec is one of them.)
 bool has_tensor_cores(const DeviceSpec& device) {
-  return device.compute_capability_major == 0 || device.compute_capability_major >= 7;
+  return !is_cuda(device) || architecture_of(device) >= CudaArchitecture::kVolta;
 }
 
 bool has_int8_tensor_cores(const DeviceSpec& device) {
-  const int major = device.compute_capability_major;
-  return major == 0 || major > 7 || (major == 7 && device.compute_capability_minor >= 2);
+  return !is_cuda(device) || architecture_of(device) >= CudaArchitecture::kXavier;
 }
 
 bool computes_tf32(const DeviceSpec& device) {
-  if (device.compute_capability_major == 0) return device.tf32_flops_per_second > 0;
-  return device.compute_capability_major >= 8;
+  return is_cuda(device) ? architecture_of(device) >= CudaArchitecture::kAmpere : device.tf32_flops_per_second > 0;
 }
 
 bool emulates_bfloat16(const DeviceSpec& device) {
-  return device.compute_capability_major > 0 && device.compute_capability_major < 8;
+  return is_cuda(device) && architecture_of(device) < CudaArchitecture::kAmpere;
 }
 
 bool allows_tf32(const Kernel& kernel) {
@@ -255,11 +254,11 @@ double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
 
 /// Of the rate at which a kernel over strided operands calculates an index for each element.
 double index_share(const Kernel& kernel) {
-  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.4, kJoinedShare = 0.64, kJoinedWithEmptyShare = 0.45;
+  constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.4, kJoinedShare = 0.64, kJoinedByHalfShare = 0.45;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
-  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where one is
-  // empty and of another shape, as in transformers' caches.
-  if (kernel.op == &aten::kCat) return turned ? kJoinedWithEmptyShare : kJoinedShare;
+  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where half of
+  // the blocks have nothing to do, as where transformers' caches begin and, of a fused projection, grow.
+  if (kernel.op == &aten::kCat) return turned ? kJoinedByHalfShare : kJoinedShare;
   // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T
   // with 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
   constexpr double kAddedTurnedShare = 0.63;
@@ -611,8 +610,7 @@ double uneven_groups_seconds(const Kernel& kernel, const work::Product& product,
 /// MAMF). Ada's and Hopper's cards, and later ones, are assumed to gain as much.
 ProductRates float8_rates(ProductRates rates, const DeviceSpec& device) {
   constexpr double kFaster = 1402.6 / 794.5;
-  const int major = device.compute_capability_major;
-  if (major < 8 || (major == 8 && device.compute_capability_minor < 9)) return rates;
+  if (architecture_of(device) < CudaArchitecture::kAda) return rates;
   for (double* const share : {&rates.plain, &rates.first, &rates.second}) *share *= kFaster;
   return rates;
 }
@@ -684,13 +682,13 @@ struct SecondsOf {
            attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
+    if (kernel.kind == KernelKind::kDepthwiseConvolution) return own_depthwise_seconds(kernel, convolution, device);
     if (rates.convolution_times.empty()) {
       return is_depthwise(convolution)
                  ? depthwise_seconds(kernel, convolution, device, rates)
                  : convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
     }
-    const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
-    if (is_depthwise(convolution) && !own_kernels) return depthwise_seconds(kernel, convolution, device, rates);
+    if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {
@@ -742,6 +740,10 @@ struct SecondsOf {
                     : kernel.kind == KernelKind::kConverting
                         ? converting_seconds(kernel, device, rates.converting)
                         : memory_seconds(kernel, device, memory_rates(kernel, rates));
+    // CatArrayBatchedCopy_vectorized: caches of 30 MB and more at 2.8 TB/s on an H100 and 3.8 on an H200, where other
+    // kernels reach 3.0 and 4.3 (inference_parts_h100.jsonl, decode_kernels_h200.jsonl.gz).
+    constexpr double kJoinedVectorShare = 0.9;
+    if (kernel.op == &aten::kCat && !indexes) memory /= kJoinedVectorShare;
     if (const double computed = computed_per_second(kernel); computed > 0) {
       constexpr double kMultiprocessors = 132;
       memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));

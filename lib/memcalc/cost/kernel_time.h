@@ -10,8 +10,6 @@
 
 namespace memcalc {
 
-inline constexpr int kHopper = 9;  // its compute capability's major number
-
 /// Seconds on the card, from the end of the kernel before to its own end where the queue is full. Collectives and
 /// copies are in collective.h. Pre, of this and the functions below: missing_rates() names nothing.
 [[nodiscard]] double kernel_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
@@ -43,6 +41,10 @@ inline constexpr int kHopper = 9;  // its compute capability's major number
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
 [[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                        const DeviceSpec& device, const DeviceRates& rates);
+
+/// PyTorch's own depthwise kernels, of row-major images (kDepthwiseConvolution).
+[[nodiscard]] double own_depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                           const DeviceSpec& device);
 [[nodiscard]] double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient,
                                        const DeviceSpec& device, const DeviceRates& rates);
 

@@ -12,6 +12,7 @@
 
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/card_description.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -120,7 +121,7 @@ std::vector<std::string> substituted_types(const KernelList& kernels, const Devi
   }
   // Convolutions carry the flag by torch's own default; a product's says that TF32 was asked for.
   // transformers/utils/import_utils.py, is_torch_tf32_available(), wants compute capability 8.0.
-  if (!computes_tf32(device) && device.compute_capability_major > 0 &&
+  if (!computes_tf32(device) && is_cuda(device) &&
       any([](const Kernel& kernel) { return kernel.kind == KernelKind::kMatrixProduct && allows_tf32(kernel); })) {
     notes.push_back(
         fmt::format("TF32 on {}: computed in float32, as hardware has TF32 from compute capability 8.0 on and this "

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -64,11 +65,21 @@ double small_products_seconds(double m, double n, double k, double batch, double
   return waves * (kBlockUs + k * (half ? kHalfStepUs : kStepUs)) * kMicrosecond;
 }
 
-/// A few rows of float32: cuBLAS's kernels go over the matrix once, and each row adds to the time. Of an H100 (1 to 16
-/// rows, 24 matrices), 2026-11-27: tests/measured/inference_parts_h100.jsonl
-double few_rows_seconds(double rows, double bytes, double bytes_per_second) {
-  constexpr double kLaunchUs = 2.5, kShare = 0.87, kRowShare = 0.06;
-  return kLaunchUs * kMicrosecond + bytes / (kShare * bytes_per_second) * (1 + kRowShare * (rows - 1));
+/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them
+/// the multiprocessors decide, on an H200 as on an H100, and those for up to four rows are others than those for up to
+/// 16. Least squares over half of 147 products on both (tests/measured/inference_parts_h100.jsonl,
+/// decode_kernels_h200.jsonl.gz, 2026-11-30): half of the others are within 11 %, by the memory's rate alone within 24.
+double few_rows_seconds(const work::Product& product, double bytes, const DeviceSpec& device) {
+  constexpr double kShare = 0.829, kOneRowUs = 3.5, kMeasuredMultiprocessors = 132;
+  constexpr std::int64_t kFourRows = 4;
+  const double read = bytes / (kShare * device.memory_bandwidth_bytes_per_second);
+  if (product.m == 1) return kOneRowUs * kMicrosecond + read;
+  const bool few = product.m <= kFourRows;
+  const double launch_us = few ? 6.5 : 13.9, element_ps = few ? 1.238 : 2.177;
+  const double elements = static_cast<double>(product.n) * static_cast<double>(product.k);
+  const double computed =
+      elements * element_ps * 1e-12 * kMeasuredMultiprocessors / static_cast<double>(device.multiprocessors);
+  return launch_us * kMicrosecond + std::max(read, computed);
 }
 
 /// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times
@@ -97,14 +108,14 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
   const double of_layout = efficiency(product, rates);
   const double aligned =
-      alignment_share(product, in_half, device.compute_capability_major >= kHopper, of_layout, rates);
+      alignment_share(product, in_half, architecture_of(device) >= CudaArchitecture::kHopper, of_layout, rates);
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   constexpr std::int64_t kFewRows = 16;
   const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
   if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
-    return few_rows_seconds(m, kernel.bytes, device.memory_bandwidth_bytes_per_second);
+    return few_rows_seconds(product, kernel.bytes, device);
   }
   if (in_half && forward && batch > 1 && (product.m == 1 || product.n == 1)) {
     return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);

@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/mixed_hash.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
+#include "memcalc/cost/remembered.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -29,7 +32,7 @@ struct Time {
 
 #include "memcalc/cost/product_times.inc"
 
-constexpr int kTimedMajor = 9;  // compute capability: cuBLAS has other kernels for others
+constexpr CudaArchitecture kTimed = CudaArchitecture::kHopper;  // cuBLAS has other kernels for others
 constexpr std::string_view kTimedOn = "h200-sxm";
 constexpr std::size_t kTypes = 3;
 
@@ -69,7 +72,7 @@ constexpr std::array<ProductRates, kTypes> kRatesOfTimed = {{{.launch_us = 1.263
 const DeviceSpec& timed_card() {
   static const DeviceSpec card = [] {
     DeviceSpec made;
-    made.compute_capability_major = kTimedMajor;
+    made.compute_capability_major = major_of(kTimed);
     made.multiprocessors = 132;
     made.memory_bandwidth_bytes_per_second = 4.8e12;
     made.bf16_flops_per_second = made.fp16_flops_per_second = 989.4e12;
@@ -84,6 +87,8 @@ const DeviceSpec& timed_card() {
 struct Shape {
   std::int64_t batch, tokens, out, in;
   std::size_t pass;
+
+  [[nodiscard]] bool operator==(const Shape&) const = default;
 };
 
 std::optional<Shape> shape_of(const work::Product& product) {
@@ -110,13 +115,14 @@ work::Product product_of(const Time& row, std::size_t pass) {
   return product;
 }
 
-double formula_seconds(const Kernel& kernel, const Time& row, std::size_t pass, std::size_t type) {
-  Kernel timed = kernel;
+double formula_seconds(DType dtype, const Time& row, std::size_t pass, std::size_t type) {
+  Kernel timed;
+  timed.dtype = dtype;
   work::Product product = product_of(row, pass);
   product.tf32 = type == 1;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double m = real(product.m), n = real(product.n), k = real(product.k);
-  timed.bytes = real(product.batch) * (m * k + n * k + m * n) * static_cast<double>(size_of(kernel.dtype));
+  timed.bytes = real(product.batch) * (m * k + n * k + m * n) * static_cast<double>(size_of(dtype));
   timed.work = product;
   return product_seconds(timed, product, timed_card(), kRatesOfTimed[type]);
 }
@@ -187,13 +193,44 @@ std::span<const Time> rows_of(std::size_t type, bool batches) {
   return {begin, end};
 }
 
+/// What the rows say of: all that their answer depends on.
+struct Asked {
+  Shape shape;
+  DType dtype;
+  std::size_t type;
+  bool bias, of_batches;
+
+  [[nodiscard]] bool operator==(const Asked&) const = default;
+  [[nodiscard]] std::uint64_t hash() const {
+    MixedHash mixed;
+    for (const std::int64_t size : {shape.batch, shape.tokens, shape.out, shape.in}) mixed.add(size);
+    mixed.add(static_cast<std::int64_t>(shape.pass * kTypes + type) * 4 + (bias ? 2 : 0) + (of_batches ? 1 : 0));
+    mixed.add(static_cast<std::int64_t>(dtype));
+    return mixed.value();
+  }
+};
+
+double ratio_of_nearest(const Asked& asked) {
+  constexpr double kBlur = 0.1;  // in doublings
+  constexpr double kNear = 1, kFar = 3;
+  const std::size_t pass = asked.shape.pass;
+  const Neighbours nearest = nearest_of(rows_of(asked.type, asked.of_batches), asked.shape, asked.bias, asked.type);
+  const auto ratio_of = [&](const Time& row) {
+    constexpr double kNanosecond = 1e-9;
+    const double timed = static_cast<double>(row.nanoseconds[pass]) * kNanosecond;
+    return timed / formula_seconds(asked.dtype, row, pass, asked.type);
+  };
+  const auto weight_of = [](double distance) { return 1 / square(std::sqrt(distance) + kBlur); };
+  const std::optional<double> ratio = nearest.median(ratio_of, weight_of);
+  if (!ratio) return 1;
+  return std::pow(*ratio, std::clamp((kFar - std::sqrt(nearest.least())) / (kFar - kNear), 0.0, 1.0));
+}
+
 }  // namespace
 
 double measured_product_ratio(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                               const DeviceRates& rates) {
-  constexpr double kBlur = 0.1;  // in doublings
-  constexpr double kNear = 1, kFar = 3;
-  if (rates.product_times.empty() || device.compute_capability_major != kTimedMajor) return 1;
+  if (rates.product_times.empty() || !is_of(device, kTimed)) return 1;
   if (size_of(kernel.dtype) != 2 && size_of(kernel.dtype) != 4) return 1;
   std::optional<Shape> shape = shape_of(product);
   if (!shape || std::min({shape->tokens, shape->out, shape->in}) <= 0) return 1;
@@ -205,16 +242,9 @@ double measured_product_ratio(const Kernel& kernel, const work::Product& product
   // An H100's formula is fitted to 468 products of its own, of which these neighbours say no more (within 4.7 % instead
   // of 4.3 in bfloat16, 3.8 instead of 1.6 in float32) but in TF32 (4.2 instead of 6.3); batches were not among them.
   if (rates.measured_on != kTimedOn && !of_batches && type != 1) return 1;
-  const Neighbours nearest = nearest_of(rows_of(type, of_batches), *shape, bias, type);
-  const auto ratio_of = [&](const Time& row) {
-    constexpr double kNanosecond = 1e-9;
-    const double timed = static_cast<double>(row.nanoseconds[shape->pass]) * kNanosecond;
-    return timed / formula_seconds(kernel, row, shape->pass, type);
-  };
-  const auto weight_of = [](double distance) { return 1 / square(std::sqrt(distance) + kBlur); };
-  const std::optional<double> ratio = nearest.median(ratio_of, weight_of);
-  if (!ratio) return 1;
-  return std::pow(*ratio, std::clamp((kFar - std::sqrt(nearest.least())) / (kFar - kNear), 0.0, 1.0));
+  thread_local Remembered<Asked, 9> remembered;
+  const Asked asked{.shape = *shape, .dtype = kernel.dtype, .type = type, .bias = bias, .of_batches = of_batches};
+  return remembered.of(asked, [&] { return ratio_of_nearest(asked); });
 }
 
 }  // namespace memcalc

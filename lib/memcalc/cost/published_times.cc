@@ -12,6 +12,7 @@
 
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -28,8 +29,8 @@ struct TimedAttention {
 
 #include "memcalc/cost/operator_times.inc"
 
-/// Compute capability of the cards whose operators were timed: the large ones of Blackwell.
-constexpr int kTimedMajor = 10;
+/// Of the cards whose operators were timed: the large ones.
+constexpr CudaArchitecture kTimed = CudaArchitecture::kBlackwell;
 
 // What was timed for moments ran before the card reached its power limit, at up to 1,470 TFLOP/s; a step reaches it.
 // Each product stood in a loop of 100: of the 214 whose loop kept the card busy for 0.13 s and more the quickest runs
@@ -70,8 +71,7 @@ double sustained_seconds(const TimedAttention& row) {
 }
 
 bool were_timed(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
-  return device.compute_capability_major == kTimedMajor && !rates.published_source.empty() &&
-         kernel.dtype == DType::kBFloat16;
+  return is_of(device, kTimed) && !rates.published_source.empty() && kernel.dtype == DType::kBFloat16;
 }
 
 /// The median over the nearest rows of sustained over formula, each weighted by the inverse square of its distance.

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/power_limit.h"
 
 namespace memcalc {
 
@@ -25,143 +27,35 @@ bool is_pinned_copy(const Kernel& kernel) {
   return copy != nullptr && copy->pinned;
 }
 
-/// Layers repeat their products and convolutions, and each takes a search, of tiles or of alike ones: those seen last
-/// are remembered.
-class Repeated {
- public:
-  /// Null for another kind of kernel, or one that is not remembered.
-  [[nodiscard]] const double* find(const Kernel& kernel) const {
-    if (!is_searched(kernel)) return nullptr;
-    const Entry& entry = entries_[place_of(kernel)];
-    return entry.kernel != nullptr && is_same(*entry.kernel, kernel) ? &entry.seconds : nullptr;
-  }
-  void add(const Kernel& kernel, double seconds) {
-    if (is_searched(kernel)) entries_[place_of(kernel)] = {&kernel, seconds};
-  }
-
- private:
-  struct Entry {
-    const Kernel* kernel = nullptr;
-    double seconds = 0;
-  };
-  static constexpr int kPlacesBits = 8;
-
-  static bool is_searched(const Kernel& kernel) {
-    return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct ||
-           kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution;
-  }
-  static std::size_t place_of(const Kernel& kernel) {
-    const auto number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-    std::uint64_t mixed = 0;
-    if (const auto* p = kernel.as<work::Product>()) {
-      mixed = number(p->m) * 31 + number(p->n) * 1009 + number(p->k) * 65537 + number(static_cast<int>(p->transposed));
-    } else if (const auto* c = kernel.as<work::Convolution>()) {
-      mixed = number(c->pixels) * 31 + number(c->channels) * 1009 + number(c->depth) * 65537 + number(c->groups) * 101 +
-              number(c->backward ? 1 : 0) + number(c->weight_gradient ? 2 : 0);
-    }
-    return (mixed * 0x9E3779B97F4A7C15U) >> (64U - kPlacesBits);
-  }
-  /// In all that kernel_seconds() asks of them.
-  static bool is_same(const Kernel& a, const Kernel& b) {
-    if (a.kind != b.kind || a.dtype != b.dtype || a.bytes != b.bytes) return false;
-    if (a.op != b.op || a.launches != b.launches) return false;
-    if (const auto* product = a.as<work::Product>()) {
-      const auto* other = b.as<work::Product>();
-      return other != nullptr && *product == *other;
-    }
-    const auto* convolution = a.as<work::Convolution>();
-    const auto* other = b.as<work::Convolution>();
-    return convolution != nullptr && other != nullptr && *convolution == *other;
-  }
-
-  std::array<Entry, std::size_t{1} << kPlacesBits> entries_{};
-};
-
 // Cards of one kind reach their power limit at clocks of their own, and those that wait for each other take the time of
 // the slowest. BERT's steps of 39 single H100s in 37 hosts (lambdal/deeplearning-benchmark,
 // pytorch-train-throughput-v2-*.csv, 2024-10): a standard deviation of 1.8 and 0.7 % in 16 bits (base, large), 1.2 and
 // 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
 constexpr double kCardSpread = 0.015;
 
+// Kernels of the compute stream follow each other later where other streams hold work that waits: 2.6, 2.7 and 2.5 us
+// after the one before in steps of FSDP2, with checkpoints and of FSDP1, 2.5 and 2.2 in tensor parallelism (DTensor),
+// 1.6 and 1.5 alone, 1.7 under DDP, 1.5 in a pipeline (medians of timelines on two H200s whose hosts ran ahead,
+// 2026-11-30: docs/studies/time.md).
+constexpr double kQueuesGapUs = 0.9;
+constexpr std::string_view kFunctional = "_c10d_functional::";
+
+/// Whether such work stands on other streams all the time: FSDP's gathers, DTensor's collectives.
+bool queues_beside(const DistinctKernels& kernels) {
+  return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
+    if (!kernel->communicates()) return false;
+    if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
+    return kernel->op != nullptr && std::string_view(kernel->op->name).substr(0, kFunctional.size()) == kFunctional;
+  });
+}
+
 /// The ranks that wait for each other in a step.
-std::int64_t ranks_of(const KernelList& kernels) {
+std::int64_t ranks_of(const DistinctKernels& kernels) {
   std::int64_t ranks = 1;
-  for (const Kernel& kernel : kernels) {
-    if (const auto* group = kernel.as<work::Communication>()) ranks = std::max(ranks, group->ranks);
+  for (const Kernel* kernel : kernels.distinct()) {
+    if (const auto* group = kernel->as<work::Communication>()) ranks = std::max(ranks, group->ranks);
   }
   return ranks;
-}
-
-/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
-/// what its FLOPs say.
-double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
-  if (!uses_tensor_cores(kernel, device)) return 0;
-  const auto* attention = kernel.as<work::Attention>();
-  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
-  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
-}
-
-bool is_product(const Kernel& kernel) {
-  return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
-}
-
-// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
-// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
-// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
-// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
-// softmax as before.
-// Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
-bool goes_with_clock(const Kernel& kernel) {
-  if (kernel.kind == KernelKind::kMultiTensor) return size_of(kernel.dtype) < size_of(DType::kFloat32);
-  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
-}
-
-// Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,
-// 2026-11-30): products 683 and 665 TFLOP/s, half of the time beside additions 787 and 757, convolutions 682 and 641,
-// attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
-constexpr double kFloat16Power = 1.08;
-
-// A card that would draw more than its limit lowers its clock, within tens of milliseconds, until a step draws the
-// limit in the mean; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at
-// the full clock takes x t, and o and i are the seconds of other kernels and of none:
-// products t / x + others o + idle i = x t + o + i.
-void lower_clock(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates, double waiting,
-                 std::vector<double>& seconds) {
-  const PowerRates& power = rates.power;
-  if (power.products <= 1) return;
-  double products = 0, busy = 0, drawn = 0;
-  std::vector<double> of_products(kernels.size());
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const Kernel& kernel = kernels[i];
-    if (kernel.stream != CudaStream::kDefault || (kernel.communicates() && runs_beside(kernel))) continue;
-    of_products[i] = busiest_seconds(kernel, seconds[i], device, power);
-    if (of_products[i] > 0 && is_product(kernel)) {
-      const double at_full_clock = of_products[i] / power.full_clock;
-      seconds[i] -= of_products[i] - at_full_clock;
-      of_products[i] = at_full_clock;
-    }
-    const auto times = static_cast<double>(kernel.repeats);
-    products += times * of_products[i];
-    drawn += times * of_products[i] * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1) * power.products;
-    busy += times * seconds[i];
-  }
-  if (products <= 0) return;
-  const auto longer_beside = [&](double idle) {
-    const double saved = (1 - power.others) * (busy - products) + (1 - power.idle) * idle;
-    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
-  };
-  if (longer_beside(0) <= 1) return;  // without a pause
-  double host = 0;
-  for (const Kernel& kernel : kernels) host += static_cast<double>(kernel.repeats) * host_seconds(kernel, rates.host);
-  const double longer = longer_beside(std::max(host - busy, waiting * busy));
-  if (longer <= 1) return;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    if (kernels[i].as<work::Attention>() != nullptr) {
-      seconds[i] *= has_hopper_attention(kernels[i], device) ? longer : longer / power.full_clock;
-    } else {
-      seconds[i] += (longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products[i]);
-    }
-  }
 }
 
 Timeline::Issue::Way way_of(const Kernel& kernel) {
@@ -174,10 +68,10 @@ Timeline::Issue::Way way_of(const Kernel& kernel) {
   return kernel.stream == CudaStream::kDefault ? Way::kCompute : Way::kBeside;
 }
 
-Timeline::Issue issue_of(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links) {
+/// But for its seconds, which differ between equal ones.
+Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const LinkRates& links) {
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
-  issue.seconds = issue.way == Timeline::Issue::Way::kCompute ? seconds / kernel.launches : seconds;
   // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
   const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
   issue.longer = in_waves ? links.product_contention : links.memory_contention;
@@ -235,52 +129,46 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
   return mean;
 }
 
-std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                               double waiting) {
-  std::vector<double> result;
-  result.reserve(kernels.size());
-  Repeated repeated;
-  const double gap = rates.host.gap_us * kMicrosecond;
-  const double slowest = slowest_of(ranks_of(kernels), kCardSpread);
-  for (const Kernel& kernel : kernels) {
+std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
+                               IssueTimes& issuing, double waiting) {
+  const std::int64_t ranks = ranks_of(kernels);
+  const double gap = (rates.host.gap_us + (ranks > 1 && queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
+  const double slowest = slowest_of(ranks, kCardSpread);
+  std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
     if (const auto* communication = kernel.as<work::Communication>()) {
-      result.push_back(collective_seconds(*communication, device, rates.link));
-    } else if (is_copy(kernel)) {
-      result.push_back(copy_seconds(kernel, rates.transfer));
-    } else {
-      const double* known = repeated.find(kernel);
-      const double seconds = known != nullptr ? *known : kernel_seconds(kernel, device, rates);
-      if (known == nullptr) repeated.add(kernel, seconds);
-      const bool at_power_limit = kernel.operator_class == OperatorClass::kContraction;
-      const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
-      result.push_back(seconds * (at_power_limit ? slowest : 1) + (runs_on_card(kernel) ? gap * launches : 0));
+      return collective_seconds(*communication, device, rates.link);
     }
-  }
-  lower_clock(kernels, device, rates, waiting, result);
-  return result;
+    if (is_copy(kernel)) return copy_seconds(kernel, rates.transfer);
+    const bool at_power_limit = kernel.operator_class == OperatorClass::kContraction;
+    const double launches = kernel.kind == KernelKind::kMultiTensor ? list_launches(kernel) : kernel.launches;
+    return kernel_seconds(kernel, device, rates) * (at_power_limit ? slowest : 1) +
+           (runs_on_card(kernel) ? gap * launches : 0);
+  }));
+  lower_clock(kernels, device, rates, issuing, waiting, seconds);
+  return seconds;
 }
 
-Timeline::Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-                   const DeviceRates& rates, std::span<const double> before)
-    : kernels_(kernels),
+Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
+                   const DeviceRates& rates, IssueTimes& issuing, std::span<const double> before)
+    : kernels_(kernels.kernels()),
       seconds_(seconds),
+      issuing_(issuing),
       before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
       contention_(rates.link.collective_contention),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
-  issues_.reserve(kernels.size());
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    issues_.push_back(issue_of(kernels[i], seconds[i], device, rates.link));
-    gathers_ = gathers_ || issues_.back().way == Issue::Way::kGathers;
-  }
-  for (const Issue& each : issues_) {
+  issues_ =
+      kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) { return issue_of(kernel, device, rates.link); }));
+  for (std::size_t i = 0; i < issues_.size(); ++i) {
+    Issue& each = issues_[i];
+    each.seconds = each.way == Issue::Way::kCompute ? seconds[i] / each.launches : seconds[i];
+    gathers_ = gathers_ || each.way == Issue::Way::kGathers;
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
-  }
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const auto* collective = kernels[i].as<work::Communication>();
-    if (collective == nullptr || collective->awaited_after == 0) continue;
-    const std::size_t by = i + static_cast<std::size_t>(collective->awaited_after);
-    if (by >= kernels.size()) continue;
+    if (each.way < Issue::Way::kBlocks) continue;
+    const auto awaited_after = kernels_[i].as<work::Communication>()->awaited_after;
+    if (awaited_after == 0) continue;
+    const std::size_t by = i + static_cast<std::size_t>(awaited_after);
+    if (by >= issues_.size()) continue;
     issues_[by].awaits = static_cast<std::int32_t>(i);  // of several the last, which ends last
     issues_[i].is_awaited = true;
   }
@@ -316,15 +204,15 @@ class Clocks {
         slowed_(timeline.queue_kernels_),
         finished_(timeline.issues_.size()),
         issued_late_(timeline.issues_.size()) {
+    std::array<const double*, kHosts> seconds;
+    for (std::size_t h = 0; h < kHosts; ++h) seconds[h] = timeline.issuing_.of(*processes[h].host).data();
     issuing_.reserve(timeline.kernels_.size());
     for (const Kernel& kernel : timeline.kernels_) {
       Seconds& each = issuing_.emplace_back();
-      double seconds = 0;
+      const bool by_autograd = kernel.phase == Phase::kBackward;
       for (std::size_t h = 0; h < kHosts; ++h) {
-        const Process& process = processes[h];
-        if (h == 0 || process.host != processes[h - 1].host) seconds = host_seconds(kernel, *process.host, call);
-        const bool by_autograd = kernel.phase == Phase::kBackward;
-        each[h] = seconds * (by_autograd ? process.threads.autograd : process.threads.python);
+        const Threads& threads = processes[h].threads;
+        each[h] = *seconds[h]++ * (by_autograd ? threads.autograd : threads.python);
       }
     }
     for (std::size_t i = 0; i < timeline.before_.size(); ++i) {
@@ -415,7 +303,10 @@ class Clocks {
       const Seconds& until = of.waits_for > 0 ? finished_[static_cast<std::size_t>(of.waits_for - 1)] : compute_;
       keep_later(host_, until);
     }
-    if (of.way == Way::kHost) return;
+    if (of.way == Way::kHost) {  // the optimizer's own step there, for which the card waits
+      if (of.phase == Phase::kOptimizer) advance<kTells>(host_, TimeClass::kHost, of, part);
+      return;
+    }
     if (!launches) return communicate<kTells>(of, part);
     if (of.phase == Phase::kOptimizer) {
       end_alone();
@@ -473,13 +364,19 @@ class Clocks {
     }
     advance<kTells>(until, TimeClass::kHost, of, part);
     Seconds beside;
-    for (std::size_t h = 0; h < kHosts; ++h) {
-      beside[h] = std::clamp((communication_[h] - compute_[h]) / (1 + of.longer), 0.0, of.seconds);
-      until[h] = compute_[h] + of.seconds;
+    bool communicates = false;  // most kernels have no collective beside them
+    for (std::size_t h = 0; h < kHosts; ++h) communicates = communicates || communication_[h] > compute_[h];
+    if (communicates) {
+      for (std::size_t h = 0; h < kHosts; ++h) {
+        beside[h] = std::clamp((communication_[h] - compute_[h]) / (1 + of.longer), 0.0, of.seconds);
+      }
     }
+    for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + of.seconds;
     advance<kTells>(until, of.time_class, of, part);
-    for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
-    advance<kTells>(until, TimeClass::kCommunication, of, part);
+    if (communicates) {
+      for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
+      advance<kTells>(until, TimeClass::kCommunication, of, part);
+    }
     slot = compute_;
   }
 

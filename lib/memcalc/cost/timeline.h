@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "memcalc/cost/distinct_kernels.h"
+#include "memcalc/cost/issue_times.h"
 #include "memcalc/cost/step_time.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/device_spec.h"
@@ -19,9 +21,9 @@ namespace memcalc {
 [[nodiscard]] bool runs_on_card(const Kernel& kernel);
 
 /// Seconds of each kernel of a step by itself, with the gap before it. `waiting`: of a pipeline's stage, what it waits
-/// for the others over what it computes.
-[[nodiscard]] std::vector<double> seconds_of(const KernelList& kernels, const DeviceSpec& device,
-                                             const DeviceRates& rates, double waiting = 0);
+/// for the others over what it computes. `issuing`: of the same kernels with autograd.
+[[nodiscard]] std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device,
+                                             const DeviceRates& rates, IssueTimes& issuing, double waiting = 0);
 
 /// How many times an average host's time the slowest of some ranks takes, whose times have this standard deviation over
 /// their mean: at their collectives the others wait for it.
@@ -60,10 +62,10 @@ class Timeline {
     bool uses_tensor_cores = false;
   };
 
-  /// `seconds`: of each kernel (seconds_of). `before`: that the host takes before each, beyond its rates; empty: none.
-  /// Pre: all three outlive the timeline.
-  Timeline(const KernelList& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
-           const DeviceRates& rates, std::span<const double> before = {});
+  /// `seconds`: of each kernel (seconds_of). `issuing`: of the same kernels. `before`: that the host takes before each,
+  /// beyond its rates; empty: none. Pre: all four outlive the timeline.
+  Timeline(const DistinctKernels& kernels, const std::vector<double>& seconds, const DeviceSpec& device,
+           const DeviceRates& rates, IssueTimes& issuing, std::span<const double> before = {});
 
   /// The steady step on a host: it begins from a standing start, where the card has nothing to do until the host has
   /// issued the first kernel, and the third is told. Of processes whose threads are quick or slow, the middle.
@@ -83,6 +85,7 @@ class Timeline {
 
   const KernelList& kernels_;
   const std::vector<double>& seconds_;
+  IssueTimes& issuing_;
   std::span<const double> before_;
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most

@@ -53,23 +53,18 @@ Tensor FineTunedLinear::low_rank_product(const Tensor& x) const {
 Tensor FineTunedLinear::adapt(const Tensor& x, const Tensor& bias, Tensor result) const {
   if (x.tape().modes.adapters_disabled) return result;
   const DType result_dtype = result.dtype();
-  if (quantized.kind == Quantization::kNone || is_fp8_base(quantized.kind)) {  // lora.Linear.forward
-    Tensor input = to_dtype(x, lora_a.dtype());                                // _cast_input_dtype
+  // lora.Linear.forward; else lora.Linear4bit and Linear8bitLt, where under autocast nothing is converted.
+  const bool plain = quantized.kind == Quantization::kNone || is_fp8_base(quantized.kind);
+  if (!plain && quantized.kind != Quantization::kInt8) result = clone(result);
+  const bool converts = plain || !x.tape().modes.autocast.is_on();
+  Tensor input = converts ? to_dtype(x, lora_a.dtype()) : x;  // _cast_input_dtype
+  if (lengths.defined() || plain) {
     result = lengths.defined() ? with_trained_lengths(*this, input, result, bias) : result + low_rank_product(input);
-    result = to_dtype(result, result_dtype);
-    return result;
-  }
-  // lora.Linear4bit and Linear8bitLt: under autocast nothing is converted.
-  if (quantized.kind != Quantization::kInt8) result = clone(result);
-  const bool requires_conversion = !x.tape().modes.autocast.is_on();
-  Tensor input = requires_conversion ? to_dtype(x, lora_a.dtype()) : x;
-  if (lengths.defined()) {
-    result = with_trained_lengths(*this, input, result, bias);
-    if (requires_conversion) result = to_dtype(result, result_dtype);
+    if (converts) result = to_dtype(result, result_dtype);
     return result;
   }
   Tensor output = low_rank_product(input);
-  if (requires_conversion) output = to_dtype(output, result_dtype);
+  if (converts) output = to_dtype(output, result_dtype);
   result = result + output;
   drop(input, output);
   return result;

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "memcalc/families/torchvision/spec.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
@@ -30,10 +31,10 @@ Precision pure(DType type) { return type == DType::kBFloat16 ? Precision::kBf16 
 
 /// Triton, which Liger's kernels are written in, compiles for compute capability 7.0 on.
 bool runs_triton(const DeviceSpec& device) {
-  return device.compute_capability_major == 0 || device.compute_capability_major >= 7;
+  return !is_cuda(device) || architecture_of(device) >= CudaArchitecture::kVolta;
 }
 /// The Marlin kernel for packed weights wants Ampere's asynchronous copies.
-bool runs_marlin(const DeviceSpec& device) { return device.compute_capability_major >= 8; }
+bool runs_marlin(const DeviceSpec& device) { return architecture_of(device) >= CudaArchitecture::kAmpere; }
 
 /// Cards that another one can stand beside: no slice of a card, no laptop's.
 bool has_neighbours(const DeviceSpec& device) {
@@ -143,7 +144,7 @@ bool cut_loss(RunSpec& run, const Q& q, int /*grade*/) {
 /// Without a length of its own vLLM must be able to hold the model's whole context.
 bool shorten_vllm(RunSpec& run, const Q& q, int /*grade*/) {
   if (!run.shares_card_with_vllm() || run.training().vllm.max_length > 0) return false;
-  if (trained_context(q.model) <= run.sequence_length) return false;
+  if (context_of_vllm(q.model) <= run.sequence_length) return false;
   run.training().vllm.max_length = run.sequence_length;
   return true;
 }
@@ -619,8 +620,7 @@ constexpr Technique kTechniques[] = {
 std::span<const Technique> techniques() { return kTechniques; }
 
 bool takes_bfloat16(const DeviceSpec& device) {
-  return device.compute_capability_major >= 8 ||
-         (device.compute_capability_major == 0 && device.bf16_flops_per_second > 0);
+  return architecture_of(device) >= CudaArchitecture::kAmpere || (!is_cuda(device) && device.bf16_flops_per_second > 0);
 }
 
 bool has_batch_norm(const ModelSpec& model) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -28,6 +29,7 @@
 #include "memcalc/report/throughput.h"
 #include "memcalc/report/versions_used.h"
 #include "memcalc/report/vllm_on_card.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
@@ -64,17 +66,18 @@ using BlockCounts = std::unordered_map<LiveBlocks, std::int64_t, HashOfLiveBlock
 BlockCounts live_blocks(const Trace& trace, std::size_t event_index) {
   constexpr std::int32_t kDead = -1;
   KeptVector<std::int32_t> born(trace.blocks.size(), kDead);  // event that allocated the block, while it lives
-  const std::size_t end = std::min(event_index + 1, trace.events.size());
-  for (std::size_t i = 0; i < end; ++i) {
-    const Event& event = trace.events[i];
-    if (!event.moves_block()) continue;
-    born.at(static_cast<std::size_t>(event.block)) =
-        event.kind == EventKind::kAllocate ? static_cast<std::int32_t>(i) : kDead;
+  const std::span<const Event> events(trace.events.data(), std::min(event_index + 1, trace.events.size()));
+  std::int32_t number = 0;
+  for (const Event& event : events) {  // their blocks are ones of the trace, which was replayed
+    if (event.moves_block()) {
+      born[static_cast<std::size_t>(event.block)] = event.kind == EventKind::kAllocate ? number : kDead;
+    }
+    ++number;
   }
   BlockCounts counts;
   for (std::size_t block = 0; block < born.size(); ++block) {
     if (born[block] == kDead) continue;
-    const Event& event = trace.events[static_cast<std::size_t>(born[block])];
+    const Event& event = events[static_cast<std::size_t>(born[block])];
     ++counts[{event.node, event.op, trace.blocks[block].requested, trace.blocks[block].category}];
   }
   return counts;
@@ -250,7 +253,7 @@ void fill_fit(const SymbolicRun& symbolic, Report& report) {
     report.assumptions.push_back("memory behaviour of " + report.device.name + " follows from its specification; " +
                                  "it has not been measured by this project");
   }
-  if (report.device.compute_capability_major == 0) {
+  if (!is_cuda(report.device)) {
     report.not_modelled.push_back("the kernels and the allocator of " + report.device.name +
                                   ", which is no CUDA device: a CUDA card's are assumed");
   }

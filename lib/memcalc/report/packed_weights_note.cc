@@ -7,6 +7,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/symbolic/ops/mxfp4.h"
@@ -78,7 +79,7 @@ std::vector<std::string> notes_on_packed_weights(const SymbolicRun& symbolic, co
   notes.emplace_back(
       "the packages kernels 0.16 and triton 3.4 or newer are installed: without them transformers dequantises the "
       "experts (--quantize none)");
-  if (device.compute_capability_major == 9) {
+  if (is_of(device, CudaArchitecture::kHopper)) {
     notes.push_back(fmt::format(
         "loading takes {} more for a moment, since Hopper's kernel wants the blocks in another order; how much of it "
         "stays reserved depends on the threads that load",

@@ -11,6 +11,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/base/number_text.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/names.h"
 
 namespace memcalc {
@@ -109,7 +110,7 @@ Described described(std::string_view text) {
 
 double half_rate(const DeviceSpec& card) { return std::max(card.bf16_flops_per_second, card.fp16_flops_per_second); }
 
-int capability_of(const DeviceSpec& card) { return 10 * card.compute_capability_major + card.compute_capability_minor; }
+int capability_of(const DeviceSpec& card) { return static_cast<int>(architecture_of(card)); }
 
 /// Of the known cards the one with the nearest compute capability that is not higher, and among those with the
 /// nearest rate, else the nearest memory.
@@ -122,7 +123,7 @@ const DeviceSpec& nearest(std::span<const DeviceSpec> known, const Described& ca
   };
   const DeviceSpec* best = nullptr;
   for (const DeviceSpec& each : known) {
-    if (each.compute_capability_major == 0 || each.multiprocessors == 0) continue;
+    if (!is_cuda(each) || each.multiprocessors == 0) continue;
     if (capability_of(each) > *card.capability || each.name.find("mig") != std::string::npos) continue;
     const int gain = best == nullptr ? 1 : capability_of(each) - capability_of(*best);
     if (gain > 0 || (gain == 0 && distance(each) < distance(*best))) best = &each;

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/json_reader.h"
 
 namespace memcalc {
@@ -45,7 +46,7 @@ AssumedContext assumed_context(const Contexts& contexts, const DeviceSpec& devic
     largest = std::max(largest, row.most);
   }
   const Bytes threads = Bytes{device.multiprocessors} * device.max_threads_per_multiprocessor;
-  if (threads == 0 || device.compute_capability_major == 0) {
+  if (threads == 0 || !is_cuda(device)) {
     return between(0, 2 * largest, "the most that was seen on other cards");
   }
   AssumedContext assumed = between(threads * contexts.per_thread.least, threads * contexts.per_thread.most,

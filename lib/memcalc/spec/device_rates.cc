@@ -149,22 +149,14 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
   return host;
 }
 
-/// Of an even number the geometric mean of the two in the middle. Pre: not empty.
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return std::sqrt(values[(values.size() - 1) / 2] * values[values.size() / 2]);
-}
-
-/// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: how many times as long as
-/// on the reference host in the median of windows as long as a call, and between what nine in ten of the moments lie,
-/// from a core alone to one whose other half another thread keeps busy. The middle host's calls take the median
-/// of the machines' medians; the range goes from the least of the second to the most of the third. Times of steps know
-/// nothing of this: they are means over many moments.
+/// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: between what nine in ten
+/// of them lie, from a core alone to one whose other half another thread keeps busy, which is the range. The middle
+/// host is that of steps, of whose level calls take a share: in a process in which no backward pass runs the host is
+/// quicker.
 void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
   const std::vector<JsonObject> rows = root.optional_objects("calls");
   if (rows.empty()) return;
   const double level = rates.host.python_us / reference.python_us;  // of the middle's other times
-  std::vector<double> medians;
   std::optional<MeasuredHost> quickest, slowest;
   const auto as_slow_as = [&](const JsonObject& row, const char* state, const std::string& words) {
     MeasuredHost host{.name = row.required_string("name") + words, .rates = rates.host};
@@ -172,13 +164,12 @@ void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostR
     return host;
   };
   for (const JsonObject& row : rows) {
-    medians.push_back(row.required_double("median", {1e-3, 1e3}));
     MeasuredHost alone = as_slow_as(row, "alone", ", a core to itself");
     MeasuredHost shared = as_slow_as(row, "shared", ", a core whose other thread is busy");
     if (!quickest || alone.rates.call_ratio < quickest->rates.call_ratio) quickest = std::move(alone);
     if (!slowest || shared.rates.call_ratio > slowest->rates.call_ratio) slowest = std::move(shared);
   }
-  rates.host.call_ratio = median(std::move(medians)) / level;
+  rates.host.call_ratio = root.required_double("calls_over_steps", {1e-3, 1e3});
   rates.hosts.push_back(*std::move(quickest));
   rates.hosts.push_back(*std::move(slowest));
 }

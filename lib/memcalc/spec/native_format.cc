@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
 
@@ -140,10 +141,10 @@ Quantization resolve_quantization(const ModelSpec& model, const RunOptions& opti
 }
 
 bool keeps_packed(Quantization kind, const DeviceSpec& device) {
-  if (device.compute_capability_major == 0) return true;  // not an NVIDIA card: no such check
-  const std::pair capability(device.compute_capability_major, device.compute_capability_minor);
-  if (kind == Quantization::kMxfp4) return capability >= std::pair(7, 5);
-  return kind != Quantization::kFp8 || capability >= std::pair(8, 9);
+  if (!is_cuda(device)) return true;  // no such check
+  const CudaArchitecture of_card = architecture_of(device);
+  if (kind == Quantization::kMxfp4) return of_card >= CudaArchitecture::kTuring;
+  return kind != Quantization::kFp8 || of_card >= CudaArchitecture::kAda;
 }
 
 RunSpec dequantized(RunSpec run) {

@@ -111,6 +111,9 @@ inline constexpr AtenOperator kNllLossSum{
 /// torchvision's, which autocast runs in float32 (csrc/ops/autocast).
 inline constexpr AtenOperator kNms{{"torchvision::nms"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kRoiAlign{{"torchvision::roi_align"}, {"ROIAlignFunction"}, AutocastList::kFloat32};
+inline constexpr AtenOperator kDeformConv2d{
+    {"torchvision::deform_conv2d"}, {"DeformConv2dFunction"}, AutocastList::kFloat32};
+inline constexpr AtenOperator kDeformConv2dBackward{{"torchvision::_deform_conv2d_backward"}};
 inline constexpr AtenOperator kRandperm{{"aten::randperm"}};
 inline constexpr AtenOperator kPadMode{{"aten::reflection_pad"}, {"ReflectionPad2DBackward0"}};
 inline constexpr AtenOperator kPadModeBackward{{"aten::reflection_pad_backward"}};

@@ -1,14 +1,18 @@
 #include "memcalc/symbolic/cublas_workspaces.h"
 
+#include "memcalc/spec/cuda_architecture.h"
+
 namespace memcalc {
 namespace {
 
 /// parseChosenWorkspaceSize: 4096 KiB twice and 16 KiB eight times, or 4096 KiB eight times.
 constexpr Bytes kUsual = 8 * kMiB + 128 * kKiB, kLarge = 32 * kMiB;
 
-CublasWorkspaces of_cuda(int major, CublasWorkspace large_on) {
-  const bool is_blackwell = major >= 10 && major <= 12;
-  const bool is_large = major == 9 || (is_blackwell && large_on == CublasWorkspace::kHopperAndBlackwell);
+CublasWorkspaces of_cuda(const DeviceSpec& device, CublasWorkspace large_on) {
+  const CudaArchitecture of_card = architecture_of(device);
+  const bool is_blackwell = of_card >= CudaArchitecture::kBlackwell && of_card < CudaArchitecture::kAfterBlackwell;
+  const bool is_large =
+      is_of(device, CudaArchitecture::kHopper) || (is_blackwell && large_on == CublasWorkspace::kHopperAndBlackwell);
   return {.cublas = is_large ? kLarge : kUsual, .cublaslt = kMiB};
 }
 
@@ -19,7 +23,7 @@ CublasWorkspaces of_rocm(const std::string& architecture) {
 }
 
 CublasWorkspaces by_default(const DeviceSpec& device, const Behaviors& behaviors) {
-  if (device.compute_capability_major > 0) return of_cuda(device.compute_capability_major, behaviors.cublas_workspace);
+  if (is_cuda(device)) return of_cuda(device, behaviors.cublas_workspace);
   return device.gcn_architecture.empty() ? CublasWorkspaces{} : of_rocm(device.gcn_architecture);
 }
 

@@ -58,17 +58,23 @@ struct Rows {
   bool softmax = false;  // may read a row more than once
   bool backward = false;
   bool one_image = false;  // batch norm of it: its blocks are as few as its channels
+
+  [[nodiscard]] bool operator==(const Rows&) const = default;
 };
 
 /// kEmbeddingBackward
 struct EmbeddingGradient {
   std::int64_t indices = 0, width = 0, table_rows = 0;
+
+  [[nodiscard]] bool operator==(const EmbeddingGradient&) const = default;
 };
 
 /// kMultiTensor
 struct TensorList {
   std::int64_t tensors = 0;
   bool of_dtensors = false;
+
+  [[nodiscard]] bool operator==(const TensorList&) const = default;
 };
 
 /// kMatrixProduct, kGroupedProduct (`batch` groups, `m` rows of an average one), and as kPartOfPrevious the products
@@ -91,6 +97,8 @@ struct Attention {
   bool bias = false;  // one is added to the scores: masks and position biases
   bool backward = false;
   bool learns_bias = false;  // with `backward`: the gradient of the bias, of each score, is written, too
+
+  [[nodiscard]] bool operator==(const Attention&) const = default;
 };
 
 /// kConvolution, kDepthwiseConvolution, as an implicit product of pixels, output channels and windows, in each group.
@@ -102,6 +110,7 @@ struct Convolution {
   bool weight_gradient = false;  // with `backward`
   bool channels_last = false;    // how the images lie
   std::int8_t dimensions = 2;    // of the images; 1: sequences, 3: volumes
+  std::int64_t images = 1;
 
   [[nodiscard]] bool operator==(const Convolution&) const = default;
 };
@@ -109,17 +118,23 @@ struct Convolution {
 /// kCopyToDevice, kCopyToHost
 struct HostCopy {
   bool pinned = false;  // the host's memory
+
+  [[nodiscard]] bool operator==(const HostCopy&) const = default;
 };
 
 /// kSynchronize
 struct Wait {
   std::int64_t kernels = 0;  // for as many, from the step's first on; 0: for all that were issued
+
+  [[nodiscard]] bool operator==(const Wait&) const = default;
 };
 
 /// Work of the host alone, which issues nothing.
 struct OfHost {
   HostWork what = HostWork::kTrainerStep;
   std::int64_t times = 0;
+
+  [[nodiscard]] bool operator==(const OfHost&) const = default;
 };
 
 /// A collective or a message. Bytes as nccl-tests count them: the whole tensor (what is gathered, what is to be
@@ -132,6 +147,8 @@ struct Communication {
   // The compute stream waits for it in front of the kernel that comes so many later in the list; 0: of the next where
   // it gathers, of the optimizer's first where it reduces.
   std::int64_t awaited_after = 0;
+
+  [[nodiscard]] bool operator==(const Communication&) const = default;
 };
 
 }  // namespace work
@@ -167,6 +184,7 @@ struct Kernel {
     return std::get_if<T>(&work);
   }
   [[nodiscard]] bool communicates() const { return std::holds_alternative<work::Communication>(work); }
+  [[nodiscard]] bool operator==(const Kernel&) const = default;
 };
 
 using KernelList = KeptVector<Kernel>;

@@ -157,16 +157,16 @@ Shape broadcast_shapes(const Shape& a, const Shape& b) {
 Shape elementwise_strides(const Shape& result, const Tensor* const* inputs, int count) {
   // Operands of the result's shape that are all row-major, or all dense with the same strides, hand their layout on.
   const Tensor& first = *inputs[0];
-  bool contiguous = true;
-  bool same = is_dense(first.shape(), first.strides());
-  for (int k = 0; k < count; ++k) {
+  bool whole = true, same = true, contiguous = first.is_contiguous();
+  for (int k = 0; k < count && whole; ++k) {
     const Tensor& input = *inputs[k];
-    const bool whole = input.shape() == result;
-    contiguous = contiguous && whole && input.is_contiguous();
-    same = same && whole && input.strides() == first.strides();
+    whole = input.shape() == result;
+    if (!whole || k == 0 || input.strides() == first.strides()) continue;
+    same = false;
+    contiguous = contiguous && input.is_contiguous();
   }
-  if (contiguous) return contiguous_strides(result);
-  if (same) return first.strides();
+  if (whole && contiguous) return contiguous_strides(result);
+  if (whole && same && is_dense(first.shape(), first.strides())) return first.strides();
 
   // Else the first operand that tells two dimensions apart decides.
   const auto stride_of = [&](const Tensor& input, int dim) -> std::int64_t {

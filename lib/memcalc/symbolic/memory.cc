@@ -31,7 +31,9 @@ void Memory::add_event(EventKind kind, BlockId block, const Operator* op, const 
 BlockId Memory::new_block(Block block) {
   const auto id = static_cast<BlockId>(trace.blocks.size());
   trace.blocks.push_back(block);
-  owners_.resize(trace.blocks.size(), 1);  // a schedule may have copied blocks into the trace
+  const auto known = static_cast<std::size_t>(id);
+  if (owners_.size() != known) owners_.resize(known, 1);  // a schedule may have copied blocks into the trace
+  owners_.push_back(1);
   return id;
 }
 

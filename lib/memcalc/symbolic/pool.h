@@ -45,7 +45,8 @@ class Pool {
   }
   void add_block() {
     if (spare().empty()) {
-      blocks_.push_back(std::make_unique<Block>());
+      // Elements' own initial values: make_unique writes zeros everywhere before them.
+      blocks_.push_back(std::unique_ptr<Block>(new Block));
     } else {
       blocks_.push_back(std::move(spare().back()));
       spare().pop_back();

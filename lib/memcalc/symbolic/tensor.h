@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
@@ -37,8 +38,8 @@ struct Shape {
   }
   [[nodiscard]] bool operator==(const Shape& other) const {
     if (rank != other.rank) return false;
-    for (int i = 0; i < rank; ++i) {
-      if ((*this)[i] != other[i]) return false;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(rank); ++i) {
+      if (dims[i] != other.dims[i]) return false;
     }
     return true;
   }

@@ -10,6 +10,7 @@
 
 #include "memcalc/models/megatron_model.h"
 #include "memcalc/models/module.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
@@ -192,14 +193,14 @@ void tell(const MegatronConfig& config, const Pipeline& pipeline, std::int64_t s
 void choose_attention(MegatronConfig& config, const DeviceSpec& device) {
   MegatronLayout& options = config.options;
   const bool pads = config.token_types > 0 || config.decoder_layers > 0;
-  const bool old_card = device.compute_capability_major < 9;
+  const bool old_card = architecture_of(device) < CudaArchitecture::kHopper;
   if (options.engine_1_2) {
     const bool unfused = pads || (options.deterministic && old_card);
     if (unfused && options.attention != MegatronAttention::kLocal) options.attention = MegatronAttention::kUnfused;
     return;
   }
   if (options.attention != MegatronAttention::kFused || !options.deterministic || pads) return;
-  if (old_card || device.compute_capability_major > 9) {
+  if (old_card || architecture_of(device) >= CudaArchitecture::kBlackwell) {
     options.attention = config.latent ? MegatronAttention::kUnfused : MegatronAttention::kFlash;
   }
 }

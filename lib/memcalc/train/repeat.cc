@@ -62,9 +62,10 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
   const std::span<const Event> step(&*begin, trace.events.size() - first_event);
   const std::size_t count = trace.blocks.size() - first_block;
   const auto& pairs = carried.pairs();
-  const BlockId first_placeholder = pairs.empty() ? kNoBlock : pairs.front().first;
-  const auto is_placeholder = [&](BlockId block) {
-    return !pairs.empty() && block >= first_placeholder && block <= pairs.back().first;
+  const BlockId first_placeholder = pairs.empty() ? 0 : pairs.front().first;
+  const auto placeholders = pairs.empty() ? 0U : static_cast<std::uint32_t>(pairs.back().first - first_placeholder + 1);
+  const auto is_placeholder = [=](BlockId block) {
+    return static_cast<std::uint32_t>(block - first_placeholder) < placeholders;
   };
 
   // What was allocated in the step and not freed stays for good, unless a variable carries it over.
@@ -86,22 +87,26 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
   for (const BlockId block : tape.memory.blocks_only_once()) fate(block) = Fate::kOnce;
 
   // The second step: without what is asked for once, with the frees of what the first one left.
-  KeptVector<Event> second;
-  second.reserve(step.size());
-  for (Event event : step) {
-    ++event.step;
-    if (is_placeholder(event.block)) {
-      event.block = pairs[static_cast<std::size_t>(event.block - first_placeholder)].second;
-      if (event.block != kNoBlock && --owners[static_cast<std::size_t>(event.block) - first_block] == 0) {
-        second.push_back(event);
-      }
-    } else if (static_cast<std::size_t>(event.block) < first_block) {
+  KeptVector<Event> second(step.size());
+  std::size_t kept = 0;
+  for (const Event& event : step) {
+    BlockId block = event.block;
+    if (is_placeholder(block)) {
+      block = pairs[static_cast<std::size_t>(block - first_placeholder)].second;
+      if (block == kNoBlock || --owners[static_cast<std::size_t>(block) - first_block] != 0) continue;
+    } else if (static_cast<std::size_t>(block) < first_block) {
       continue;  // older than the step: only the first one can free it
-    } else if (fate(event.block) != Fate::kOnce) {
-      event.block += static_cast<BlockId>(count);
-      second.push_back(event);
+    } else if (fate(block) == Fate::kOnce) {
+      continue;
+    } else {
+      block += static_cast<BlockId>(count);
     }
+    Event& later = second[kept++];
+    later = event;
+    later.block = block;
+    ++later.step;
   }
+  second.resize(kept);
 
   const auto placeholder_freed = [&](const Event& event) { return is_placeholder(event.block); };
   trace.events.erase(std::remove_if(begin, trace.events.end(), placeholder_freed), trace.events.end());
@@ -111,12 +116,10 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
   trace.blocks.reserve(trace.blocks.size() + count * static_cast<std::size_t>(copies));
   for (int copy = 0; copy < copies; ++copy) {
     trace.blocks.insert(trace.blocks.end(), blocks.begin(), blocks.end());
-    const auto later = static_cast<std::int16_t>(copy);
-    const auto further = static_cast<BlockId>(copy) * static_cast<BlockId>(count);
-    for (Event event : second) {
-      event.step = static_cast<std::int16_t>(event.step + later);
-      event.block += further;
-      trace.events.push_back(event);
+    trace.events.insert(trace.events.end(), second.begin(), second.end());
+    for (Event& event : second) {
+      ++event.step;
+      event.block += static_cast<BlockId>(count);
     }
   }
 }

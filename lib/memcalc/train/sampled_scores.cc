@@ -21,6 +21,9 @@ void call_processor(const Tensor& scores) { record_host_work(scores.tape(), Host
 
 constexpr std::int64_t kTopK = 50;  // GenerationConfig's top_k
 
+/// scores / temperature
+Tensor temperature_warper(const Tensor& scores) { return no_grad::divide(scores); }
+
 /// scores < torch.topk(scores, top_k)[0][..., -1, None]
 Tensor top_k_warper(const Tensor& scores) {
   Tensor indices_to_remove;
@@ -52,6 +55,16 @@ Tensor min_p_warper(const Tensor& scores) {
   return no_grad::masked_fill(scores, tokens_to_remove);
 }
 
+struct Warper {
+  ScoreRule rule;
+  Tensor (*call)(const Tensor& scores);
+};
+// In the order of _get_logits_processor.
+constexpr Warper kWarpers[] = {{ScoreRule::kTemperature, temperature_warper},
+                               {ScoreRule::kTopK, top_k_warper},
+                               {ScoreRule::kTopP, top_p_warper},
+                               {ScoreRule::kMinP, min_p_warper}};
+
 }  // namespace
 
 Tensor penalised(const Tensor& scores, const Tensor& input_ids) {
@@ -66,13 +79,11 @@ Tensor penalised(const Tensor& scores, const Tensor& input_ids) {
 }
 
 Tensor warped(const Sampling& sampling, Tensor scores) {
-  for (const ScoreRule rule : {ScoreRule::kTemperature, ScoreRule::kTopK, ScoreRule::kTopP, ScoreRule::kMinP}) {
-    if (sampling.has(rule)) call_processor(scores);
+  for (const Warper& warper : kWarpers) {
+    if (!sampling.has(warper.rule)) continue;
+    call_processor(scores);
+    scores = warper.call(scores);
   }
-  if (sampling.has(ScoreRule::kTemperature)) scores = no_grad::divide(scores);
-  if (sampling.has(ScoreRule::kTopK)) scores = top_k_warper(scores);
-  if (sampling.has(ScoreRule::kTopP)) scores = top_p_warper(scores);
-  if (sampling.has(ScoreRule::kMinP)) scores = min_p_warper(scores);
   return scores;
 }
 

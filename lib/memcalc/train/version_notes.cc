@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/model_kind.h"
 
 namespace memcalc {
@@ -36,10 +37,10 @@ struct Concern {
 constexpr Concern kConcerns[] = {
     {"sdpa.prefers-cudnn",
      [](const Felt& f) {
-       const int major = f.device.compute_capability_major;
-       return f.run.attention == Attention::kSdpa && (major == 9 || major == 10);
+       return f.run.attention == Attention::kSdpa &&
+              (is_of(f.device, CudaArchitecture::kHopper) || is_of(f.device, CudaArchitecture::kBlackwell));
      }},
-    {"cublas.workspace", [](const Felt& f) { return f.device.compute_capability_major >= 10; }},
+    {"cublas.workspace", [](const Felt& f) { return architecture_of(f.device) >= CudaArchitecture::kBlackwell; }},
     {"indexing.open-slices", [](const Felt& f) { return f.run.trains() && is_of_transformers(f.model); }},
     {"checkpointing.inside-hooks",
      [](const Felt& f) { return shards_by_fsdp2(f) && f.run.checkpointing() != Checkpointing::kNone; }},

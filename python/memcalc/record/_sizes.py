@@ -67,7 +67,10 @@ class Source:
 
 def other_sizes(name: str, default: int, multiple: int, chosen: Mapping[str, list[int]]) -> list[int]:
     """Three further sizes without common factors, or those that were chosen."""
-    if name in chosen: return list(chosen[name])
+    if name in chosen:
+        fitting = [n for n in chosen[name] if n != default]
+        if len(fitting) < 3: raise ValueError(f"sizes of {name}: three that are not the example's {default} are needed, not {chosen[name]}")
+        return fitting
     if default <= 16: return [n for n in (3, 5, 7, 11) if n != default][:3]
     if multiple > 1:
         steps = [n for n in (11, 7, 5, 3, 2, 13) if n * multiple != default]

@@ -359,7 +359,7 @@ def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1
     lengths = ([32 * n for n in (7, 11, 19)] if known.token_multiple > 1 else
                [_prime(tokens * 2 // 3), _prime(tokens * 2 // 5), _prime(tokens * 5 // 4)])
     return Source(lambda: kind(**(config or {})), example, {"batch": batch, "image": image or known.image, "sequence": tokens}, variants,
-                  name, "denoising", sizes={"image": known.sizes, "sequence": lengths},
+                  name, "denoising", sizes={"image": [n for n in known.sizes if n != (image or known.image)][:3], "sequence": lengths},
                   multiples={"image": known.multiple, "sequence": known.token_multiple}, step=known.step, precisions=known.precisions,
                   fixed=dict(known.fixed))
 
@@ -373,7 +373,7 @@ def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, ima
 
         frames = [1] if name in ONE_FRAME else []
         return Source(lambda: getattr(diffusers, name)(**config), lambda batch, image: {"pixel_values": torch.empty(batch, 3, *frames, image, image)},
-                      {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": [512, 768, 1280]},
+                      {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": [512, 768, 1280, 1024]},
                       multiples={"image": 64}, step=encode_pixels, precisions=precisions)
     import transformers
 

@@ -1,9 +1,9 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py), convolution_networks_h200.jsonl.gz
-(convolution_networks.py), convolution_plans_h200.jsonl.gz (convolution_plans.cc) and those of networks. Needs scikit-learn.
+(convolution_networks.py), convolution_plans_h200.jsonl.gz, convolution_sequences_h200.jsonl.gz (convolution_plans.cc) and those of networks. Needs scikit-learn.
 
-usage: convolution_engines.py [--check | --others], in the repository's root; --check prints how the trees do on shapes left out,
---others leaves the trees of images as the table has them
+usage: convolution_engines.py [--check | --others | --sequences], in the repository's root; --check prints how the trees do on shapes
+left out, --others leaves the trees of images as the table has them, --sequences all but those of sequences
 """
 import gzip, json, math, sys
 import numpy as np
@@ -11,7 +11,8 @@ from sklearn.model_selection import GroupKFold
 from sklearn.tree import DecisionTreeClassifier
 
 MODES, PASSES = ["fp32", "tf32", "fp16", "bf16"], ["forward", "input gradient", "weight gradient"]
-KINDS = ["image", "volume", "groups", "patches"]  # of images: in one group or a group a channel, in others; that do not overlap
+# Of images: in one group or a group a channel, in others; that do not overlap. Of sequences: in one group, in others.
+KINDS = ["image", "volume", "groups", "patches", "sequence", "sequence in groups"]
 LAYOUTS = ["nchw", "nhwc"]
 INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
 # of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
@@ -26,11 +27,12 @@ DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shape
 class Convolution:
     limited = False  # was measured in a process that had not all of the card
 
-    def __init__(self, layout, mode, n, c, extents, k, g, window, strides, padding, dilations, backend, found):
+    def __init__(self, layout, mode, n, c, extents, k, g, window, strides, padding, dilations, backend, found, sequence=False):
         (self.layout, self.mode, self.n, self.c, self.k, self.g, self.backend, self.bytes) = layout, mode, n, c, k, g, backend, found
         out = [(x + 2 * p - d * (q - 1) - 1) // s + 1 for x, q, s, p, d in zip(extents, window, strides, padding, dilations)]
         of_patches = g == 1 and window[0] > 1 and tuple(window) == tuple(strides) and not any(padding) and max(dilations) == 1
-        self.kind = "volume" if len(extents) == 3 else "groups" if 1 < g < c else "patches" if of_patches else "image"
+        of_sequences = "sequence" if g == 1 else "sequence in groups"
+        self.kind = of_sequences if sequence else "volume" if len(extents) == 3 else "groups" if 1 < g < c else "patches" if of_patches else "image"
         self.h, self.w, self.oh, self.ow, self.window = *extents[-2:], *out[-2:], math.prod(window)
         self.inside, self.outside = math.prod(extents), math.prod(out)
         self.padded = max(self.h + 2 * padding[-2], self.w + 2 * padding[-1])
@@ -45,13 +47,22 @@ class Convolution:
                          math.gcd(self.inside, 8), math.gcd(self.outside, 8),
                          -(-k // g // 64) * -(-c // g * self.window // 64)]  # tiles of the weight's gradient
 
-    def workspace(self, engine, of_images):
+    def transform(self, which):
+        """Of a sequence: both operands in a square as wide as its padded length, which the result takes the place of; beside them the filters
+        turned round, or the result's gradient once more. The plans have these bytes, of all 95 that are transforms."""
+        side = max(16, 1 << (self.padded - 1).bit_length())
+        filters, inside, outside = self.k * self.c, self.n * self.c, self.n * self.k
+        of = [max(filters + inside, outside), max(filters + outside, inside), max(inside + outside, filters)][which]
+        return 16 * side * (side // 2 + 1) * of + 4 * (self.n * self.k * self.outside if which == 2 else filters * self.window)
+
+    def workspace(self, engine, of_images, which=0):
         """As conv_engine.cc, ConvolutionEngine::workspace."""
         up = lambda value, to: -(-value // to) * to
         if engine == 0: return 0
         if engine == WINOGRAD: return 144 * (self.k * self.c + self.n * -(-self.oh // 4) * -(-self.ow // 4) * (self.c + self.k))
         if engine == OF_EACH_IMAGE: return 4 * self.n * self.k * (self.c // self.g) * self.window
         if engine == FFT: return 32 * 17 * 8 * (self.k * self.c + self.n * (1 if max(self.h, self.w) <= 30 else 2) * (self.c + self.k))
+        if engine == WHOLE_FFT and self.kind == "sequence": return self.transform(which)
         if engine == WHOLE_FFT:
             side = max(16, 1 << (self.padded - 1).bit_length())
             return 16 * side * (side // 2 + 1) * (self.k * self.c + self.n * self.c) + 4 * self.k * self.c * self.window
@@ -76,7 +87,7 @@ class Convolution:
         """The engine whose formula comes nearest to what was measured."""
         transforms = () if self.g > 1 else (WINOGRAD,) if self.mode != "fp32" else (WINOGRAD, FFT, WHOLE_FFT)
         known = OTHERS if not of_images else [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
-        return min(known, key=lambda e: abs(self.workspace(e, of_images) - self.bytes[which]))
+        return min(known, key=lambda e: abs(self.workspace(e, of_images, which) - self.bytes[which]))
 
 
 def lines(name): return (json.loads(line) for line in gzip.open(f"tests/measured/{name}.jsonl.gz", "rt"))
@@ -98,6 +109,13 @@ def of_samples(name, rank):
         yield Convolution(layout, mode, n, c, *parts, rest[5 * rank + 2], rest[5 * rank + 3:])
 
 
+def of_sequences():
+    """Plans of sequences, as images of one row (convolution_plans.cc): 31,034 drawn ones from a card; the others, of sizes that networks
+    have, without one, where a weight's gradient is not known (-1) and neither are transforms."""
+    for mode, n, c, length, k, g, width, stride, padding, dilation, *found in lines("convolution_sequences_h200"):
+        yield Convolution("nchw", mode, n, c, (1, length), k, g, (1, width), (stride, stride), (0, padding), (dilation, dilation), "Cudnn", found, True)
+
+
 def of_networks():
     """Those of the table (convolution_table.py), which are measured at more batch sizes than a tree needs."""
     for layout, mode, n, c, h, w, k, g, kh, kw, s, p, backend, *found in lines("convolutions_h100"):
@@ -111,7 +129,7 @@ def of_networks():
 def tree_of(rows, which, of_images):
     """Trees of images saw those in groups and patches, too."""
     engines = [row.engine(which, of_images) for row in rows]
-    depth, leaf = (DEPTH, LEAF) if of_images else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
+    depth, leaf = (DEPTH, LEAF) if of_images and rows[0].kind != "sequence" else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
     tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
     return tree.fit([row.features for row in rows], engines)
 
@@ -130,25 +148,30 @@ def choice_of_others(engines, shares):
     return engines[copies[int(np.searchsorted(np.cumsum(shares[copies]), 0.5 * sum(shares[copies])))]]
 
 
+def counts_sums(layout):
+    """Whether the sums of these are counted by what they hold."""
+    return KINDS[layout // 2] in ("image", "sequence")
+
+
 def check(groups):
     for (mode, layout, which), rows in groups.items():
         if len(rows) < 10 * LEAF: continue
         found = np.zeros(len(rows))
         for train, test in GroupKFold(5).split(rows, groups=[hash(row.group) for row in rows]):
-            tree = tree_of([rows[i] for i in train], which, layout < 2)
+            tree = tree_of([rows[i] for i in train], which, counts_sums(layout))
             for i, shares in zip(test, tree.predict_proba([rows[i].features for i in test])):
-                found[i] = rows[i].workspace((choice if layout < 2 else choice_of_others)(tree.classes_, shares), layout < 2)
+                found[i] = rows[i].workspace((choice if counts_sums(layout) else choice_of_others)(tree.classes_, shares), counts_sums(layout), which)
         real = np.array([row.bytes[which] for row in rows], float)
         print(f"{KINDS[layout // 2]:6} {MODES[mode]} {LAYOUTS[layout % 2]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
               f"all bytes {found.sum() / real.sum() - 1:+.0%}")
 
 
-def kept(table):
-    """The trees of images."""
+def kept(table, most):
+    """The trees of layouts below `most`, which stand first."""
     text = open(table).read().split("[trees]\n")[1].split("[nodes]\n")
     trees, nodes = ([line.rstrip(",") for line in part.splitlines()] for part in text)
-    first = next((tree for tree in trees if int(tree.split(", ")[1]) > 1), None)
-    return [tree for tree in trees if int(tree.split(", ")[1]) < 2], nodes[:int(first.strip("{}").split(", ")[3])] if first else nodes
+    first = next((tree for tree in trees if int(tree.split(", ")[1]) >= most), None)
+    return [tree for tree in trees if int(tree.split(", ")[1]) < most], nodes[:int(first.strip("{}").split(", ")[3])] if first else nodes
 
 
 def main():
@@ -157,20 +180,22 @@ def main():
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
     others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]
+    sequences = [row for row in of_sequences() if row.g == 1 or row.mode == "fp32"]  # others are not what runs took
     # Two layouts of each kind.
     groups = {(m, 2 * kind + l, p): [r for r in of if r.mode == mode and r.layout == layout and (kind == 0 or r.kind == KINDS[kind])
-                                     and not (r.limited and r.had_no_room(p))]
-              for m, mode in enumerate(MODES) for kind, of in enumerate((rows, others, others, others)) for l, layout in enumerate(LAYOUTS)
+                                     and r.bytes[p] >= 0 and not (r.limited and r.had_no_room(p))]
+              for m, mode in enumerate(MODES) for kind, of in enumerate((rows, others, others, others, sequences, sequences)) for l, layout in enumerate(LAYOUTS)
               for p in range(len(PASSES))}
     if "--check" in sys.argv: return check(groups)
     table = "specs/measured/cudnn-9.19/convolution_engines.txt"
     comment = [line for line in open(table) if line.startswith("#")]
-    trees, nodes = kept(table) if "--others" in sys.argv else ([], [])
+    most = 2 * KINDS.index("sequence") if "--sequences" in sys.argv else 2 if "--others" in sys.argv else 0  # layouts
+    trees, nodes = kept(table, most) if most > 0 else ([], [])
 
     def add(tree, node):
         """Of a branch, the node for `at most` follows at once, and that for `more` where its third number says."""
         if tree.children_left[node] < 0:
-            nodes.append("{-1, 0, %d}" % (choice if key[1] < 2 else choice_of_others)(engines, tree.value[node][0]))
+            nodes.append("{-1, 0, %d}" % (choice if counts_sums(key[1]) else choice_of_others)(engines, tree.value[node][0]))
             return {int(nodes[-1].split(", ")[2][:-1])}
         here = len(nodes)
         nodes.append(None)
@@ -182,8 +207,8 @@ def main():
         return both
 
     for key, found in groups.items():
-        if len(found) < 10 * LEAF or (trees and key[1] < 2 and "--others" in sys.argv): continue
-        fitted = tree_of(found, key[2], key[1] < 2)
+        if len(found) < 10 * LEAF or key[1] < most: continue
+        fitted = tree_of(found, key[2], counts_sums(key[1]))
         engines = fitted.classes_
         trees.append("{%d, %d, %d, %d}" % (*key, len(nodes)))
         add(fitted.tree_, 0)

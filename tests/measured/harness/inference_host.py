@@ -1,6 +1,6 @@
 """What the host of a machine takes for models whose kernels take no time, on a core of its own: where Python's time goes in a token.
 
-usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,tokens,kinds,quantized,compiled]
+usage: inference_host.py OUT.jsonl [--seconds N] [--parts cores,turns,tokens,kinds,families,quantized,compiled]
 Each part appends lines:
   core      a loop of Python on each core, microseconds; which one the main thread is then bound to
   steady    a tiny LLaMA's forward, bound to that core and not: quartiles, so that what the machine itself varies by is seen
@@ -12,6 +12,7 @@ Each part appends lines:
   tokens    of families at two depths generate() of one and of 13 tokens, in turns as well; such a process, too
   kinds     the same of 1 and of 9 tokens, of LLaMAs with beams or packed, of experts, speech, and of models of images and text (a tower and a
             text of so many layers), each with one LLaMA in the round
+  families  the same of families of families_streams.jsonl, with the tokens' LLaMA, GPT-2, OPT, T5 and BART in the round
   compiled  tiny models under torch.compile at two depths: forward and backward, launches of each, tensors in and out
 """
 import argparse, json, os, statistics, sys, time, traceback, warnings
@@ -20,6 +21,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 SMALL = dict(vocab_size=99, hidden_size=64, num_attention_heads=4, intermediate_size=128)
 FAMILIES = ("llama", "gpt2", "gpt_neox", "opt", "qwen2", "qwen3", "t5", "bart", "whisper", "gemma3_text", "granitemoe", "bert", "phi", "olmo2", "gemma2", "mixtral", "stablelm", "vit")
+FAMILIES_OF_CALLS = ("llama", "gpt2", "opt", "t5", "bart", "mixtral", "granitemoe", "qwen2_moe", "glm", "glm4", "falcon", "bloom", "cohere", "ernie4_5", "exaone4", "granite", "hunyuan_v1_dense", "lfm2", "m2m_100",
+                     "marian", "pegasus", "mpt", "nemotron", "olmo", "smollm3", "starcoder2", "gemma2")
 TURNS = ("llama", "gpt2", "gpt_neox", "opt", "qwen3", "phi", "olmo2", "gemma3_text", "granitemoe", "t5", "bart", "whisper", "bert", "vit")
 
 
@@ -226,6 +229,30 @@ def main():
                             break
         for (name, layers, tower, new), ms in taken.items(): emit("kinds", name=name, layers=layers, tower=tower, new=new, ms=ms[1:])
 
+    def families(_):
+        """As the kinds, generate() of 1 and of 9 tokens; in float32, in which cuDNN plans nothing."""
+        from compile_breaks import models
+        todo = []
+        for name, task, make in models():
+            if name not in FAMILIES_OF_CALLS: continue
+            for layers in (2, 8):
+                try:
+                    model = make(layers).to(a.device).eval()
+                    if model.generation_config.pad_token_id is None: model.generation_config.pad_token_id = 0
+                    if getattr(model.config, "decoder_start_token_id", 0) is None: model.config.decoder_start_token_id = model.generation_config.decoder_start_token_id = 0
+                    ids = torch.randint(5, 90, (1, 16), device=a.device)
+                    with torch.no_grad(): model.generate(input_ids=ids, max_new_tokens=9, min_new_tokens=9, do_sample=False)
+                    todo.append((name, layers, model, ids))
+                except Exception as error: emit("error", family=name, error=repr(error)[:200], where=traceback.format_exc()[-300:])
+        taken, end = {}, time.time() + a.seconds
+        with torch.no_grad():
+            while time.time() < end:
+                for name, layers, model, ids in todo:
+                    for new in (1, 9):
+                        wait(); t = time.perf_counter(); model.generate(input_ids=ids, max_new_tokens=new, min_new_tokens=new, do_sample=False); wait()
+                        taken.setdefault((name, layers, new), []).append(round((time.perf_counter() - t) * 1e3, 3))
+        for (name, layers, new), ms in taken.items(): emit("families", name=name, layers=layers, new=new, ms=ms)
+
     def quantized(best):
         import bitsandbytes as bnb
         from inference_times import pack
@@ -306,7 +333,7 @@ def main():
 
     best = None
     for part in a.parts.split(","):
-        try: best = dict(cores=cores, turns=turns, tokens=tokens, kinds=kinds, quantized=quantized, compiled=compiled)[part](best) or best
+        try: best = dict(cores=cores, turns=turns, tokens=tokens, kinds=kinds, families=families, quantized=quantized, compiled=compiled)[part](best) or best
         except Exception as error: emit("error", part=part, error=repr(error)[:300], where=traceback.format_exc()[-500:])
 
 

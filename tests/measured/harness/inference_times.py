@@ -6,6 +6,7 @@ usage: inference_times.py draw SEED N OUT
        inference_times.py draw-wide SEED OUT                            fifteen of both and five calls of model(**batch), two of them with images
        inference_times.py draw-large SEED OUT                           twenty: images and text and large models that generate, packed ones, speech, beams, experts, a call
        inference_times.py draw-sampled SEED OUT                         twenty-three of all that is modelled, three that draw their tokens, and one with a static cache, which is not
+       inference_times.py draw-bound SEED OUT                           twenty-four: batches that the card decides, long prompts, packed ones, drawn tokens, eager attention and the kinds above
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card (or on several: --cards)
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
@@ -192,6 +193,39 @@ def draw_sampled(a):
     write_lines(a.out, cases)
 
 
+def draw_bound(a):
+    """Of generate(): four with large batches and long caches, two with long prompts, three packed, two that draw their tokens, two Gemmas, three
+    encoder-decoders, speech, two of experts, two of images and text, one with beams, one with eager attention, two others; model(**batch) of one of images and text."""
+    r = random.Random(a.seed)
+    wide = r.sample(("pythia-1b", "opt-1.3b", "gpt2-xl", "olmo-1b", "cerebras-gpt-1.3b", "phi-2", "stablelm-2-1.6b", "falcon-rw-1b", "qwen1.5-1.8b", "smollm2-1.7b", "tinyllama-1.1b", "llama-3.2-1b", "qwen2.5-1.5b"), 4)
+    drawn = [(name, "causal", dict(batch_size=b, sequence_length=s)) for name, (b, s) in zip(wide, r.sample([(32, 512), (32, 1000), (64, 256), (64, 512), (128, 128), (16, 2000)], 4))]
+    drawn += [(name, "causal", dict(batch_size=r.choice([1, 2]), sequence_length=s, precision="bf16")) for name, s in zip(r.sample(("llama-3.1-8b", "mistral-7b", "qwen3-4b", "llama-3.2-3b", "qwen2.5-3b", "qwen2.5-7b"), 2), (4000, 8000))]
+    names = [name for name in r.sample(DECODERS, len(DECODERS)) if name not in wide and not name.startswith("gemma")]
+    drawn += [(name, "causal", more) for name, more in zip(names, (dict(quantize="nf4", precision="bf16", batch_size=r.choice([1, 2])), dict(quantize="nf4", precision="bf16", batch_size=16), dict(quantize="int8", precision=r.choice(("bf16", "fp16")))))]
+    ways = r.sample([["temperature", "top-p"], ["top-k"], ["repetition-penalty", "temperature", "top-k", "top-p"], ["min-p"], ["temperature", "top-k", "top-p"]], 2)
+    drawn += [(name, "causal", dict(sampling=way, precision="bf16")) for name, way in zip(names[3:], ways)]
+    drawn += [(r.choice(some), "causal", {}) for some in (("gemma-2-2b", "gemma-2b", "gemma-2-9b"), ("gemma-3-1b", "gemma-3-270m", "gemma-3-12b"))]
+    drawn += [(r.choice(some), task, {}) for some, task in ((("t5-base", "t5-large", "flan-t5-small", "mt5-small"), "seq2seq"), (("bart-base", "bart-large"), "seq2seq"), (("pegasus-xsum", "opus-mt-en-de", "m2m100-418m"), "seq2seq"),
+                                                            (("whisper-tiny", "whisper-base", "whisper-small"), "speech"), (EXPERTS, "causal"), (UNMEASURED["experts"], "causal"))]
+    drawn += [(r.choice(some), "images", {}) for some in r.sample(GENERATE_IMAGES, 2)] + [(r.choice(FORWARD_ONLY["images"]), "images", dict(call=True))]
+    drawn += [(names[5], "causal", dict(beams=4)), (names[6], "causal", dict(attention="eager")), (r.choice(UNMEASURED["causal"]), "causal", {})]
+    cases = []
+    for place in range(6):  # one of each quarter, so that large ones are built beside small ones
+        for name, task, more in drawn[place::6]:
+            run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000]), task=task)
+            if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
+            run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"])
+            run.update({key: value for key, value in more.items() if key != "call"})
+            run.update(weights_dtype=run["precision"], attention=more.get("attention", "sdpa"), infer=True)
+            new = r.choice([16, 24])
+            if "call" not in more: run["new_tokens"] = new
+            if task == "images": run["images"] = r.choice([1, 1 if name.endswith("448") else 2]); del run["task"]
+            words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
+            words += ["beam4"] * ("beams" in more) + ["eager"] * ("attention" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
+            cases.append(dict(id="-".join(words), run=run))
+    write_lines(a.out, cases)
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -244,7 +278,7 @@ def built(case, device="cuda"):
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[run["precision"]]
     for name in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):  # what the weights are does not count
         setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
-    with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation="sdpa").eval()
+    with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation=run["attention"]).eval()
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
@@ -475,7 +509,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("draw-sampled", draw_sampled, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("draw-sampled", draw_sampled, "seed out"), ("draw-bound", draw_bound, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")

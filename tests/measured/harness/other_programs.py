@@ -2,7 +2,7 @@
 modules as a user writes them (own_modules.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
 whose cases these are; "source" says what it is.
 
-usage: other_programs.py draw SEED N OUT                                 N cases, a third of them own modules
+usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES'
        other_programs.py record CASES FOLDER [--part I/N]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
        other_programs.py predict MEMCALC CASES FOLDER OUT                batch sizes are halved until a run fits
 """
@@ -70,6 +70,7 @@ def source_of(case, sources):
         from own_modules import OWN
         known = OWN[name]
         return sources.Source(known["kind"], known["kind"].inputs, {"batch": batch}, [Variant("train")], name, "other")
+    if library == "diffusers": return sources.diffusers(name, {}, batch=batch)
     if library == "timm": return sources.timm(name, batch=batch)
     if library == "torchvision":
         if name not in VIDEO: return sources.torchvision(name, batch=batch)
@@ -85,12 +86,13 @@ def source_of(case, sources):
 
 
 # ---- drawn, recorded, predicted -------------------------------------------------------------------------------------
-def of_timm(chooser, count):
+def of_timm(chooser, count, but):
     import timm
     import torch
     groups = {}
     for name in timm.list_models(): groups.setdefault(name.split("_")[0], []).append(name)
-    names = [name for name in groups if not name.startswith(KEPT)]
+    known = {name.split("_")[0] for name in but}
+    names = [name for name in groups if not name.startswith(KEPT) and name not in known]
     chooser.shuffle(names)
     found = []
     for group in names:
@@ -106,11 +108,12 @@ def of_timm(chooser, count):
 def draw(a):
     from own_modules import OWN
     chooser, drawn = random.Random(a.seed), []
+    but = {case["source"][1] for case in lines_of(a.but)} if a.but else set()
     counts = {library: round(share * a.n) for library, share in SHARES}
-    drawn += [("own", name) for name in chooser.sample(sorted(OWN), counts["own"])]
-    drawn += of_timm(chooser, counts["timm"])
-    drawn += [("transformers", *each) for each in chooser.sample(TRANSFORMERS, counts["transformers"])]
-    drawn += [("torchvision", name) for name in chooser.sample(TORCHVISION, counts["torchvision"])]
+    drawn += [("own", name) for name in chooser.sample(sorted(set(OWN) - but), counts["own"])]
+    drawn += of_timm(chooser, counts["timm"], but)
+    drawn += [("transformers", *each) for each in chooser.sample([each for each in TRANSFORMERS if each[0] not in but], counts["transformers"])]
+    drawn += [("torchvision", name) for name in chooser.sample([each for each in TORCHVISION if each not in but], counts["torchvision"])]
     cases = []
     for i, source in enumerate(drawn):
         recorded = OWN[source[1]]["batch"] if source[0] == "own" else 8
@@ -177,6 +180,7 @@ def main():
     for function, names in ((draw, ("seed", "n", "out")), (record, ("cases", "folder")), (predict, ("memcalc", "cases", "folder", "out"))):
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
+        if function is draw: command.add_argument("--but")
         if function is record: command.add_argument("--part", default="0/1")
         command.set_defaults(call=function)
     a = parser.parse_args()

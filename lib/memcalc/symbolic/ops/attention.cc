@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/layout.h"
@@ -328,11 +329,11 @@ namespace {
 
 /// check_prefer_cudnn_attention
 bool tries_cudnn_first(const Tape& tape) {
-  const int major = tape.device.compute_capability_major, minor = tape.device.compute_capability_minor;
+  const CudaArchitecture of_card = architecture_of(tape.device);
   const CudnnAttention where = tape.behaviors.cudnn_attention;
   if (where == CudnnAttention::kNowhere) return false;
-  return ((major == 9 || major == 10) && minor == 0) ||
-         (where == CudnnAttention::kAndB300 && major == 10 && minor == 3);
+  return of_card == CudaArchitecture::kHopper || of_card == CudaArchitecture::kBlackwell ||
+         (where == CudnnAttention::kAndB300 && of_card == CudaArchitecture::kBlackwellUltra);
 }
 
 }  // namespace
@@ -345,18 +346,18 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
   const DeviceSpec& device = query.tape().device;
   const std::int64_t dim = query.size(3);
   const bool half = is_half(query.dtype());
+  const bool modern = architecture_of(device) >= CudaArchitecture::kAmpere;
   const bool prefers_cudnn = tries_cudnn_first(query.tape());
-  const std::int64_t cudnn_limit = device.compute_capability_major == 9 ? 256 : 128;
+  const std::int64_t cudnn_limit = is_of(device, CudaArchitecture::kHopper) ? 256 : 128;
   const bool learns_mask = mask.defined() && mask.requires_grad();  // whose gradient only the memory-efficient one has
   if (prefers_cudnn && !learns_mask && half && dim % 8 == 0 && dim <= cudnn_limit && key.size(2) > 1)
     return SdpaBackend::kCudnn;
   if (!device.gcn_architecture.empty()) return choose_for_rocm(query, key, value, mask, options);
-  if (half && device.compute_capability_major >= 8 && !mask.defined() && value.size(3) == dim && dim <= 256 &&
+  if (half && modern && !mask.defined() && value.size(3) == dim && dim <= 256 &&
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;
   }
-  if (options.memory_efficient && !options.grouped_heads &&
-      (query.dtype() != DType::kBFloat16 || device.compute_capability_major >= 8)) {
+  if (options.memory_efficient && !options.grouped_heads && (query.dtype() != DType::kBFloat16 || modern)) {
     return SdpaBackend::kEfficient;
   }
   return SdpaBackend::kMath;

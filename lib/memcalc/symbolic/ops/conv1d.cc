@@ -32,7 +32,8 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
           .groups = x[1] / weight[1],
           .kernel_width = weight[2],
           .stride = stride,
-          .padding = padding};
+          .padding = padding,
+          .spatial_rank = 1};
 }
 
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {

@@ -53,11 +53,16 @@ std::array<std::int64_t, 26> features_of(const ConvolutionShape& s) {
           ceil_div(s.out_channels / s.groups, 64) * ceil_div(s.in_channels / s.groups * window, 64)};
 }
 
+/// Whether the number of partial sums is known; of others their size alone is, in powers of two.
+bool counts_sums(int kind) { return kind == 0 || kind == 4; }
+
 constexpr Bytes kFloat32 = 4;
 
-/// Of what there are trees: images, volumes, images in groups and in patches that do not overlap.
+/// Of what there are trees: images, volumes, images in groups and in patches that do not overlap, sequences, sequences
+/// in groups.
 int kind_of(const ConvolutionShape& s) {
   if (s.spatial_rank > 2) return 1;
+  if (s.spatial_rank == 1) return s.groups == 1 ? 4 : 5;
   if (s.groups > 1) return s.groups < s.in_channels ? 2 : 0;
   const bool square = s.kernel_height == s.stride && s.kernel_width == s.stride && s.same_everywhere;
   return square && s.stride > 1 && s.padding == 0 ? 3 : 0;
@@ -116,9 +121,9 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
   if ((number_ & kOutput) != 0) copied = checked_add(copied, output);
   if ((number_ & kWeight) != 0) copied = checked_add(copied, weight);
   constexpr Bytes kCounter = 16;
-  const std::int64_t parts = number_ / kPartial;  // of others than images their size alone is known, in powers of two
+  const std::int64_t parts = number_ / kPartial;
   Bytes partial_sums = checked_multiply(parts * kFloat32, weight);
-  if (kind_of(s) > 0 && parts > 0) partial_sums = Bytes{16384} << parts;
+  if (parts > 0 && !counts_sums(kind_of(s))) partial_sums = Bytes{16384} << parts;
   return checked_add(checked_multiply(copied, element), partial_sums) + kCounter;
 }
 

@@ -59,14 +59,6 @@ Bytes formula_bytes(std::int64_t formula, const ConvolutionShape& s, DType dtype
   }
 }
 
-/// The copies hold whole vectors of 16 bytes: of wave forms, which have one channel, eight in 16 bits.
-ConvolutionShape with_whole_vectors(ConvolutionShape s, DType dtype) {
-  const std::int64_t vector = 16 / size_of(dtype);
-  s.in_channels = (s.in_channels + vector - 1) / vector * vector;
-  s.out_channels = (s.out_channels + vector - 1) / vector * vector;
-  return s;
-}
-
 auto identity_of(const Row& r) {
   return std::tie(r.mode, r.layout, r.in_channels, r.out_channels, r.groups, r.kernel, r.stride, r.padding);
 }
@@ -178,22 +170,15 @@ Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionP
   for (const Row& row : rows_like(shape, mode, kSequence)) {
     if (row.height == shape.width) return at_batch(kSequences[sequence_of(row, pass)], shape, dtype, allow_tf32);
   }
-  const bool fp32 = mode == kFp32;
-  if (shape.kernel_width == 1) {  // a product, whose long sums are split as those of images are
-    const bool sums = pass == ConvolutionPass::kWeightGradient && !fp32 && shape.groups == 1;
-    return sums ? likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32) : 0;
+  // Of groups in less than float32 cuDNN's own plans are not what runs took: layout copies, of each group alone.
+  if (shape.groups > 1 && mode != kFp32) {
+    constexpr Bytes kOfEachGroup = 16;
+    const bool each_channel = shape.groups == shape.in_channels && shape.out_channels == shape.in_channels;
+    if (pass == ConvolutionPass::kWeightGradient || (each_channel && mode == kFp16)) return 0;
+    const Bytes copies = formula_bytes(kCopiesAndWeight, shape, dtype, allow_tf32);
+    return pass == ConvolutionPass::kInputGradient ? copies : copies + kOfEachGroup * (shape.groups - 1);
   }
-  if (shape.groups == 1) {
-    const bool copies = !fp32 || pass == ConvolutionPass::kWeightGradient;
-    return copies ? formula_bytes(kCopiesAndWeight, with_whole_vectors(shape, dtype), dtype, allow_tf32) : 0;
-  }
-  if (shape.groups == shape.in_channels && shape.out_channels == shape.in_channels && dtype == DType::kFloat16)
-    return 0;
-  constexpr Bytes kOfEachGroup = 16;
-  if (pass == ConvolutionPass::kWeightGradient || (fp32 && pass == ConvolutionPass::kForward)) return 0;
-  const Bytes copies = formula_bytes(fp32 ? kCopies : kCopiesAndWeight, shape, dtype, allow_tf32);
-  const bool one_call = !fp32 && pass == ConvolutionPass::kInputGradient;
-  return one_call ? copies : copies + kOfEachGroup * (shape.groups - 1);
+  return likely_engine(shape, pass, dtype, allow_tf32).workspace(shape, dtype, allow_tf32);
 }
 
 Bytes convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype, bool allow_tf32) {

@@ -43,9 +43,7 @@ struct ConvolutionShape {
                                           bool allow_tf32);
 
 /// The same of a convolution over a sequence: [batch, channels, length], kernel_width wide. Measured are Whisper's, of
-/// all its widths over 3,000 frames, and eight others; else what was seen most: layout copies of input and output, of
-/// the weight where the kernel is wider than 1, of each group alone. Kernels of width 1 vary; they are taken to need
-/// nothing.
+/// all its widths over 3,000 frames, and eight others; else its likely engine.
 [[nodiscard]] Bytes sequence_convolution_workspace(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                                    bool allow_tf32);
 

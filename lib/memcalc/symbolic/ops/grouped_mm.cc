@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -20,8 +21,9 @@ namespace {
 /// cuda/GroupedBlas.cpp, _grouped_mm_cuda: CUTLASS for bfloat16 on compute capability 9.x and 10.x; else a loop of
 /// ordinary products, which first waits for the offsets.
 bool takes_cutlass(const Tensor& x) {
-  const int major = x.tape().device.compute_capability_major;
-  return x.dtype() == DType::kBFloat16 && (major == 9 || major == 10);
+  const DeviceSpec& device = x.tape().device;
+  return x.dtype() == DType::kBFloat16 &&
+         (is_of(device, CudaArchitecture::kHopper) || is_of(device, CudaArchitecture::kBlackwell));
 }
 
 /// cuda/GroupMM.cu: three pointers, three strides and three extents for each group; the number of pointers is even.

@@ -29,6 +29,7 @@ void move_kernel(const Operator& op, const Tensor& x) {
 struct IndexPayload {
   Shape input;
   std::int64_t width = 1;     // elements of an indexed slice
+  std::int64_t behind = 1;    // of these in the dimensions behind the indexed ones
   std::int64_t mask_set = 0;  // how many elements of the mask are set; 0: places are saved, and no mask
 };
 
@@ -90,7 +91,9 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
   Tensor order = indices();
   Tensor range = indices();
   const std::int64_t rows = payload.input.elements() / payload.width;
-  const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows - 1, 1)));
+  // largestIndex() knows of slices behind the index alone: x[:, i] counts those before it, too.
+  const std::int64_t largest = (payload.input.elements() - 1) / payload.behind;
+  const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(largest, 1)));
   tape.memory.scratch(radix_sort_bytes(n, bits), aten::kIndexPutImpl);
   range.reset();
   move_kernel(aten::kIndexPutImpl, values);
@@ -102,12 +105,15 @@ void index_backward(BackwardCall& call) {  // saved: one index for each of the l
 }
 
 /// `places`: elements of the result for each slice that is taken.
-Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shape& shape, std::int64_t places) {
+/// `behind`: elements of x behind the indexed dimensions; 0: of the whole slice.
+Tensor index(const Tensor& x, std::span<const Tensor* const> indices, const Shape& shape, std::int64_t places,
+             std::int64_t behind = 0) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kIndex, index_backward, inputs, 1);
   if (node != nullptr) {
-    node->payload.set(IndexPayload{.input = x.shape(), .width = places == 0 ? 1 : shape.elements() / places});
+    const std::int64_t width = places == 0 ? 1 : shape.elements() / places;
+    node->payload.set(IndexPayload{.input = x.shape(), .width = width, .behind = behind > 0 ? behind : width});
     for (const Tensor* each : indices) tape.autograd.save(*node, *each);
   }
   const std::vector<Tensor> copies = brought(x, indices);
@@ -231,7 +237,11 @@ Tensor index(const Tensor& x, std::span<const std::pair<int, Tensor>> places) {
   const std::vector<Tensor> copies = laid_out_alike(places, found);
   std::vector<const Tensor*> indices;
   for (std::size_t i = 0; i < places.size(); ++i) indices.push_back(&places[i].second);
-  return index(x, indices, shape, found.elements());
+  std::int64_t behind = 1;  // where indexed dimensions are not neighbours they are brought to the front
+  for (int dim = neighbours ? places.back().first + 1 : 0; dim < x.rank(); ++dim) {
+    if (!is_indexed(dim)) behind *= x.size(dim);
+  }
+  return index(x, indices, shape, found.elements(), behind);
 }
 
 void index_put_in_place(const Tensor& x, const Tensor& source, std::span<const std::pair<int, Tensor>> places) {
@@ -309,7 +319,7 @@ Tensor index_by_mask(const Tensor& x, int dim, const Tensor& mask, std::int64_t 
   }
   if (node != nullptr) {
     const std::int64_t width = count == 0 ? 1 : shape.elements() / count;
-    node->payload.set(IndexPayload{.input = x.shape(), .width = width, .mask_set = count});
+    node->payload.set(IndexPayload{.input = x.shape(), .width = width, .behind = width, .mask_set = count});
     tape.autograd.save(*node, mask);
   }
   const Tensor places = places_of(mask, count);  // IndexingUtils.h, expandTensors

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -37,7 +38,8 @@ void rms_norm_backward(BackwardCall& call) {  // saved: x, weight, rstd; dX take
     reduction_scratch(partial, 0b01, 4, aten::kSum);
     call.set(1, to_dtype(sum, weight.dtype()));
   }
-  call.set(0, call.take_gradient());
+  const Tensor gradient = call.take_gradient();
+  call.set(0, view(gradient, gradient.shape()));  // dX.view(*shape): what autograd does not add to in place
 }
 
 void rope_backward(BackwardCall& call) {  // in place, in the row-major layout
@@ -77,8 +79,8 @@ bool writes_in_place(const Tensor& hidden, const Tensor& weight) {
 /// torch.addmm(..., out=grad_weight), from 0.8.1 on: of 16-bit logits.
 bool adds_in_place(const Tensor& gradient, DType logits) {
   const Tape& tape = gradient.tape();
-  const int capability = tape.device.compute_capability_major;
-  if (logits == DType::kFloat32 || (capability > 0 && capability < 8)) return false;
+  const bool old_card = is_cuda(tape.device) && architecture_of(tape.device) < CudaArchitecture::kAmpere;
+  if (logits == DType::kFloat32 || old_card) return false;
   switch (tape.behaviors.liger_loss) {
     case LigerLoss::kProducts: return false;
     case LigerLoss::kFloat32InPlace: return gradient.dtype() == DType::kFloat32;

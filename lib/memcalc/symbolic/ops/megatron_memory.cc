@@ -1,6 +1,7 @@
 // MIRRORS(transformer_engine, "pytorch/module/base.py", "2.11.0")
 #include "memcalc/symbolic/ops/megatron_memory.h"
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -14,7 +15,7 @@ constexpr Operator kGlobalBuffer{"megatron::GlobalMemoryBuffer"};
 
 /// module/base.py, get_cublas_workspace_size_bytes.
 Bytes workspace_bytes(const DeviceSpec& device) {
-  return device.compute_capability_major >= 9 ? 32 * 1024 * 1024 + 1024 : 4 * 1024 * 1024;
+  return architecture_of(device) >= CudaArchitecture::kHopper ? 32 * 1024 * 1024 + 1024 : 4 * 1024 * 1024;
 }
 
 constexpr int kGemmStreams = 4;  // nvte_get_num_compute_streams

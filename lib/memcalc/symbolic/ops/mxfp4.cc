@@ -7,6 +7,7 @@
 #include <bit>
 #include <utility>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -24,7 +25,7 @@ constexpr Operator kMatmul{"_matmul_ogs"}, kWriteback{"_compute_writeback_idx"};
 constexpr std::int64_t kRowTile = 16;
 constexpr std::int64_t kByteTile = 32;
 
-bool reorders(const DeviceSpec& device) { return device.compute_capability_major == 9; }
+bool reorders(const DeviceSpec& device) { return is_of(device, CudaArchitecture::kHopper); }
 
 std::int64_t block_bytes(const ExpertMatrices& matrices) { return matrices.elements() / 2; }
 
@@ -56,14 +57,14 @@ Tensor reordered(Tape& tape, std::int64_t bytes) {
 /// TMA cannot load them).
 std::int64_t split_k_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t experts,
                         const DeviceSpec& device) {
-  const int major = device.compute_capability_major;
   const std::int64_t tokens = std::max<std::int64_t>(1, m / experts);
   const auto power = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(tokens)));
-  const std::int64_t block_m = std::max<std::int64_t>(major == 10 ? 64 : 16, std::min<std::int64_t>(power, 128));
+  const std::int64_t block_m =
+      std::max<std::int64_t>(is_of(device, CudaArchitecture::kBlackwell) ? 64 : 16, std::min<std::int64_t>(power, 128));
   const std::int64_t block_n =
       n > 128 ? 256
               : std::max<std::int64_t>(16, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n))));
-  const std::int64_t block_k = major >= 10 ? 256 : 128;
+  const std::int64_t block_k = architecture_of(device) >= CudaArchitecture::kBlackwell ? 256 : 128;
   const std::int64_t grid = ceil_div(m, block_m) * ceil_div(n, block_n);
   const std::int64_t split = std::min(device.multiprocessors / grid, ceil_div(k, block_k) / 4);
   return std::max<std::int64_t>(split, 1);

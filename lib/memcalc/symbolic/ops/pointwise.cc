@@ -72,7 +72,15 @@ KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Te
 KernelKind joined_kind(std::span<const Tensor* const> parts) {
   const bool whole = std::all_of(parts.begin(), parts.end(), [](const Tensor* part) { return part->is_contiguous(); });
   const bool last = std::all_of(parts.begin(), parts.end(), [](const Tensor* part) { return is_channels_last(*part); });
-  return whole || last ? KernelKind::kVectorized : KernelKind::kStrided;
+  if (whole || last) return KernelKind::kVectorized;
+  // Each part has as many blocks, together as many as the card holds (getCatGrid): those of a short one, or of one that
+  // is empty, end at once. So in a cache to which a token of a fused projection is added.
+  std::int64_t all = 0, most = 0;
+  for (const Tensor* part : parts) {
+    all += part->elements();
+    most = std::max(most, part->elements());
+  }
+  return 4 * most > 3 * all ? KernelKind::kTurned : KernelKind::kStrided;
 }
 
 KernelKind copy_kind(const Tensor& from, const Tensor& to) {

@@ -6,6 +6,7 @@
 // MIRRORS(bitsandbytes, "functional.py", "0.50.2")
 #include "memcalc/symbolic/ops/quantized.h"
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/block_fp8.h"
@@ -44,7 +45,7 @@ std::int64_t most_rows_in_one_kernel(const QuantizedWeight& weight, DType dtype,
   constexpr std::int64_t kAlways = 4;
   if (weight.in_features % kNf4Block != 0) return 0;
   if (dtype == DType::kFloat32) return 7;
-  if (device.compute_capability_major != 9) return kAlways;
+  if (!is_of(device, CudaArchitecture::kHopper)) return kAlways;
   const std::int64_t n = weight.out_features;
   const std::int64_t k = weight.in_features;
   const std::int64_t blocks = ceil_div(n, 64);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
@@ -31,6 +32,22 @@ namespace memcalc {
   tape.autograd.set_history(node, result);
   if (node != nullptr && saves_result) tape.autograd.save(*node, result);
   return result;
+}
+
+/// A gradient that one node makes and another hands on: a node has no more than four edges (kMaxEdges).
+using Handed = std::shared_ptr<Tensor>;
+
+/// Two inputs of a node that get a gradient each, as one: that of the first arrives, that of the second is put aside.
+[[nodiscard]] inline Tensor with_aside(const Tensor& first, const Tensor& second, const Handed& aside) {
+  static constexpr AtenOperator kBoth{{"both"}, {"both"}};
+  Node* node = record(kBoth,
+                      [](BackwardCall& call) {
+                        call.set(0, call.gradient());
+                        call.set(1, std::move(*call.payload<Handed>()));
+                      },
+                      {&first, &second});
+  if (node != nullptr) node->payload.set(aside);
+  return finish(node, first.tape().detach(first));
 }
 
 /// A new tensor laid out as `x` (at::empty_like), moved by a kernel of `op` that reads as much.

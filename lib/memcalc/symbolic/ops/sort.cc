@@ -79,10 +79,6 @@ void several_blocks_scratch(const Tensor& x, std::int64_t slices) {
   drop(at, within, digit_sums, counts, desired, to_find, values);
 }
 
-}  // namespace
-
-namespace {
-
 /// cub's sort of n pairs, of a key of x's type and eight bytes. Returns its kernels.
 std::int32_t sort_pairs(const Tensor& x, std::int64_t n) {
   const int bits = 8 * static_cast<int>(size_of(x.dtype()));

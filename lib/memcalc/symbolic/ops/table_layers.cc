@@ -65,15 +65,17 @@ void attention_row(RecordedCall& call) {
                       .causal = call.boolean_or(5, false),
                       .grouped_heads = call.boolean_or(7, false)};
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
-  if (query.rank() == 3 && !call.has(3)) {  // sdp_utils_cpp.h, check_tensor_shapes: no fused kernel takes three
+  const Tensor& mask = call.tensor_or_none(3);
+  if (query.rank() == 3) {  // sdp_utils_cpp.h, check_tensor_shapes: no fused kernel takes three
     options.broadcast_heads = true;
     const auto stacked = [](const Tensor& x) { return unsqueeze(x, 0); };
+    const Tensor bias = mask.defined() && mask.rank() == 3 ? stacked(mask) : mask;
     return call.returns(
-        squeeze(scaled_dot_product_attention(stacked(query), stacked(key), stacked(value), {}, options), 0));
+        squeeze(scaled_dot_product_attention(stacked(query), stacked(key), stacked(value), bias, options), 0));
   }
   if (query.rank() != 4) call.refuse("another number of dimensions than 4");
   options.broadcast_heads = !options.grouped_heads && query.size(1) != key.size(1);
-  call.returns(scaled_dot_product_attention(query, key, value, call.tensor_or_none(3), options));
+  call.returns(scaled_dot_product_attention(query, key, value, mask, options));
 }
 
 /// Labels one after the other in a vector: as wav2vec2 passes them. How long each is stands in a tensor; all are taken

@@ -5,6 +5,7 @@
 // MIRRORS(torch, "cuda/Blas.cpp", "2.11.0")
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -273,6 +274,40 @@ void lstm_cell_row(RecordedCall& call) {  // input hx w_ih w_hh b_ih b_hh
   call.returns(std::move(next));
 }
 
+/// cuda/RNN.cu, _thnn_fused_gru_cell_backward. Inputs: gates of input and state, hx, biases; saved, as they are
+/// released: bias and gates of the state, hx, bias and gates of the input, workspace.
+void gru_cell_backward(BackwardCall& call) {
+  const Tensor& gates = call.saved(4);
+  Tensor of_input = moved_like(gates, aten::kFusedGruCellBackward);
+  Tensor of_state = moved_like(gates, aten::kFusedGruCellBackward);
+  call.set(2, moved_like(call.gradient(), aten::kFusedGruCellBackward));
+  if (call.needs(3)) {
+    call.set(3, sum_to(of_input, {gates.size(1)}));
+    *call.payload<Handed>() = sum_to(of_state, {gates.size(1)});
+  }
+  call.set(1, std::move(of_state));
+  call.set(0, std::move(of_input));
+}
+
+void gru_cell_row(RecordedCall& call) {  // input hx w_ih w_hh b_ih b_hh
+  if (!call.has(4) || !call.has(5)) call.refuse("no biases");
+  const auto cast_one = [&](int i) { return autocast(aten::kFusedGruCell, call.tensor(i)); };
+  const Tensor b = cast_one(5), a = cast_one(4), of_hidden = cast_one(3), weight = cast_one(2);  // the last one first
+  const Tensor state = cast_one(1), x = cast_one(0);
+  const Tensor of_input = linear(x, weight, {}), of_state = linear(state, of_hidden, {});
+  const auto aside = std::make_shared<Tensor>();
+  const Tensor biases = with_aside(a, b, aside);
+  Node* node = record(aten::kFusedGruCell, gru_cell_backward, {&of_input, &of_state, &state, &biases},
+                      {&b, &of_state, &state, &a, &of_input});
+  constexpr std::int64_t kWorkspaceMultiplier = 5;
+  const Shape shape{state.size(0), kWorkspaceMultiplier * state.size(1)};
+  const Tensor workspace = call.tape.empty(shape, state.dtype(), aten::kFusedGruCell);
+  call.returns(finish(node, moved_like(state, aten::kFusedGruCell)));
+  if (node == nullptr) return;
+  node->payload.set(aside);
+  call.tape.autograd.save(*node, workspace);
+}
+
 /// RNN.cpp, SimpleCell: linear of the state, to which that of the input is added.
 template <bool is_relu>
 void rnn_cell_row(RecordedCall& call) {  // input hx w_ih w_hh b_ih b_hh
@@ -295,6 +330,7 @@ constexpr OperatorRow kRows[] = {
     {"ger", "input vec2", outer_row},
     {"cross", "input other dim", cross_row},
     {"lstm_cell", "input hx w_ih w_hh b_ih b_hh", lstm_cell_row},
+    {"gru_cell", "input hx w_ih w_hh b_ih b_hh", gru_cell_row},
     {"rnn_tanh_cell", "input hx w_ih w_hh b_ih b_hh", rnn_cell_row<false>},
     {"rnn_relu_cell", "input hx w_ih w_hh b_ih b_hh", rnn_cell_row<true>},
 };

@@ -67,8 +67,9 @@ void extremum_backward(BackwardCall& call) {
   Tensor result = with_dropped(call.saved(1), dropped);
   Tensor equal = pointwise(aten::kEq, {&call.saved(0), &result}, 1, DType::kBool);
   Tensor count = pointwise(aten::kSum, {&result}, 1, DType::kInt64);
-  Tensor scaled = pw(aten::kMul, {&gradient, &equal});
-  call.set(0, pw(aten::kDiv, {&scaled, &count}));
+  (void)to_dtype(equal, DType::kInt64);  // which sum reads (native/ReduceOpsUtils.h, make_reduction)
+  Tensor share = pw(aten::kDiv, {&gradient, &count});
+  call.set(0, pw(aten::kMul, {&share, &equal}));
 }
 
 void amax_row(RecordedCall& call) {

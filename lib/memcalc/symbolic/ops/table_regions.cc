@@ -1,8 +1,10 @@
 // Rows of the operator table for detectors of two stages: torchvision's own operators (torchvision 0.26:
-// csrc/ops/cuda/nms_kernel.cu, csrc/ops/{autograd,autocast,cuda}/roi_align_kernel.*) and the random order of its
-// samplers (aten/src/ATen/native/cuda/Randperm.cu).
+// csrc/ops/cuda/nms_kernel.cu, csrc/ops/{autograd,autocast,cuda}/{roi_align,deform_conv2d}_kernel.*) and the random
+// order of its samplers (aten/src/ATen/native/cuda/Randperm.cu).
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
@@ -11,6 +13,7 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -79,6 +82,112 @@ void roi_align_row(RecordedCall& call) {  // input rois spatial_scale pooled_hei
   call.returns(to_dtype(std::move(result), dtype));
 }
 
+// --- deformable convolutions: csrc/ops/cuda/deform_conv2d_kernel.cu
+// ---------------------------------------------------
+
+struct DeformedConvolution {
+  std::int64_t images = 1, parallel = 1, groups = 1, in_rows = 0, out_channels = 0, places = 0;  // places: of an image
+
+  /// kMaxParallelImgs: as many images at a time as divide the batch.
+  void in_blocks_of(std::int64_t batch) {
+    images = batch;
+    for (parallel = 32; batch % parallel != 0;) --parallel;
+  }
+  [[nodiscard]] Shape columns() const { return {in_rows, parallel * places}; }
+
+  /// What a block of images takes: the image at the places of each window, and a product for each group.
+  void count(Tape& tape, const Operator& op, const Tensor& columns, bool by_columns, int passes) const {
+    for (std::int64_t block = 0; block < images / parallel; ++block) {
+      for (int pass = 0; pass < passes; ++pass) {
+        tape.kernels.add(op, OperatorClass::kElementwise, columns.dtype(),
+                         20.0 * static_cast<double>(columns.elements()), 2.0 * static_cast<double>(columns.bytes()));
+      }
+      for (std::int64_t group = 0; group < groups; ++group) {
+        tape.memory.use_cublas(false);
+        const std::int64_t rows = out_channels / groups, inner = in_rows / groups, all = parallel * places;
+        if (by_columns)
+          tape.kernels.product(op, columns.dtype(), 1, rows, all, inner);
+        else
+          tape.kernels.product(op, columns.dtype(), 1, rows, inner, all);
+      }
+    }
+  }
+};
+
+struct DeformedPayload {
+  DeformedConvolution sizes;
+  Handed aside;
+};
+
+/// Inputs: image, weight, offsets (and the mask), bias; saved: image, weight, offsets, mask, bias.
+void deform_conv2d_backward(BackwardCall& call) {
+  const Operator& op = aten::kDeformConv2dBackward;
+  const auto& [sizes, aside] = call.payload<DeformedPayload>();
+  Tape& tape = call.tape;
+  const Tensor gradient = contiguous(call.gradient());
+  const DType dtype = gradient.dtype();
+  const auto zeros_like = [&](int i) { return filled(tape, call.saved(i).shape(), dtype, aten::kZeros); };
+  Tensor of_image = zeros_like(0), of_offsets = zeros_like(2), of_mask = zeros_like(3);
+  const Shape of_group{sizes.out_channels / sizes.groups, sizes.parallel * sizes.places};
+  {
+    const Tensor columns = tape.empty(sizes.columns(), dtype, op);
+    if (sizes.parallel > 1) (void)filled(tape, of_group, dtype, aten::kClone);  // a group's channels of several images
+    sizes.count(tape, op, columns, true, 3);
+  }
+  Tensor of_weight = zeros_like(1);
+  {
+    Tensor in_order;
+    if (sizes.parallel > 1) in_order = filled(tape, gradient.shape(), dtype, aten::kClone);
+    const Tensor columns = tape.empty(sizes.columns(), dtype, op);
+    sizes.count(tape, op, columns, false, 1);
+  }
+  Tensor of_bias;
+  {
+    const Shape channels = call.saved(4).shape();
+    const Tensor ones = filled(tape, channels, dtype, aten::kOnesLike);
+    const Tensor sum = filled(tape, channels, dtype, aten::kSum);
+    of_bias = filled(tape, channels, dtype, aten::kMul);
+  }
+  call.set(0, std::move(of_image));
+  call.set(1, std::move(of_weight));
+  call.set(2, std::move(of_offsets));
+  if (aside != nullptr) *aside = std::move(of_mask);
+  call.set(3, std::move(of_bias));
+}
+
+/// In float32 under autocast, whose result has the image's type again; the last argument is cast first.
+void deform_conv2d_row(RecordedCall& call) {  // input weight offset mask bias, steps, groups, use_mask
+  const DType dtype = call.tensor(0).dtype();
+  const auto cast_one = [&](int i) { return autocast(aten::kDeformConv2d, call.tensor(i)); };
+  const Tensor bias = cast_one(4), mask = cast_one(3), offsets = cast_one(2), weight = cast_one(1), x = cast_one(0);
+  Tape& tape = call.tape;
+  DeformedPayload payload;
+  payload.sizes.in_blocks_of(x.size(0));
+  payload.sizes.groups = call.integer(11);
+  payload.sizes.in_rows = x.size(1) * weight.size(2) * weight.size(3);
+  payload.sizes.out_channels = weight.size(0);
+  payload.sizes.places = offsets.size(2) * offsets.size(3);
+  Tensor both = offsets;
+  if (call.boolean_or(13, false)) {
+    payload.aside = std::make_shared<Tensor>();
+    both = with_aside(offsets, mask, payload.aside);
+  }
+  Node* node = record(aten::kDeformConv2d, deform_conv2d_backward, {&x, &weight, &both, &bias},
+                      {&x, &weight, &offsets, &mask, &bias});
+  const Shape shape{x.size(0), weight.size(0), offsets.size(2), offsets.size(3)};
+  Tensor result;
+  {
+    const NoGrad no_grad(tape.modes);
+    const Tensor out = filled(tape, shape, x.dtype(), aten::kZeros),
+                 in_order = filled(tape, shape, x.dtype(), aten::kZeros);
+    const Tensor columns = filled(tape, payload.sizes.columns(), x.dtype(), aten::kZeros);
+    payload.sizes.count(tape, aten::kDeformConv2d, columns, true, 1);
+    result = filled(tape, shape, x.dtype(), aten::kAdd);
+  }
+  if (node != nullptr) node->payload.set(std::move(payload));
+  call.returns(to_dtype(finish(node, std::move(result)), dtype));
+}
+
 /// A range that is sorted by random keys, of as many bits as make two equal ones rare.
 void randperm_row(RecordedCall& call) {  // n generator out dtype layout device
   const std::int64_t n = call.integer(0);
@@ -104,6 +213,9 @@ void randperm_row(RecordedCall& call) {  // n generator out dtype layout device
 constexpr OperatorRow kRegionRows[] = {
     {"nms", "dets scores iou_threshold", nms_row},
     {"roi_align", "input rois spatial_scale pooled_height pooled_width sampling_ratio aligned", roi_align_row},
+    {"deform_conv2d",
+     "input weight offset mask bias stride_h stride_w pad_h pad_w dilation_h dilation_w groups offset_groups use_mask",
+     deform_conv2d_row},
     {"randperm", "n generator out dtype layout device requires_grad pin_memory", randperm_row},
 };
 

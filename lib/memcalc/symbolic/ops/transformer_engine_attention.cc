@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/attention_kernels.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -39,7 +40,7 @@ std::int64_t heads_of(const Tensor& x) { return x.size(2); }
 /// time.
 void contractions(Tape& tape, const Operator& op, const Tensor& q, const Tensor& k, const Tensor& v, bool backward,
                   bool causal) {
-  const bool cudnn = tape.device.compute_capability_major >= 9;
+  const bool cudnn = architecture_of(tape.device) >= CudaArchitecture::kHopper;
   attention_contractions(tape, op, cudnn ? KernelKind::kCudnnAttention : KernelKind::kFlashAttention,
                          {.batch = q.size(1),
                           .heads = heads_of(q),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/attention.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -315,7 +316,8 @@ std::int64_t power_of_two_below(std::int64_t x) {
 /// _ce_impl: whether tiles of the vocabulary take the place of chunks of whole rows.
 bool is_tiled(const DeviceSpec& device, std::int64_t targets, std::int64_t vocabulary) {
   const std::int64_t least = device.memory_bytes > 0 && device.memory_bytes <= kSmallCard ? 0 : 4096;
-  return targets >= least && ceil_div(vocabulary, kSplitColumns) > 2 && device.compute_capability_major >= 8;
+  return targets >= least && ceil_div(vocabulary, kSplitColumns) > 2 &&
+         architecture_of(device) >= CudaArchitecture::kAmpere;
 }
 
 void fused_loss_backward(BackwardCall& call) {  // saved: the gradient of hidden

@@ -227,7 +227,7 @@ void Ddp::gradient_ready(std::size_t param) {
 
 void Ddp::delay_all_reduce() {
   for (std::size_t i = 0; i < params_.size(); ++i) mark_ready(i);
-  for (const Bucket& bucket : buckets_) all_reduce(bucket);
+  for (Bucket& bucket : buckets_) all_reduce(bucket);
   ++backward_passes_;
 }
 
@@ -248,17 +248,21 @@ void Ddp::copy_kernel(std::size_t param) {
   tape.kernels.add(kReducer, OperatorClass::kMovement, tensor.dtype(), 0, 2 * static_cast<double>(tensor.bytes()));
 }
 
-// finalize_backward: waits for the buckets; where gradients are no views of them, they are copied back.
+// finalize_backward: waits for one bucket after the other; where gradients are no views of them, they are copied back,
+// beside what is still on its way.
 void Ddp::finalize() {
-  tape.moment.phase = Phase::kOptimizer;
-  for (std::size_t i = 0; !run.parallel.torch().ddp_bucket_view && i < params_.size(); ++i) copy_kernel(i);
-  tape.moment.phase = Phase::kBackward;
+  for (Bucket& bucket : buckets_) {
+    const std::size_t reduce = std::exchange(bucket.reduce, 0);
+    if (run.parallel.torch().ddp_bucket_view) continue;
+    tape.kernels.await(reduce);
+    for (const std::size_t param : bucket.params) copy_kernel(param);
+  }
   finalizes_ = false;
 }
 
-void Ddp::all_reduce(const Bucket& bucket) {
-  tape.kernels.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
-                          sharing_ranks(run.parallel));
+void Ddp::all_reduce(Bucket& bucket) {
+  bucket.reduce = tape.kernels.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
+                                          sharing_ranks(run.parallel));
 }
 
 }  // namespace memcalc

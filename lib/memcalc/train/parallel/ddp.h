@@ -41,6 +41,7 @@ class Ddp : public ParallelWrapper {
     std::vector<std::size_t> params;  // places in params_
     Tensor flat;
     std::size_t pending = 0;
+    std::size_t reduce = 0;  // its all-reduce, in the list of kernels
   };
 
   void initialize_buckets(const std::vector<std::vector<std::size_t>>& assignment);
@@ -48,7 +49,7 @@ class Ddp : public ParallelWrapper {
   void gradient_ready(std::size_t param);
   void mark_ready(std::size_t param);
   void delay_all_reduce();
-  void all_reduce(const Bucket& bucket);
+  void all_reduce(Bucket& bucket);
   void copy_kernel(std::size_t param);
   void finalize();
   [[nodiscard]] bool finds_unused() const;

@@ -1,0 +1,214 @@
+// A card that would draw more than its limit lowers its clock until it draws the limit in the mean of what it did
+// lately; what tensor cores draw goes with the square of their clock (docs/time.md). What they take t for at the full
+// clock takes x t, and o and i are the seconds of other kernels and of none:
+// products t / x + others o + idle i = x t + o + i.
+#include "memcalc/cost/power_limit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "memcalc/cost/collective.h"
+#include "memcalc/cost/kernel_time.h"
+
+namespace memcalc {
+
+namespace {
+
+// How far back the limit looks. A stage of a pipeline on an H200 (layers of Qwen2.5-7B, two_cards_timelines_h200) takes
+// four micro-batches of 37 ms behind 47 ms of an optimizer and of waiting: its products take 1.00, 1.02, 1.05 and 1.09
+// times what they take at first, where 1.10 is what that mixture ends at (docs/studies/time.md).
+constexpr double kLooksBack = 0.040;  // seconds
+
+// Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,
+// 2026-11-30): products 683 and 665 TFLOP/s, half of the time beside additions 787 and 757, convolutions 682 and 641,
+// attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
+constexpr double kFloat16Power = 1.08;
+
+/// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
+/// what its FLOPs say.
+double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
+  if (!uses_tensor_cores(kernel, device)) return 0;
+  const auto* attention = kernel.as<work::Attention>();
+  const double flops = kernel.flops * (attention != nullptr && attention->causal ? 0.5 : 1);
+  return std::min(seconds, flops / (power.best * peak_flops(kernel, device)));
+}
+
+bool is_product(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kMatrixProduct || kernel.kind == KernelKind::kGroupedProduct;
+}
+
+/// And draws power by itself: it runs in the compute stream's turn.
+bool fills_card(const Kernel& kernel) {
+  return kernel.stream == CudaStream::kDefault && !(kernel.communicates() && runs_beside(kernel));
+}
+
+// What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
+// the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
+// then instead of 1,980; tests/measured/two_cards_timelines_h200.jsonl.gz, 2026-11-30): attention's 1.04 and 1.08
+// times, index calculations 1.05, conversions 1.03, a Linear's products 1.03 to 1.06; element-wise kernels, sums and
+// softmax as before.
+// Rates of attention but cuDNN's for Hopper are of loops at the limit where those of products are (full_clock).
+bool goes_with_clock(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kStrided || kernel.kind == KernelKind::kConverting;
+}
+
+/// Of some time, in seconds: what tensor cores take for their part of it at the full clock, that times the power which
+/// they would draw, and what other kernels and pauses save of the limit.
+struct Activity {
+  double seconds = 0, products = 0, drawn = 0, saved = 0;
+
+  void add(const Activity& other) {
+    seconds += other.seconds;
+    products += other.products;
+    drawn += other.drawn;
+    saved += other.saved;
+  }
+  /// The same by the mean that forgets.
+  void add_lately(const Activity& other) {
+    const double kept = kLooksBack / (kLooksBack + other.seconds);
+    add(other);
+    for (double* const each : {&seconds, &products, &drawn, &saved}) *each *= kept;
+  }
+  /// How many times as long as at the full clock products take in it.
+  [[nodiscard]] double longer() const {
+    if (drawn <= products + saved) return 1;
+    return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
+  }
+};
+
+Activity times(double count, const Activity& of) {
+  return {count * of.seconds, count * of.products, count * of.drawn, count * of.saved};
+}
+
+Activity pause(double seconds, const PowerRates& power) {
+  return {.seconds = seconds, .saved = (1 - power.idle) * seconds};
+}
+
+Activity activity_of(const Kernel& kernel, double seconds, double of_products, const PowerRates& power) {
+  const double draws = power.products * (kernel.dtype == DType::kFloat16 ? kFloat16Power : 1);
+  return {.seconds = seconds,
+          .products = of_products,
+          .drawn = draws * of_products,
+          .saved = (1 - power.others) * (seconds - of_products)};
+}
+
+/// Kernels one after the other, short beside what the limit looks back over.
+struct Stretch {
+  std::size_t end = 0;  // the number of the first kernel behind it
+  std::int64_t repeats = 1;
+  Activity activity;
+  double longer = 1;
+};
+constexpr double kStretch = kLooksBack / 80;
+
+/// The micro-batch of stretches from one number to another, all of which are repeated as often.
+void lengthen(std::vector<Stretch>& stretches, std::size_t begin, std::size_t end, double idle, const PowerRates& power,
+              Activity& recent) {
+  constexpr std::int64_t kByThemselves = 4;  // those after them stand behind one another as one
+  const std::int64_t repeats = stretches[begin].repeats;
+  for (std::int64_t done = 0; done < repeats;) {
+    const std::int64_t alike = done < kByThemselves ? 1 : repeats - done;
+    const auto count = static_cast<double>(alike);
+    for (std::size_t i = begin; i < end; ++i) {
+      Stretch& stretch = stretches[i];
+      Activity activity = times(count, stretch.activity);
+      activity.add(pause(activity.seconds * idle, power));
+      recent.add_lately(activity);
+      if (done == 0) stretch.longer = 0;
+      stretch.longer += count / static_cast<double>(repeats) * recent.longer();
+    }
+    done += alike;
+  }
+}
+
+/// How many times as long the products of each stretch take in a step that comes again and again; whether any take
+/// longer. `idle`: what the card waits for its host, over what it computes; `waits`: before each step.
+bool lengthen_all(std::vector<Stretch>& stretches, double idle, const Activity& waits, const PowerRates& power) {
+  Activity all = waits;
+  for (const Stretch& each : stretches) {
+    Activity activity = times(static_cast<double>(each.repeats), each.activity);
+    activity.add(pause(activity.seconds * idle, power));
+    all.add(activity);
+  }
+  Activity recent = times(kLooksBack / all.seconds, all);
+  for (int step = 0; step < 2; ++step) {  // the second comes after one
+    recent.add_lately(waits);
+    for (std::size_t begin = 0, end = 0; begin < stretches.size(); begin = end) {
+      while (end < stretches.size() && stretches[end].repeats == stretches[begin].repeats) ++end;
+      lengthen(stretches, begin, end, idle, power, recent);
+    }
+  }
+  return std::any_of(stretches.begin(), stretches.end(), [](const Stretch& each) { return each.longer > 1; });
+}
+
+double issuing_seconds(const KernelList& kernels, const std::vector<double>& issued_in) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < kernels.size(); ++i) seconds += static_cast<double>(kernels[i].repeats) * issued_in[i];
+  return seconds;
+}
+
+/// A kernel at the full clock: its seconds, and those of its products.
+struct AtFullClock {
+  double seconds = 0, of_products = 0;
+  Activity activity;
+};
+
+AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
+  if (!fills_card(kernel)) return {.seconds = seconds};
+  AtFullClock result{.seconds = seconds, .of_products = busiest_seconds(kernel, seconds, device, power)};
+  if (result.of_products > 0 && is_product(kernel)) {
+    const double at_full_clock = result.of_products / power.full_clock;
+    result.seconds -= result.of_products - at_full_clock;
+    result.of_products = at_full_clock;
+  }
+  result.activity = activity_of(kernel, result.seconds, result.of_products, power);
+  return result;
+}
+
+}  // namespace
+
+void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, const DeviceRates& rates,
+                 IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
+  const PowerRates& power = rates.power;
+  if (power.products <= 1) return;
+  const KernelList& kernels = distinct.kernels();
+  const std::vector<AtFullClock> told = distinct.of_distinct([&](const Kernel& kernel) {
+    return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, power);
+  });
+  std::vector<Stretch> stretches;
+  double products = 0, busy = 0;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    if (!fills_card(kernel)) continue;
+    const AtFullClock& of = told[distinct.number_of(i)];
+    seconds[i] = of.seconds;
+    products += of.of_products;
+    busy += static_cast<double>(kernel.repeats) * seconds[i];
+    const bool goes_on = !stretches.empty() && stretches.back().repeats == kernel.repeats &&
+                         stretches.back().activity.seconds < kStretch;
+    Stretch& stretch = goes_on ? stretches.back() : stretches.emplace_back(Stretch{.repeats = kernel.repeats});
+    stretch.activity.add(of.activity);
+    stretch.end = i + 1;
+  }
+  if (products <= 0) return;
+  if (!lengthen_all(stretches, 0, {}, power)) return;  // without a pause
+  const double idle = std::max(issuing_seconds(kernels, issuing.of(rates.host)) / busy - 1, 0.0);
+  const double rest = std::max(waiting - idle, 0.0) * busy;
+  if ((idle > 0 || rest > 0) && !lengthen_all(stretches, idle, pause(rest, power), power)) return;
+  std::size_t i = 0;
+  for (const Stretch& stretch : stretches) {
+    for (; i < stretch.end; ++i) {
+      if (stretch.longer <= 1 || !fills_card(kernels[i])) continue;
+      if (kernels[i].as<work::Attention>() != nullptr) {
+        seconds[i] *= has_hopper_attention(kernels[i], device) ? stretch.longer : stretch.longer / power.full_clock;
+      } else {
+        const double of_products = told[distinct.number_of(i)].of_products;
+        seconds[i] += (stretch.longer - 1) * (goes_with_clock(kernels[i]) ? seconds[i] : of_products);
+      }
+    }
+  }
+}
+
+}  // namespace memcalc
