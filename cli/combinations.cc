@@ -15,9 +15,15 @@ namespace {
 constexpr std::size_t kMostCombinations = 100'000;
 constexpr std::size_t kMostValues = 10'000;
 
-// Their values are lists already, or names of files.
-constexpr std::array<std::string_view, 6> kNeverSplit = {"--lora-targets", "--freeze",    "--stage-layers",
-                                                         "--megatron",     "--deepspeed", "--card"};
+// Texts that have commas of their own.
+constexpr std::array<std::string_view, 4> kNeverSplit = {"--lengths", "--megatron", "--deepspeed", "--card"};
+
+/// Its value is a list already.
+bool is_one_value(const std::string& flag) {
+  if (std::find(kNeverSplit.begin(), kNeverSplit.end(), flag) != kNeverSplit.end()) return true;
+  const Field* const field = find_field(flag);
+  return field != nullptr && (field->type == FieldType::kTexts || field->type == FieldType::kWholes);
+}
 
 void add_range(const std::string& option, const std::string& text, std::size_t dots, std::vector<std::string>& values) {
   const std::size_t step_at = text.find_first_of("*+", dots);
@@ -53,8 +59,7 @@ struct Values {
 std::vector<Values> typed_values(const RunArguments& arguments) {
   std::vector<Values> all;
   for (const auto& [flag, text] : arguments.typed()) {
-    const bool whole = std::find(kNeverSplit.begin(), kNeverSplit.end(), flag) != kNeverSplit.end();
-    Values each{flag, whole || text.empty() ? std::vector<std::string>{text} : values_of(flag, text)};
+    Values each{flag, is_one_value(flag) || text.empty() ? std::vector<std::string>{text} : values_of(flag, text)};
     if (flag == "--gpu" && text == "all") each.values = card_names(arguments.specs);
     all.push_back(std::move(each));
   }

@@ -17,9 +17,7 @@
 #include "memcalc/report/epoch.h"
 #include "memcalc/report/rank_reports.h"
 #include "memcalc/spec/family.h"
-#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/native_format.h"
-#include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/train/ranks.h"
@@ -41,14 +39,9 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
   const double waiting = waiting_share(run.parallel);
-  double instructions = 0;  // for each operator
-  if (family != nullptr) {
-    instructions = instructions_per_trained_operator(family->model_type, family->instructions_per_operator);
-  } else if (is_program(model)) {
-    const Program& program = *model.architecture.as<ProgramSpec>().program;
-    instructions = instructions_of_program(program.instructions, symbolic.kernels, run.accumulation_steps());
-  }
-  DeviceRates rates = rates_of_step(*device.rates, instructions_with_adapters(instructions, symbolic.kernels, run));
+  const double of_family = instructions_per_trained_operator(
+      family != nullptr ? family->model_type : "", family != nullptr ? family->instructions_per_operator : 0);
+  DeviceRates rates = rates_of_step(*device.rates, instructions_with_adapters(of_family, symbolic.kernels, run));
   if (experts) rates = rates_among_experts(std::move(rates));
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;
   return cost(symbolic.kernels, device, rates, Costed::kStep, first, waiting);

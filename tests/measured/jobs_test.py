@@ -186,7 +186,6 @@ OFF = {
     "j7041-10-liger-llama": (0.003, 0),
     "j7041-14-sft-lengths-llama": (0, 0.103),
     "j8041-02-packed-llama": (0.001, 0),
-    "j8041-04-sft-liger-llama": (0, 0.823),
     "j8041-05-sft-qlora-gemma2": (0.001, 0),
     "j8041-09-dpo-gemma3": (0.019, 0.263),
     "j8041-15-reward-gpt2": (0.361, 0),
@@ -197,6 +196,18 @@ OFF = {
     # Adapters whose model's construction reserves more than the training: the runs emptied the cache before it.
     "j8041-01-sft-answers-qwen2": (0, 13.886),
     "j8041-11-kto-bloom": (0, 26.454),
+    "j9041-01-sft-lengths-gemma2": (0, 9.255),  # --load host is exact
+    "j9041-12-dpo-gemma3": (0, 17.308),  # likewise; k9041-12 is the same run with the cache kept
+    "j9041-16-kto-eval-qwen3": (0, 14.358),
+    "j9041-00-sft-dora-qwen2": (0, 0.037),
+    "k9041-00-sft-dora-qwen2": (0, 0.037),
+    "j9041-02-packed-gemma2": (0.027, 1.581),
+    "j9041-03-packed-eager-smollm2": (0.001, 0),
+    "j9041-17-kto-lengths-smollm2": (0, 0.329),
+    "j9041-20-grpo-eval-gpt_neox": (0, 0.046),
+    "j9041-30-trainer-bnb-gpt2": (0.018, 0),
+    "j9041-31-trainer-moe-mixtral": (0.067, 0),
+    "j9041-36-cross-eval-distilbert": (0.273, 0.552),
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),
     "v24-18-grpo-vllm-qwen3": (0, 0.133),
@@ -211,6 +222,9 @@ OFF_IN_EVALUATION = {
     "j1911-01-generate-speech-whisper": 0.006,
     "j1911-03-generate-speech-whisper": 0.121,
     "j1911-07-generate-speech-whisper": 0.078,
+    "j9041-30-trainer-bnb-gpt2": 0.095,
+    "j9041-31-trainer-moe-mixtral": 0.011,
+    "j9041-36-cross-eval-distilbert": 0.079,
 }
 
 

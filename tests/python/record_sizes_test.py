@@ -184,12 +184,3 @@ def test_chosen_sizes_are_others_than_the_examples():
 
     assert other_sizes("image", 512, 64, {"image": [512, 768, 1280, 1024]}) == [768, 1280, 1024]
     with pytest.raises(ValueError, match="three that are not the example's 512"): other_sizes("image", 512, 64, {"image": [512, 768, 1280]})
-
-
-def test_how_much_python_a_pass_runs_is_the_same_each_time_and_grows_with_the_layers():
-    def layers(count): return torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(count)])
-
-    counts = [record(layers(n), {"input": torch.zeros(4, 8)}, loss=lambda y: y.sum(), variants=[Variant()]).to_dict()["instructions"] for n in (2, 3, 4, 4)]
-    assert counts[0] > 50 and counts[2] == counts[3]
-    assert counts[2] - counts[1] == pytest.approx(counts[1] - counts[0], abs=3)
-    assert "instructions" not in record(Recurrence(), {"x": torch.zeros(4, 512, 8)}, symbols={"length": ["x.1"]}, variants=[Variant()]).to_dict()

@@ -294,6 +294,18 @@ TEST(Cost, ViewsAndNodesCostTheHost) {
               1e-12);
 }
 
+// GRPO's completions: under torch.no_grad(), as in a call.
+TEST(Cost, WhatAStepGeneratesRunsWithoutAutograd) {
+  Kernel of_layer = kernel(0, Phase::kForward);
+  of_layer.views = 2;
+  HostRates host = rates().host;
+  host.python_us = 0;
+  const double trained = host_seconds(of_layer, host);
+  of_layer.phase = Phase::kDecode;
+  EXPECT_LT(host_seconds(of_layer, host), trained);
+  EXPECT_DOUBLE_EQ(host_seconds(of_layer, host), host_seconds(of_layer, host, true));
+}
+
 TEST(Cost, AMicroBatchStandsForOthers) {
   KernelList list = repeated(10, 1e9);
   for (Kernel& each : list) each.repeats = 5;

@@ -105,15 +105,15 @@ TEST(FirstCalls, EachWidthOfADataSetIsPreparedOnce) {
   EXPECT_GT(four.first_calls->products, 5);
   EXPECT_GT(four.step_seconds, four.first_calls->seen_step_seconds + 0.1);
   const StepTime alike = time_of("64\n64\n64\n64\n", 4);
-  EXPECT_DOUBLE_EQ(alike.first_calls->plans, 0.5) << "of the first step";
-  EXPECT_DOUBLE_EQ(time_of("64\n80\n96\n112\n", 8).first_calls->plans, 1) << "two epochs";
+  EXPECT_FALSE(alike.first_calls) << "the first step alone has them";
+  EXPECT_DOUBLE_EQ(time_of("64\n80\n96\n112\n", 8).first_calls->plans, 6.0 / 7) << "two epochs";
   EXPECT_DOUBLE_EQ(time_of("64\n80\n96\n112\n", 4, true).first_calls->plans, 3) << "and what is computed again";
 }
 
 TEST(FirstCalls, OfAModelWithFewLayersAsManyAreTold) {
   std::string lengths;  // more steps than are all executed
   for (int i = 0; i < 60; ++i) lengths += std::to_string(40 + 3 * (i % 30)) + "\n";
-  EXPECT_DOUBLE_EQ(time_of(lengths, 60).first_calls->plans, 1);
+  EXPECT_DOUBLE_EQ(time_of(lengths, 60).first_calls->plans, 58.0 / 59);
 }
 
 TEST(FirstCalls, EachNewNumberOfKeysIsPlannedWhereATrainerGenerates) {
@@ -127,9 +127,10 @@ TEST(FirstCalls, EachNewNumberOfKeysIsPlannedWhereATrainerGenerates) {
   static const SpecRegistry registry(test::specs_dir());
   const ModelSpec& model = registry.model("gpt2");
   options.checkpointing = Checkpointing::kNone;
-  const FirstCallCounts counts = generated_first_calls(resolve(model, options).run, steps);
+  const CountedFirstCalls counts = generated_first_calls(resolve(model, options).run, steps);
   // 101 to 109, of 105 to 113 four more, 201 to 209; three prompts; forward and backward of three widths.
-  EXPECT_EQ(counts, (FirstCallCounts{9 + 4 + 9 + 3 + 3, 3, 0}));
+  EXPECT_EQ(counts.all, (FirstCallCounts{9 + 4 + 9 + 3 + 3, 3, 0}));
+  EXPECT_EQ(counts.first_step, (FirstCallCounts{9 + 1 + 1, 1, 0}));
 }
 
 }  // namespace

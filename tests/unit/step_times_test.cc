@@ -184,6 +184,18 @@ RunOptions pipeline_of_four(std::int64_t micro_batches, std::int64_t sequence_le
 }
 
 // Of equal stages (p - 1) / (m + p - 1) of the time is bubble; with v chunks a rank a v-th of that.
+// Views of an evaluation, and of the steps before the one that is listed, are not that step's.
+TEST(StepTimes, AnEvaluationIsNotInTheStep) {
+  RunOptions options;
+  options.batch_size = 2;
+  options.sequence_length = 64;
+  options.loop = Loop::kTrainer;
+  const double alone = step_of(gpt2(2), options).step_seconds;
+  options.eval_batch_size = 2;
+  options.eval_samples = 8;
+  EXPECT_NEAR(step_of(gpt2(2), options).step_seconds, alone, 0.002 * alone);
+}
+
 TEST(StepTimes, BubblesOfAPipeline) {
   const ModelSpec model = gpt2(32, 2048);
   RunOptions options = pipeline_of_four(12, 1024, Precision::kBf16);

@@ -413,8 +413,9 @@ TEST(OperatorRows, DetectRegions) {
 // cuda/RNN.cu: the products of both, a workspace five times as wide as the state, the next state.
 TEST(OperatorRows, AGruCellKeepsItsGates) {
   TapeBench bench;
-  std::vector<Tensor> values{bench.input({10, 8}),  bench.input({10, 4}, kFloat, false), bench.input({12, 8}),
-                             bench.input({12, 4}), bench.input({12}),                   bench.input({12})};
+  std::vector<Tensor> values{bench.input({10, 8}), bench.input({10, 4}, kFloat, false),
+                             bench.input({12, 8}), bench.input({12, 4}),
+                             bench.input({12}),    bench.input({12})};
   const std::vector<BoundArgument> slots{v(0), v(1), v(2), v(3), v(4), v(5)};
   RecordedCall call(bench.tape, "gru_cell", slots, values, {});
   bench.start();
@@ -429,13 +430,14 @@ TEST(OperatorRows, AGruCellKeepsItsGates) {
   EXPECT_EQ(large, (std::vector<Bytes>{gates, gates, workspace, next}));
 }
 
-// torchvision's csrc/ops/cuda/deform_conv2d_kernel.cu: the result's zeros twice, the windows' columns, the sum with bias.
+// torchvision's csrc/ops/cuda/deform_conv2d_kernel.cu: the result's zeros twice, the windows' columns, the sum with
+// bias.
 TEST(OperatorRows, ADeformableConvolutionMakesColumns) {
   TapeBench bench;
   std::vector<Tensor> values{bench.input({2, 4, 8, 8}), bench.input({6, 4, 3, 3}), bench.input({2, 18, 8, 8}),
                              bench.input({2, 1}, kFloat, false), bench.input({6})};
-  const std::vector<BoundArgument> slots{v(0), v(1), v(2), v(3), v(4), n(1), n(1), n(1), n(1), n(1), n(1), n(1), n(1),
-                                         {.kind = Kind::kBool}};
+  const std::vector<BoundArgument> slots{v(0), v(1), v(2), v(3), v(4), n(1), n(1),
+                                         n(1), n(1), n(1), n(1), n(1), n(1), {.kind = Kind::kBool}};
   RecordedCall call(bench.tape, "deform_conv2d", slots, values, {});
   bench.start();
   find_operator("deform_conv2d")->run(call);

@@ -27,7 +27,7 @@ namespace {
 /// A row of specs/measured/h100-sxm/convolution_times.txt.
 struct Time {
   std::int8_t card, type, kind, dimensions;  // card: 0: an H100, 1: an H200
-  std::int32_t in_channels, out_channels, groups, entering, leaving, window;
+  std::int32_t in_channels, out_channels, groups, entering, leaving, window, images;
   std::array<std::int32_t, 3> nanoseconds;
 };
 
@@ -39,10 +39,9 @@ constexpr std::size_t kTypes = 3;
 enum class ConvolutionKind : std::uint8_t {
   kWhole,
   kGroups,
-  kOwnKernels,  // PyTorch's, depthwise
   kChannelsLast,
 };
-constexpr std::size_t kKinds = 4;
+constexpr std::size_t kKinds = 3;
 
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s, and bytes per second.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
@@ -55,7 +54,7 @@ constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
 struct Sizes {
   double in_channels, out_channels;  // of a group
-  double groups, entering, leaving, window, dimensions;
+  double groups, entering, leaving, window, images, dimensions;
 
   [[nodiscard]] bool operator==(const Sizes&) const = default;
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
@@ -64,19 +63,26 @@ struct Sizes {
   }
 };
 
-/// Bytes at six tenths of the datasheet's rate; of what a byte takes then, only a part is the memory's
-/// (MemoryScaling), which alone changes on a card with another.
-double ideal_seconds(const Sizes& shape, double peak, double item, double bandwidth, double share_of_memory) {
-  constexpr double kLaunch = 3e-6, kComputes = 0.5, kMoves = 0.6;
-  const double seconds_per_byte = share_of_memory / bandwidth + (1 / kMoves - share_of_memory) / kMeasuredBandwidth;
+/// Bytes at a share of the datasheet's rate; of what a byte takes then, only a part is the memory's (MemoryScaling),
+/// which alone changes on a card with another. Most kernels for tensor cores take images whose channels lie innermost:
+/// row-major ones are converted before and behind them (nchwToNhwcKernel), three times the bytes.
+double ideal_seconds(const Sizes& shape, double moves, double peak, double item, double bandwidth,
+                     double share_of_memory) {
+  constexpr double kLaunch = 3e-6, kComputes = 0.8;
+  const double seconds_per_byte = share_of_memory / bandwidth + (1 / moves - share_of_memory) / kMeasuredBandwidth;
   return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
 }
 
-/// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
-using Features = std::array<double, 11>;
+/// Of the datasheet's rate.
+double moves(ConvolutionKind kind) { return kind == ConvolutionKind::kWhole ? 0.3 : 0.6; }
 
-/// Where groups share channels a kernel is chosen by their number more than by the size of the images.
-Features features_of(const Sizes& shape, double item) {
+/// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
+using Features = std::array<double, 12>;
+
+/// Where groups share channels a kernel is chosen by their number more than by the size of the images. A window of one
+/// pixel over row-major images is a product of matrices, if an image's pixels are a multiple of 16 bytes (28 x 28, but
+/// neither 14 x 14 in 16 bits nor 7 x 7): it takes a quarter of what the others do, which are converted.
+Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
   const auto steps = [](double value) { return std::log2(std::max(value, 1.0)); };
   // 0: rows of channels are a multiple of 16 bytes in 16 bits; to 3: odd
   const auto misaligned = [](double channels) {
@@ -86,6 +92,7 @@ Features features_of(const Sizes& shape, double item) {
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
   const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
+  const double by_alignment = kind == ConvolutionKind::kWhole ? 0.5 : 0;
   constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
   return {0.3 * steps(shape.flops()),
           0.3 * steps(shape.elements() * item),
@@ -97,7 +104,8 @@ Features features_of(const Sizes& shape, double item) {
           by_pixels * steps(shape.leaving),
           0.8 * misaligned(shape.in_channels),
           0.8 * misaligned(shape.out_channels),
-          by_dimensions * shape.dimensions};
+          by_dimensions * shape.dimensions,
+          by_alignment * misaligned(shape.leaving / std::max(shape.images, 1.0))};
 }
 
 struct Measured {
@@ -113,6 +121,7 @@ Sizes sizes_of(const Time& time) {
           .entering = real(time.entering),
           .leaving = real(time.leaving),
           .window = real(time.window),
+          .images = real(time.images),
           .dimensions = static_cast<double>(time.dimensions)};
 }
 
@@ -121,8 +130,9 @@ double logarithm_of_ratio(const Time& time, std::size_t pass) {
   constexpr double kNanosecond = 1e-9;
   const auto type = static_cast<std::size_t>(time.type);
   const bool other = time.card != 0;
-  const double ideal = ideal_seconds(sizes_of(time), kMeasuredPeaks[type], kItemSizes[type],
-                                     other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
+  const double ideal =
+      ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)), kMeasuredPeaks[type],
+                    kItemSizes[type], other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
   const double level = other ? kOtherLevel[type] : 1;
   return std::log(static_cast<double>(time.nanoseconds[pass]) * kNanosecond / (level * ideal));
 }
@@ -142,7 +152,7 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
     std::vector<std::pair<double, std::size_t>> order;  // moving a row costs more than all else
     for (const Time& time : kTimes) {
       if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
-      rows.push_back({.features = features_of(sizes_of(time), kItemSizes[type]), .time = &time});
+      rows.push_back({.features = features_of(sizes_of(time), kind, kItemSizes[type]), .time = &time});
       order.emplace_back(rows.back().features[kSortedBy], rows.size() - 1);
     }
     std::sort(order.begin(), order.end());
@@ -215,23 +225,19 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .entering = 0,
                  .leaving = static_cast<double>(convolution.pixels),
                  .window = 1,
+                 .images = static_cast<double>(convolution.images),
                  .dimensions = static_cast<double>(convolution.dimensions)};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
-  const ConvolutionKind kind = kernel.kind == KernelKind::kDepthwiseConvolution ? ConvolutionKind::kOwnKernels
-                               : convolution.groups > 1                         ? ConvolutionKind::kGroups
-                               : convolution.channels_last                      ? ConvolutionKind::kChannelsLast
-                                                                                : ConvolutionKind::kWhole;
+  const ConvolutionKind kind = convolution.groups > 1      ? ConvolutionKind::kGroups
+                               : convolution.channels_last ? ConvolutionKind::kChannelsLast
+                                                           : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
-  // PyTorch's depthwise kernels calculate an index for each tap: an H200's faster memory does not make them quicker
-  // (mobilenet_v2 in bfloat16, tests/measured/step_operators_h200.jsonl.gz: 1.2 times as long as if it did).
-  const double of_device = device.memory_bandwidth_bytes_per_second;
-  const double bandwidth = kind == ConvolutionKind::kOwnKernels ? std::min(of_device, kMeasuredBandwidth) : of_device;
-  const double ideal =
-      ideal_seconds(shape, sustained_flops(kernel, device), kItemSizes[type], bandwidth, rates.scaling.share);
+  const double ideal = ideal_seconds(shape, moves(kind), sustained_flops(kernel, device), kItemSizes[type],
+                                     device.memory_bandwidth_bytes_per_second, rates.scaling.share);
   thread_local Remembered<Asked, 9> remembered;
   return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind}, [&] {
-    return median_ratio(measured(type, kind), features_of(shape, kItemSizes[type]), pass);
+    return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass);
   });
 }
 

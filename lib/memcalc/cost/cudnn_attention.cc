@@ -81,13 +81,13 @@ double backward_beside_seconds(const Kernel& kernel, const work::Attention& atte
   return seconds;
 }
 
-/// Of a token that is generated (sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128): the query heads that share keys are rows
-/// of one block, which walks over tiles of 128 keys, computed whole; the longest of a block alone, all of them and the
-/// bytes hide each other. Where half of the multiprocessors would have no block, several share a long walk, and a kernel
-/// joins their parts (lean_reduction_kernel). A bias is read by each block before its walk.
+/// Of a token that is generated (sdpa_sm80_flash_fprop_wmma_f16_knob_35_16x128): the query heads that share keys are
+/// rows of one block, which walks over tiles of 128 keys, computed whole; the longest of a block alone, all of them and
+/// the bytes hide each other. Where half of the multiprocessors would have no block, several share a long walk, and a
+/// kernel joins their parts (lean_reduction_kernel). A bias is read by each block before its walk.
 ///
-/// Least squares over half of 130 shapes of an H200 and an H100 (tests/measured/decode_kernels_h200.jsonl.gz, 2026-11-30;
-/// inference_parts_h100.jsonl): half of the others are within 4.1 %, nine in ten within 17.
+/// Least squares over half of 130 shapes of an H200 and an H100 (tests/measured/decode_kernels_h200.jsonl.gz,
+/// 2026-11-30; inference_parts_h100.jsonl): half of the others are within 4.1 %, nine in ten within 17.
 double one_query_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                          double slower) {
   struct Walk {

@@ -208,6 +208,9 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Without autograd an operator takes this share of its time, a view this one: medians of eleven and of three, on an
   // H100's host, 2026-11-27 (tests/measured/inference_parts_h100.jsonl).
   constexpr double kNoGradShare = 0.83, kNoGradView = 0.63;
+  // What a trainer generates in a step it generates under torch.no_grad(), too (trl/trainer/grpo_trainer.py).
+  const bool generated_in_step = !no_grad && kernel.phase == Phase::kDecode;
+  no_grad |= generated_in_step;
   const bool forward = kernel.phase == Phase::kForward || kernel.phase == Phase::kDecode || kernel.recomputed;
   const bool backward = kernel.phase == Phase::kBackward && !kernel.recomputed;
   const bool image = kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution ||
@@ -235,7 +238,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;
-  if (python && kernel.kind != KernelKind::kPartOfPrevious) microseconds += rates.python_us;
+  if (python && kernel.kind != KernelKind::kPartOfPrevious)
+    microseconds += rates.python_us / (generated_in_step ? kForwardShare : 1);
   if (backward) microseconds *= rates.backward_ratio;
   if (is_list(kernel)) {
     const double per_pass = of_dtensors ? rates.sharded_tensor_us : rates.tensor_us;
@@ -275,7 +279,6 @@ double python_share(double instructions) { return kOperatorShare + kInstructionS
 }  // namespace
 
 DeviceRates rates_of_step(DeviceRates rates, double instructions) {
-  if (instructions <= 0) return rates;
   const double share = kForwardShare * python_share(instructions);
   rates.host.python_us *= share;
   for (MeasuredHost& each : rates.hosts) each.rates.python_us *= share;

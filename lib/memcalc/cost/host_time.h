@@ -24,7 +24,7 @@ namespace memcalc {
 [[nodiscard]] DeviceRates rates_among_experts(DeviceRates rates);
 
 /// Those of a model that trains, in whose forward so many instructions of Python go with each operator
-/// (cost/trained_python.h; 0: not counted).
+/// (cost/trained_python.h).
 [[nodiscard]] DeviceRates rates_of_step(DeviceRates rates, double instructions);
 
 /// Those of a model that is called without autograd, in whose forward so many instructions of Python go with each

@@ -256,8 +256,8 @@ double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
 double index_share(const Kernel& kernel) {
   constexpr double kTurnedShare = 0.42, kWideTurnedShare = 0.4, kJoinedShare = 0.64, kJoinedByHalfShare = 0.45;
   const bool wide = size_of(kernel.dtype) >= 4, turned = kernel.kind == KernelKind::kTurned;
-  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where half of the
-  // blocks have nothing to do, as where transformers' caches begin and, of a fused projection, grow.
+  // Parts that are not contiguous (cuda/Shape.cu, CatArrayBatchedCopy): 0.23 T elements a second; 0.16 where half of
+  // the blocks have nothing to do, as where transformers' caches begin and, of a fused projection, grow.
   if (kernel.op == &aten::kCat) return turned ? kJoinedByHalfShare : kJoinedShare;
   // T5's position biases, whose heads lie innermost, so that a line of the cache serves all of them: 0.20 to 0.25 T
   // with 6, 12 and 16 heads (step_operators_h200.jsonl.gz).
@@ -682,13 +682,13 @@ struct SecondsOf {
            attention_seconds(kernel, attention, device, attention_rates(kernel, rates));
   }
   double operator()(const work::Convolution& convolution) const {
+    if (kernel.kind == KernelKind::kDepthwiseConvolution) return own_depthwise_seconds(kernel, convolution, device);
     if (rates.convolution_times.empty()) {
       return is_depthwise(convolution)
                  ? depthwise_seconds(kernel, convolution, device, rates)
                  : convolution_seconds(kernel, convolution, device, convolution_rates(kernel, device, rates));
     }
-    const bool own_kernels = kernel.kind == KernelKind::kDepthwiseConvolution;
-    if (is_depthwise(convolution) && !own_kernels) return depthwise_seconds(kernel, convolution, device, rates);
+    if (is_depthwise(convolution)) return depthwise_seconds(kernel, convolution, device, rates);
     return measured_convolution_seconds(kernel, convolution, device, rates);
   }
   double operator()(const work::EmbeddingGradient& gradient) const {

@@ -41,6 +41,10 @@ namespace memcalc {
 [[nodiscard]] bool is_depthwise(const work::Convolution& convolution);
 [[nodiscard]] double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
                                        const DeviceSpec& device, const DeviceRates& rates);
+
+/// PyTorch's own depthwise kernels, of row-major images (kDepthwiseConvolution).
+[[nodiscard]] double own_depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution,
+                                           const DeviceSpec& device);
 [[nodiscard]] double embedding_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient,
                                        const DeviceSpec& device, const DeviceRates& rates);
 

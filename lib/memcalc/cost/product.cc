@@ -65,20 +65,21 @@ double small_products_seconds(double m, double n, double k, double batch, double
   return waves * (kBlockUs + k * (half ? kHalfStepUs : kStepUs)) * kMicrosecond;
 }
 
-/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them the
-/// multiprocessors decide, on an H200 as on an H100. Least squares over half of 147 products of 1 to 16 rows on both
-/// (tests/measured/inference_parts_h100.jsonl; decode_kernels_h200.jsonl.gz, 2026-11-30): half of the others are within
-/// 12 %, by the memory's rate alone within 24.
+/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them
+/// the multiprocessors decide, on an H200 as on an H100, and those for up to four rows are others than those for up to
+/// 16. Least squares over half of 147 products on both (tests/measured/inference_parts_h100.jsonl,
+/// decode_kernels_h200.jsonl.gz, 2026-11-30): half of the others are within 11 %, by the memory's rate alone within 24.
 double few_rows_seconds(const work::Product& product, double bytes, const DeviceSpec& device) {
-  constexpr double kShare = 0.879, kOneRowUs = 3.8, kLaunchUs = 1.8, kRowUs = 2.7;
-  constexpr double kElementPs = 0.881, kRowPower = 0.39, kMeasuredMultiprocessors = 132;
+  constexpr double kShare = 0.829, kOneRowUs = 3.5, kMeasuredMultiprocessors = 132;
+  constexpr std::int64_t kFourRows = 4;
   const double read = bytes / (kShare * device.memory_bandwidth_bytes_per_second);
   if (product.m == 1) return kOneRowUs * kMicrosecond + read;
-  const auto rows = static_cast<double>(product.m);
+  const bool few = product.m <= kFourRows;
+  const double launch_us = few ? 6.5 : 13.9, element_ps = few ? 1.238 : 2.177;
   const double elements = static_cast<double>(product.n) * static_cast<double>(product.k);
-  const double computed = elements * kElementPs * 1e-12 * std::pow(rows, kRowPower) * kMeasuredMultiprocessors /
-                          static_cast<double>(device.multiprocessors);
-  return (kLaunchUs + kRowUs * std::sqrt(rows)) * kMicrosecond + std::max(read, computed);
+  const double computed =
+      elements * element_ps * 1e-12 * kMeasuredMultiprocessors / static_cast<double>(device.multiprocessors);
+  return launch_us * kMicrosecond + std::max(read, computed);
 }
 
 /// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times

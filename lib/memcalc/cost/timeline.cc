@@ -303,7 +303,10 @@ class Clocks {
       const Seconds& until = of.waits_for > 0 ? finished_[static_cast<std::size_t>(of.waits_for - 1)] : compute_;
       keep_later(host_, until);
     }
-    if (of.way == Way::kHost) return;
+    if (of.way == Way::kHost) {  // the optimizer's own step there, for which the card waits
+      if (of.phase == Phase::kOptimizer) advance<kTells>(host_, TimeClass::kHost, of, part);
+      return;
+    }
     if (!launches) return communicate<kTells>(of, part);
     if (of.phase == Phase::kOptimizer) {
       end_alone();

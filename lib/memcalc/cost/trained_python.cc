@@ -101,12 +101,6 @@ constexpr auto kInstructions = std::to_array<std::pair<std::string_view, int>>({
     {"youtu", 51},
 });
 
-/// Whether Python of the model calls it: host_seconds() counts the model's Python for each of these.
-bool is_called_by_model(const Kernel& kernel) {
-  return (kernel.phase == Phase::kForward || kernel.recomputed) && kernel.kind != KernelKind::kPartOfPrevious &&
-         !is_of_autocast(kernel) && !is_around_model(kernel);
-}
-
 }  // namespace
 
 double instructions_per_trained_operator(std::string_view model_type, double of_call) {
@@ -119,7 +113,7 @@ double instructions_per_trained_operator(std::string_view model_type, double of_
 
 double instructions_with_adapters(double of_family, const KernelList& kernels, const RunSpec& run) {
   const std::optional<Lora>& lora = run.fine_tuning.lora;
-  if (!lora || run.fine_tuning.unsloth || of_family <= 0) return of_family;
+  if (!lora || run.fine_tuning.unsloth) return of_family;
   // peft 0.21, tuners/lora/layer.py, Linear.forward(): 763 under Python 3.11 of LLaMA, BERT and GPT-2 alike, which runs
   // 1.04 times as many as 3.12. Two products, the scaling and the sum.
   constexpr double kOfAdapter = 731;
@@ -127,7 +121,10 @@ double instructions_with_adapters(double of_family, const KernelList& kernels, c
   const double own = in_16_bits && !lora->in_base_dtype ? 6 : 4;  // two conversions, into the adapters' type and back
   double operators = 0, adapters = 0;
   for (const Kernel& kernel : kernels) {
-    if (!is_called_by_model(kernel)) continue;
+    if ((kernel.phase != Phase::kForward && !kernel.recomputed) || kernel.kind == KernelKind::kPartOfPrevious ||
+        is_of_autocast(kernel) || is_around_model(kernel)) {
+      continue;
+    }
     ++operators;
     const auto* product = kernel.as<work::Product>();
     if (product != nullptr && product->n == lora->rank && product->batch == 1) ++adapters;
@@ -135,15 +132,6 @@ double instructions_with_adapters(double of_family, const KernelList& kernels, c
   if (operators <= 0) return of_family;
   const double others = operators - own * adapters;
   return (of_family * others + kOfAdapter * adapters) / operators;
-}
-
-double instructions_of_program(std::int64_t instructions, const KernelList& kernels, std::int64_t accumulation_steps) {
-  double operators = 0;
-  for (const Kernel& kernel : kernels) {
-    if (is_called_by_model(kernel) && !kernel.recomputed && !is_within_operator(kernel)) ++operators;
-  }
-  if (operators <= 0) return 0;
-  return static_cast<double>(instructions * accumulation_steps) / operators;
 }
 
 }  // namespace memcalc

@@ -9,15 +9,11 @@
 namespace memcalc {
 
 /// Bytecode instructions for each operator that the layer calls. Of a family that was not counted in training those of
-/// a call (`of_call`), or the median of all where there are none (0).
+/// a call (`of_call`), or the median of all where there are none (0), as of a program, whose Python nobody counted.
 [[nodiscard]] double instructions_per_trained_operator(std::string_view model_type, double of_call);
 
 /// The same of a run whose layers may have peft's adapters: peft's code runs instructions of its own for each module,
 /// in the place of the family's for the operators of adapters.
 [[nodiscard]] double instructions_with_adapters(double of_family, const KernelList& kernels, const RunSpec& run);
-
-/// The same of a program whose forward pass runs so many (Program::instructions), once for each accumulated batch.
-[[nodiscard]] double instructions_of_program(std::int64_t instructions, const KernelList& kernels,
-                                             std::int64_t accumulation_steps);
 
 }  // namespace memcalc

@@ -38,7 +38,7 @@ class Search {
     if (options.measure == Measure::kSequence) {
       const auto positions = position_limit(model);
       if (positions) last_ = std::min(last_, *positions / options_.multiple_of);
-      result_.trained = trained_context(model);
+      result_.trained = trained_context(model).value_or(0);
     }
     result_.model = model.name;
     result_.device = device;

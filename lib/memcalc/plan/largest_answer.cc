@@ -43,7 +43,7 @@ std::string beyond_fitting(const Largest& largest, const std::string& unit) {
 }
 
 bool is_beyond_training(const Largest& largest) {
-  return largest.trained > 1 && largest.unhurried > largest.trained;  // 1: a model without positions
+  return largest.trained > 0 && largest.unhurried > largest.trained;
 }
 
 std::string headline_of(const Largest& largest) {
@@ -149,7 +149,7 @@ Answer answer_of(const Largest& largest) {
       {"margin_bytes", "margin", Unit::kBytes, largest.device.margin_bytes},
       {"largest", std::string("largest ") + noun_of(largest.options.measure), Unit::kCount, largest.unhurried},
       {"largest_with_retries", "with retries", Unit::kCount, largest.value}};
-  if (!batch && largest.trained > 1) {
+  if (!batch && largest.trained > 0) {
     answer.facts.push_back({"trained_sequence_length", "trained with", Unit::kCount, largest.trained});
   }
   answer.columns = {{key, batch ? "batch" : "tokens", Unit::kCount},

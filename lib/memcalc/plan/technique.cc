@@ -144,7 +144,7 @@ bool cut_loss(RunSpec& run, const Q& q, int /*grade*/) {
 /// Without a length of its own vLLM must be able to hold the model's whole context.
 bool shorten_vllm(RunSpec& run, const Q& q, int /*grade*/) {
   if (!run.shares_card_with_vllm() || run.training().vllm.max_length > 0) return false;
-  if (trained_context(q.model) <= run.sequence_length) return false;
+  if (context_of_vllm(q.model) <= run.sequence_length) return false;
   run.training().vllm.max_length = run.sequence_length;
   return true;
 }

@@ -45,25 +45,6 @@ std::string verdict_without_card(const Report& report) {
   return text;
 }
 
-/// " x 512 tokens", " x 224 px", " x 784 numbers".
-std::string sample_words(const ModelSpec& model, const RunSpec& run) {
-  const bool in_a_text = run.task == Task::kCausalLm;
-  if (run.image_size > 0 && !in_a_text) return " x " + std::to_string(run.image_size) + " px";
-  const auto* custom = model.architecture.get_if<CustomSpec>();
-  const auto* features = custom != nullptr ? std::get_if<custom::FeaturesInput>(&custom->input) : nullptr;
-  if (features == nullptr)
-    return " x " + std::to_string(run.sequence_length) + " " + plural(run.sequence_length, "token");
-  std::string words;
-  for (const std::int64_t size : features->shape) words += " x " + std::to_string(size);
-  return words + " numbers";
-}
-
-/// Only a user's own layers may be without.
-bool attends(const ModelSpec& model) {
-  const auto* custom = model.architecture.get_if<CustomSpec>();
-  return custom == nullptr || custom::has_layer<custom::AttentionLayer>(custom->layers);
-}
-
 }  // namespace
 
 std::string render(const Report& report, Format format, const RenderOptions& options) {
@@ -174,90 +155,6 @@ std::string parameters_of(const Report& report) {
   add(report.parameters_trainable, " trainable");
   add(report.parameters_active, " active in a token");
   return format_counted(report.parameters_total, "parameter") + parts + (parts.empty() ? "" : ")");
-}
-
-const char* compiled_words(const Training& training) {
-  if (training.compile_mode == CompileMode::kReduceOverhead) return "torch.compile with CUDA graphs";
-  switch (training.compiled_parts) {
-    case CompiledParts::kLayers: return "torch.compile of each layer";
-    case CompiledParts::kLayersAndLoss: return "torch.compile of each layer and the loss";
-    case CompiledParts::kModel: break;
-  }
-  return "torch.compile";
-}
-
-/// What is recomputed, fused or moved, so that less is kept.
-void add_savings(const Training& training, Task task, std::vector<std::string>& words) {
-  if (training.checkpointing == Checkpointing::kSelective) words.emplace_back("selective checkpointing");
-  if (training.checkpointing == Checkpointing::kFull) {
-    const std::string what = task == Task::kCustom ? "repeated block" : "layer";
-    words.push_back(training.checkpoint_every == 1
-                        ? "checkpointing every " + what
-                        : "checkpointing 1 " + what + " of every " + std::to_string(training.checkpoint_every));
-  }
-  if (training.compile) words.emplace_back(compiled_words(training));
-  if (training.float8 != Float8::kNone) words.push_back("float8 " + std::string(name_of(training.float8)));
-  if (training.offload_activations) words.emplace_back("activations offloaded");
-}
-
-/// "weights bfloat16, as stored (--weights-dtype)"
-std::string weights_text(const ModelSpec& model, const RunSpec& run) {
-  const DType type = weights_dtype_of(run);
-  const bool as_stored = is_half(type) && model.checkpoint_dtype == type;
-  return fmt::format("weights {}{}", name_of(type), as_stored ? ", as stored (--weights-dtype)" : "");
-}
-
-std::vector<std::string> setting_of(const Report& report) {
-  const RunSpec& run = report.run;
-  std::vector<std::string> words;
-  words.push_back("batch " + std::to_string(run.batch_size) + sample_words(report.model, run));
-  if (run.target_sequence_length > 0) {  // of images the objects, or the tokens that are read from them
-    const std::string targets = std::to_string(run.target_sequence_length);
-    words.back() +=
-        run.image_size > 0 ? ", " + targets + " " + plural(run.target_sequence_length, "target") : " to " + targets;
-  }
-  if (run.accumulation_steps() > 1) words.push_back(std::to_string(run.accumulation_steps()) + " micro-batches a step");
-  words.emplace_back(name_of(run.precision));
-  words.push_back(weights_text(report.model, run));
-  const auto* training = std::get_if<Training>(&run.purpose);
-  if (const Inference* inference = run.inference()) {
-    words.push_back(inference->new_tokens == 0 ? "inference, one forward pass"
-                                               : "inference, " + std::to_string(inference->new_tokens) + " new " +
-                                                     plural(inference->new_tokens, "token"));
-    if (inference->beams > 1) words.push_back(std::to_string(inference->beams) + " beams");
-  } else {
-    words.push_back(rule_of(training->optimizer).title);
-    if (training->max_grad_norm) words.push_back("clipping at " + format_exact(*training->max_grad_norm));
-    words.emplace_back(title_of(training->loop));
-  }
-  if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
-  if (training != nullptr) add_savings(*training, run.task, words);
-  const FineTuning& tuning = run.fine_tuning;
-  if (tuning.lora) {
-    words.push_back((tuning.lora->dora ? "DoRA rank " : "LoRA rank ") + std::to_string(tuning.lora->rank));
-  }
-  if (tuning.quantization != Quantization::kNone) {
-    const bool leaves_experts = has_experts(report.model) && !is_native(tuning.quantization);
-    words.push_back(std::string(name_of(tuning.quantization)) +
-                    (leaves_experts ? " base, experts not packed" : " base"));
-  }
-  if (tuning.blocks_to_swap > 0) words.push_back(std::to_string(tuning.blocks_to_swap) + " blocks swapped");
-  if (tuning.liger) words.emplace_back("Liger kernels");
-  if (tuning.cut_cross_entropy) words.emplace_back("cut cross entropy");
-  if (tuning.unsloth) words.emplace_back("Unsloth");
-  if (!tuning.frozen.empty()) words.emplace_back("partly frozen");
-  if (run.use_cache && training != nullptr) words.emplace_back("KV cache kept");
-  if (run.padding) words.emplace_back("padded batch");
-  if (training != nullptr && training->skipped_steps > 0) {
-    words.push_back(training->skipped_steps == 1
-                        ? "first step skipped"
-                        : "first " + std::to_string(training->skipped_steps) + " steps skipped");
-  }
-  if (run.parallel.is_parallel()) {
-    for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
-  }
-  if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
-  return words;
 }
 
 std::string instant_of(const Report& report) {

@@ -189,8 +189,11 @@ class TextRenderer {
   }
 
   void total(std::string_view name, Bytes bytes, std::string_view note) {
-    line("  " + pad_right(name, kNameColumns) + pad_left(format_bytes(bytes), kBytesColumns) + "  " +
-         std::string(note));
+    std::string start = "  " + pad_right(name, kNameColumns) + pad_left(format_bytes(bytes), kBytesColumns) + "  ";
+    for (const std::string& part : wrap(note, options_.columns - start.size())) {
+      line(start + part);
+      start.assign(start.size(), ' ');
+    }
   }
 
   void write_totals() {

@@ -30,10 +30,20 @@ std::string_view title_of(const Throughput& time) { return time.of_call ? "Time 
 
 namespace {
 
+/// The optimizer runs over arrays in host memory: no host takes so long to issue a kernel.
+bool steps_on_host(const StepTime& step) {
+  constexpr double kLongest = 200e-6;
+  return step.host_seconds > kLongest * static_cast<double>(step.kernels) &&
+         step.optimizer_seconds > 0.5 * step.host_seconds;
+}
+
 /// What decides the step, and what to change.
 std::string bound_of(const StepTime& step, bool of_call) {
   switch (step.bound()) {
     case Bound::kHost:
+      if (steps_on_host(step)) {
+        return "the host: " + format_seconds(step.optimizer_seconds) + " of the optimizer's step in its memory";
+      }
       return "the host: " + format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel") +
              (of_call ? "; a larger batch issues fewer for each sample"
                       : "; a larger batch or --compile issues fewer for each sample");

@@ -132,7 +132,7 @@ VllmMemory vllm_on_card(const ModelSpec& model, const RunSpec& run, const Device
   vllm.activations = activations_of(sizes, vllm.sequences);
   vllm.cache_layers = sizes.layers;
   vllm.cache_per_token = checked_multiply(sizes.layers * kElementBytes, sizes.kept);
-  vllm.max_length = asked.max_length > 0 ? asked.max_length : trained_context(model);
+  vllm.max_length = asked.max_length > 0 ? asked.max_length : context_of_vllm(model);
   const Bytes block = checked_multiply(vllm.cache_per_token, kBlockTokens);
   const Bytes fixed = checked_add(checked_add(vllm.weights, vllm.activations), block);  // one block is never used
   const Bytes left = std::max<Bytes>(vllm.requested - fixed, 0);

@@ -149,9 +149,10 @@ MeasuredHost read_host(const JsonObject& json, const HostRates& others) {
   return host;
 }
 
-/// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: between what nine in ten of
-/// them lie, from a core alone to one whose other half another thread keeps busy, which is the range. The middle host is
-/// that of steps, of whose level calls take a share: in a process in which no backward pass runs the host is quicker.
+/// Hosts whose calls of a model that does not train were timed, tiny ones' over many moments: between what nine in ten
+/// of them lie, from a core alone to one whose other half another thread keeps busy, which is the range. The middle
+/// host is that of steps, of whose level calls take a share: in a process in which no backward pass runs the host is
+/// quicker.
 void add_states_of_calls(DeviceRates& rates, const JsonObject& root, const HostRates& reference) {
   const std::vector<JsonObject> rows = root.optional_objects("calls");
   if (rows.empty()) return;

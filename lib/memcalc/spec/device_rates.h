@@ -82,11 +82,6 @@ struct BlockRates {
 /// Convolutions whose channels are groups of their own: multiply-adds, as a share of the card's float32 rate.
 struct DepthwiseRates {
   double launch_us = 3;
-  double rows_forward = 0.0269;  // row-major images: PyTorch's own kernels
-  double rows_input = 0.0149;    // gradient of the input, of the products at each of its pixels
-  double rows_weight = 0.0113;
-  double rows_forward_wide = 0.0269;  // windows of more than 3 x 3
-  double rows_input_wide = 0.0149;
   double last_forward = 0.0775;  // cuDNN's kernels for windows of 3, 5 and 7, in float32 (cost/convolution.cc)
   double last_input = 0.0746;
   double last_weight = 0.2;        // 16 bits, channels last
@@ -297,11 +292,6 @@ void add_measured_hosts(DeviceRates& rates, const std::string& path);
 template <typename Rates, typename Visit>
 void visit_depthwise_rates(Rates& rates, Visit visit) {
   visit("launch_us", rates.launch_us);
-  visit("rows_forward", rates.rows_forward);
-  visit("rows_input", rates.rows_input);
-  visit("rows_weight", rates.rows_weight);
-  visit("rows_forward_wide", rates.rows_forward_wide);
-  visit("rows_input_wide", rates.rows_input_wide);
   visit("last_forward", rates.last_forward);
   visit("last_input", rates.last_input);
   visit("last_weight", rates.last_weight);

@@ -24,8 +24,12 @@ std::optional<std::int64_t> position_limit(const ModelSpec& model) {
   return model.architecture.dimensions().position_limit;
 }
 
-std::int64_t trained_context(const ModelSpec& model) {
-  return model.architecture.dimensions().trained_context.value_or(1);  // no positions
+std::optional<std::int64_t> trained_context(const ModelSpec& model) {
+  return model.architecture.dimensions().trained_context;
+}
+
+std::int64_t context_of_vllm(const ModelSpec& model) {
+  return trained_context(model).value_or(2048);  // config/model.py, _get_and_verify_max_len: "Assuming … 2048"
 }
 
 bool has_experts(const ModelSpec& model) { return model.architecture.dimensions().experts.value_or(0) > 0; }

@@ -18,8 +18,11 @@ namespace memcalc {
 /// The longest sequence that the position table holds; absent where positions are computed (rotary embeddings).
 [[nodiscard]] std::optional<std::int64_t> position_limit(const ModelSpec& model);
 
-/// The longest sequence that the model was trained with.
-[[nodiscard]] std::int64_t trained_context(const ModelSpec& model);
+/// The longest sequence that the model was trained with; absent where config.json says none (no positions: BLOOM, Mamba).
+[[nodiscard]] std::optional<std::int64_t> trained_context(const ModelSpec& model);
+
+/// The longest sequence that vLLM is ready for where it is not told one.
+[[nodiscard]] std::int64_t context_of_vllm(const ModelSpec& model);
 
 /// BERT and its like: one sequence, every token sees every other.
 [[nodiscard]] bool is_encoder(const ModelSpec& model);

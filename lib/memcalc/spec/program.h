@@ -305,7 +305,6 @@ struct Program {
   std::string task;
   bool loss_shifts_labels = false;          // Trainer._loss_shifts_labels
   std::optional<std::int64_t> hidden_size;  // of its configuration, as trainer_config_finalize reads it
-  std::int64_t instructions = 0;   // of Python, of a forward pass in train mode; 0: not counted
   bool caches_in_trainer = false;  // the Trainer's config.use_cache = False does not reach the part that has the cache
   std::vector<ProgramSymbol> symbols;
   std::vector<ProgramTensor> inputs;

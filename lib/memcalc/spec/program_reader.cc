@@ -624,7 +624,6 @@ Program read_program(std::shared_ptr<const FlatJson> json, const std::string& fi
   if (const auto task = root.find("task")) program.task = task->text();
   if (const auto shifts = root.find("loss_shifts_labels")) program.loss_shifts_labels = shifts->is_true();
   if (const auto width = root.find("hidden_size")) program.hidden_size = width->integer(1);
-  if (const auto count = root.find("instructions")) program.instructions = count->integer(1);
   if (const auto caches = root.find("caches_in_trainer")) program.caches_in_trainer = caches->is_true();
   if (const auto symbols = root.find("symbols")) {
     symbols->for_each_member([&](std::string_view name, const Place& symbol) {

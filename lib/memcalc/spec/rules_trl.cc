@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "memcalc/spec/parallel_names.h"
@@ -243,8 +244,12 @@ constexpr Rule kVllm[] = {
      .options = "--vllm-max-length --model",
      .message = "vllm: {model} has positions for {} tokens, and vLLM refuses to take more",
      .accepted = "--vllm-max-length of at most the model's context",
-     .broken = [](const RuleQuestion& q) { return training_of(q).vllm.max_length > trained_context(q.model); },
-     .detail = [](const RuleQuestion& q) { return fmt::format("{}", trained_context(q.model)); }},
+     .broken =
+         [](const RuleQuestion& q) {
+           const std::optional<std::int64_t> trained = trained_context(q.model);
+           return trained && training_of(q).vllm.max_length > *trained;
+         },
+     .detail = [](const RuleQuestion& q) { return fmt::format("{}", trained_context(q.model).value_or(0)); }},
     {.id = "vllm-expandable",
      .options = "--vllm-sleep --expandable",
      .message = "vllm: with expandable segments its sleep is not modelled",

@@ -567,7 +567,7 @@ const Field kFields[] = {
          .exists = infers,
          .belongs_to = "inference (--infer)"}),
     row("--sampling", "sampling", G::kInference, K::kTexts, "LIST", "do_sample with temperature,top-k,top-p,… [greedy]",
-        {.accepted = "plain, or of repetition-penalty, temperature, top-k, top-p and min-p, by commas",
+        {.accepted = "plain, or of repetition-penalty, temperature, top-k, top-p and min-p, by commas, without values",
          .set = put_sampling,
          .get = take_sampling,
          .exists = adds_tokens,

@@ -61,14 +61,26 @@ std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, st
 
 std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
                               std::vector<std::string>& assumptions) {
-  const std::int64_t trained = trained_context(model);
+  const std::optional<std::int64_t> context = trained_context(model);
   if (options.sequence_length) {
-    if (*options.sequence_length > trained && !position_limit(model)) {
-      assumptions.push_back("sequence length " + std::to_string(*options.sequence_length) + " is beyond the trained " +
-                            std::to_string(trained) + " positions; rotary embeddings allow it");
+    if (context && *options.sequence_length > *context && !position_limit(model)) {
+      assumptions.push_back(fmt::format("sequence length {} is beyond the {} tokens that the model was trained with; no "
+                                        "table of positions forbids it",
+                                        *options.sequence_length, *context));
     }
     return *options.sequence_length;
   }
+  if (const std::optional<std::int64_t> most = model.architecture.dimensions().default_length; most) {
+    assumptions.push_back(fmt::format(
+        "sequence length {}: the model runs token by token, so that a longer one takes long to answer (--seq)", *most));
+    return *most;
+  }
+  if (!context) {
+    assumptions.push_back(fmt::format(
+        "sequence length {}: the model has no positions, and config.json no length (--seq)", kDefaultSequenceLimit));
+    return kDefaultSequenceLimit;
+  }
+  const std::int64_t trained = *context;
   std::int64_t length = std::min(trained, kDefaultSequenceLimit);
   if (shows_images(model)) {
     const ImageTextSpec& spec = *image_text_of(model);

@@ -26,6 +26,16 @@ constexpr Operator kAccumulateGrad{"torch::autograd::AccumulateGrad"};
 bool was_released(const Node& node) {
   return node.edge_count == 0 && node.saved_count == 0 && node.output_count == 0 && node.variable == nullptr;
 }
+
+/// Stands in the place of a node's function once what it saved is released. A checkpoint within backward() comes to such
+/// a node from keys and values that another layer has left for its own.
+void backward_again(BackwardCall& /*call*/) {
+  throw Error(ErrorCode::kUnsupported,
+              "reentrant checkpoints of layers that share keys and values with a layer outside of a checkpoint: "
+              "backward goes through its graph once for each, and PyTorch stops at the second; accepted: "
+              "--no-reentrant, --checkpointing full",
+              "--reentrant");
+}
 }  // namespace
 
 void Autograd::clear() {
@@ -346,6 +356,7 @@ void Autograd::evaluate(NodeId id) {
   for (Tensor& gradient : call.further_gradients) gradient.reset();
   if (deferred_ == nullptr) {
     for (int i = 0; i < node.saved_count; ++i) node.saved[static_cast<std::size_t>(i)].reset();
+    if (node.saved_count > 0) node.backward = backward_again;
     node.saved_count = 0;
   }
   for (int i = 0; i < node.edge_count; ++i) {

@@ -110,6 +110,7 @@ struct Convolution {
   bool weight_gradient = false;  // with `backward`
   bool channels_last = false;    // how the images lie
   std::int8_t dimensions = 2;    // of the images; 1: sequences, 3: volumes
+  std::int64_t images = 1;
 
   [[nodiscard]] bool operator==(const Convolution&) const = default;
 };

@@ -37,7 +37,7 @@ class DataLoop {
       if (listed) tape_.kernels.forget_host_calls();
       loop_.begin_step(steps_.simulated[number].number);
       loop_.step(true, steps_.simulated[number].micro_batches);
-      if (first_calls != nullptr) count();
+      if (first_calls != nullptr) count(number == 0);
     }
     tape_.kernels.recording = false;
     // Before the last step, or behind the only one.
@@ -49,12 +49,13 @@ class DataLoop {
 
   bool records = true;
   bool evaluates = false;
-  FirstCallCounts* first_calls = nullptr;  // of all steps; null: not counted
+  CountedFirstCalls* first_calls = nullptr;  // null: not counted
 
  private:
-  void count() {
+  void count(bool is_first) {
     const FirstCallCounts counts = seen_.add(tape_.kernels.list());
-    for (std::size_t i = 0; i < counts.size(); ++i) (*first_calls)[i] += counts[i];
+    for (std::size_t i = 0; i < counts.size(); ++i) first_calls->all[i] += counts[i];
+    if (is_first) first_calls->first_step = counts;
   }
 
   Tape& tape_;

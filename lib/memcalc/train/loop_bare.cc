@@ -337,6 +337,7 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   if (!steps_are_alike || saves(run)) {
     for (; tape.moment.step < kSteps; ++tape.moment.step) {
       tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : kSteps - 1);
+      if (tape.kernels.recording) tape.kernels.forget_host_calls();  // of the steps before
       loop.step();
     }
     save_trained(tape, model, run, wrapper, [] {});

@@ -225,6 +225,7 @@ WrappedStages run_pipeline_loop(Tape& tape, Model& model, const ModelSpec& spec,
       runs_in_actions(pipeline) ? pipeline_actions(pipeline, stage) : pipeline_steps(pipeline, stage);
   for (tape.moment.step = 0; tape.moment.step < kSteps; ++tape.moment.step) {
     tape.kernels.recording = tape.moment.step == kSteps - 1;
+    if (tape.kernels.recording) tape.kernels.forget_host_calls();  // of the steps before
     tape.moment.phase = Phase::kZero;
     optimizer.zero_grad();
     tape.moment.phase = Phase::kForward;

@@ -715,7 +715,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
       precompute_reference(few_layers->tape, few_layers->model, run, wrapper);
       few.emplace(*few_layers, run, tokens, steps);
     }
-    FirstCallCounts first_calls{};
+    CountedFirstCalls first_calls;
     // A generation that is one of many alike is not made where kernels are not recorded.
     if (!run.generates() && !run.compiles()) (few ? few->data_loop() : whole).first_calls = &first_calls;
     if (few) {
@@ -752,7 +752,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
       tape.kernels.recording = false;
       if (evaluates && is_last) loop.evaluate();
       tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : listed);
-      if (run.generates()) tape.kernels.forget_host_calls();  // of the steps before
+      if (tape.kernels.recording) tape.kernels.forget_host_calls();  // of the steps and evaluations before
       loop.step(tape.moment.step >= without_padding);
     }
     // With the last step comes an evaluation, too (trainer_callback.py, DefaultFlowCallback.on_step_end).

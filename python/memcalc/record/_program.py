@@ -139,13 +139,7 @@ def _calmly() -> Iterator[None]:
 
 def _program_of(recordings: Recordings, example_inputs: Any, how: _How, depths: Depths | None) -> dict[str, Json]:
     of_few = _stretched(recordings, example_inputs, how, depths) if depths is not None else None
-    content = of_few if of_few is not None else _recorded(recordings, example_inputs, how, _Found())
-    trained = next((variant for variant in how.variants if variant.mode == "train"), None)
-    has_loops = any(item[0] == "loop" for function in content["functions"] for item in function["body"])  # as long as a size says
-    if trained is not None and not has_loops:
-        source = Source(recordings.make, example_inputs, how.symbols)
-        content["instructions"] = recordings.instructions(trained, how.precisions[0], source.at(source.defaults))
-    return content
+    return of_few if of_few is not None else _recorded(recordings, example_inputs, how, _Found())
 
 
 @dataclass

@@ -7,7 +7,6 @@ from typing import Any, Mapping
 import torch
 import torch.utils.checkpoint
 
-from ._instructions import Instructions
 from ._run import Build, Recording, build, record as run
 
 Example = Mapping[str, Any]
@@ -51,14 +50,7 @@ class Recordings:
         if len(self._first) < _KEPT: self._first[key] = made
         return made
 
-    def instructions(self, variant: Variant, precision: str, example: Example) -> int:
-        """How much Python a pass runs: of the second, for the first looks up what later ones have."""
-        self._record(variant, precision, example)
-        counted = Instructions()
-        self._record(variant, precision, example, counted)
-        return counted.count
-
-    def _record(self, variant: Variant, precision: str, example: Example, instructions: Instructions | None = None) -> Recording:
+    def _record(self, variant: Variant, precision: str, example: Example) -> Recording:
         built = self.built(precision)
         built.precision = precision
         inputs = {k: v for k, v in example.items() if variant.inputs is None or k in variant.inputs}
@@ -68,7 +60,7 @@ class Recordings:
         try:
             made = run(built, inputs, train=variant.mode == "train", loss=self.loss, arguments=dict(variant.arguments),
                        gradients=variant.mode == "train" if variant.gradients is None else variant.gradients,
-                       compiling=variant.compiling, step=self.step, instructions=instructions)
+                       compiling=variant.compiling, step=self.step)
         finally:
             for owner, key, old in before:
                 if old is _NOTHING: delattr(owner, key)

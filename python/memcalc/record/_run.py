@@ -1,7 +1,6 @@
 """One recording: the module built on fake tensors, its forward pass run once, what is known of it afterwards."""
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import gc
@@ -18,7 +17,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from ._graphs import Events, with_graphs
-from ._instructions import Instructions
 from ._patches import patched
 from ._recorder import Recorder, _dtype, _without_autograd
 from ._values import Known
@@ -204,7 +202,7 @@ def tensor_names(module: torch.nn.Module) -> dict[int, str]:
 
 def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: bool,
            loss: Callable[[Any], Any] | None, arguments: dict[str, Any], compiling: bool = False,
-           step: Callable[..., Any] | None = None, instructions: Instructions | None = None) -> Recording:
+           step: Callable[..., Any] | None = None) -> Recording:
     """Runs the forward pass once, as eager mode does or as torch.compile traces it. `example`: real tensors by name of forward's parameter (or plain values)."""
     recorder, module, structure = built.recorder, built.module, built.structure
     module.train(train)
@@ -231,10 +229,9 @@ def record(built: Build, example: Mapping[str, Any], *, train: bool, gradients: 
             with torch.set_grad_enabled(gradients):
                 with autocast:
                     recorder.recording = True
-                    with instructions.counted() if instructions is not None else contextlib.nullcontext():
-                        if step is not None: output = step(module, batch)
-                        elif loss is None: output = module(**batch, **arguments)
-                        else: output = {"loss": _call_loss(loss, module, batch, arguments)}
+                    if step is not None: output = step(module, batch)
+                    elif loss is None: output = module(**batch, **arguments)
+                    else: output = {"loss": _call_loss(loss, module, batch, arguments)}
                     recorder.recording = False
                 recorder.recording = False
                 count = len(recorder.events)

@@ -77,8 +77,9 @@ def _with_loops(parts: list[Json]) -> list[Json]:
 def _first_difference(lists: list[list[Json]]) -> str:
     for i, events in enumerate(zip(*lists)):
         if len({tuple(str(x) for x in event[:2]) for event in events}) > 1:
-            return (f"at another size the module makes other calls, from number {i} on: "
-                    f"{', '.join(str(event[:2]) for event in events[:3])}")
+            names = [str(event[1]) for event in events if event[0] == "call"]
+            what = f": {' or '.join(dict.fromkeys(names))}" if names else ""
+            return f"at another size the module makes other calls (number {i} of its recording{what})"
     return "at another size the module makes more or fewer calls"
 
 

@@ -4,13 +4,15 @@ usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs an
                                                                and of the texts and images every second one is of a model that no row has
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py split CASES.jsonl FOLDER                 card.jsonl, host.jsonl and compiled.jsonl of them, by what is told to bind each
-       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl … on the card; MODULES: any_module.py, which builds cases of kind "any";
+       blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl … [--profiled CASES.jsonl …]      on the card; MODULES: any_module.py, which builds cases
+                                                               of kind "any"; FOLDER/host.json is made first, where it is not there: measure --host
 
-On the card each run is timed before it is profiled; the next process makes its context meanwhile and begins when the card is empty. Two
+On the card a run whose `harness` says no_profile is only timed, which took seed 9001 all of its runs; those behind --profiled are profiled, not timed, once
+all others have ended, and after them those of the card that were told worst. The next process makes its context while one ends and begins when the card is empty. Two
 processes with a card each (CUDA_VISIBLE_DEVICES) may be given the same FOLDER and cases: each takes what the other has not taken. Compiled runs of a
 file compile beside each other, alone on their card, and are timed one by one when all have.
 
-Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
+Until seed 8001 each run was profiled after it was timed. Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
 it was before 18:40, every second one bound by the card; seed 5001 before 2026-11-30, without eager attention and encoder-decoders of their own, compiled
 runs beside others.
 """
@@ -230,28 +232,41 @@ def predict(cases, out, executable):
 
 
 def import_ahead(cases):
-    """What each child would import: seconds of device time."""
-    import accelerate  # noqa: F401
-    import peft  # noqa: F401
-    import torchvision  # noqa: F401
-    from transformers import Trainer, TrainingArguments, default_data_collator  # noqa: F401
-    import transformers.models.auto.modeling_auto  # noqa: F401
+    """What each child would import: seconds of device time. What starts CUDA as it is imported is left to them."""
+    import torch
     import models
     kinds = {"bert", "gpt2", "llama"}
     for case in cases:
         config = case["harness"].get("config") or models.MODELS.get(case["run"]["model"], (None, {}))[1]
         named = case["harness"].get("name", "").replace("-", "_")
         kinds.add(config.get("model_type", named) if isinstance(config, dict) else named)
-    for kind in sorted(kinds):
-        try: import_module(f"transformers.models.{kind}.modeling_{kind}")
+    names = ["torchvision", "accelerate", "transformers.modeling_utils", "transformers.models.auto.modeling_auto",
+             *(f"transformers.models.{kind}.modeling_{kind}" for kind in sorted(kinds)), "peft", "transformers.trainer"]
+
+    def imported(name):
+        try: import_module(name)
         except ImportError: pass
+    said, say = os.pipe()
+    probe = os.fork()
+    if not probe:
+        for name in names:
+            imported(name)
+            if torch.cuda.is_initialized(): break
+            os.write(say, b"x")
+        os._exit(0)
+    os.close(say)
+    with os.fdopen(said, "rb") as file: fit = len(file.read())
+    os.waitpid(probe, 0)
+    print("imported ahead:", fit, "of", len(names), "then", names[fit:fit + 1], flush=True)
+    for name in names[:fit]: imported(name)
 
 
 def run(budget, folder, modules, *cases):
     folder, end = Path(folder), time.time() + float(budget)
+    cases, profiled = (cases[:cases.index("--profiled")], cases[cases.index("--profiled") + 1:]) if "--profiled" in cases else (cases, ())
     import profile_steps
     import torch  # never asked for its cards here: forked children could not take one
-    import_ahead([json.loads(line) for path in cases for line in Path(path).read_text().splitlines()])
+    import_ahead([json.loads(line) for path in (*cases, *profiled) for line in Path(path).read_text().splitlines()])
     any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
     measured, tiny = profile_steps.one, {}
 
@@ -286,9 +301,9 @@ def run(budget, folder, modules, *cases):
         finally: signal.alarm(0)
 
     def timed(case):
-        now["beside"] = beside(case) if case["predicted"]["kernel_ms"] < 2 * case["predicted"]["host_ms"] else None
+        how = dict(case["harness"])
+        if not how.get("untimed"): now["beside"] = beside(case) if case["predicted"]["kernel_ms"] < 2 * case["predicted"]["host_ms"] else None
         if case["run"]["loop"] == "trainer": return dict(case, **trained(case), **now)
-        how = {key: value for key, value in case["harness"].items() if key != "no_profile"}
         if how.get("kind") == "any":
             profile_steps.vision = lambda _: program(case)
             how["kind"] = "tv"
@@ -310,13 +325,16 @@ def run(budget, folder, modules, *cases):
         process = os.fork()
         if process: return process
         begin = time.time()
-        profile_steps.TIMED = lambda row: (append("measured.jsonl", dict(row, harness=case["harness"], **now, wall_s=round(time.time() - begin, 2))), os.write(said, b"t"))
+        timed_only = case["harness"].get("no_profile")
+        profile_steps.TIMED = lambda row: os.write(said, b"t")
+        if not timed_only and not case["harness"].get("untimed"):
+            profile_steps.TIMED = lambda row: (append("measured.jsonl", dict(row, harness=case["harness"], **now, wall_s=round(time.time() - begin, 2))), os.write(said, b"t"))
         profile_steps.CARD_FREE = lambda row: os.write(said, b"f")
         if case["run"].get("compile"): profile_steps.WARM = lambda: (os.write(said, b"w"), os.read(waits[case["id"]], 1))
         try: row = one(case, lambda: os.read(told, 1))
         except BaseException as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-600:])
         row["wall_s"] = round(time.time() - begin, 2)
-        if row.get("ops"): append("profiled.jsonl", row)
+        if row.get("ops") or case["harness"].get("untimed"): append("profiled.jsonl", row)
         else: append("measured.jsonl", row)
         print(case["id"], row.get("step_ms_median"), case["predicted_ms"], row.get("busy_ms"), row["wall_s"], row.get("error", "")[:200], flush=True)
         os._exit(0)
@@ -349,7 +367,31 @@ def run(budget, folder, modules, *cases):
 
     ended, waits, waking, now = set(), {}, {}, {}
     profile_steps.DEVICE = os.environ.get("DEVICE", "cuda")  # cpu: to try this script
-    for path in cases:
+    if profile_steps.DEVICE == "cuda" and not (folder / "host.json").exists():
+        process = os.fork()
+        if not process:
+            try: print(of_host.write_host(str(folder / "host.json"), str(ROOT / "specs")), flush=True)
+            except BaseException: traceback.print_exc()
+            os._exit(0)
+        os.waitpid(process, 0)
+    def worst_of_card():
+        """A file of what the card binds and was told worst, the worst first, to be profiled."""
+        rows = [json.loads(line) for line in (folder / "measured.jsonl").read_text().splitlines()]
+        rows = [row for row in rows if row.get("step_ms_median") and row["predicted"]["bound"] == "card" and row["run"]["loop"] == "bare" and not row["run"].get("compile")]
+        rows.sort(key=lambda row: -abs(row["predicted_ms"] / row["step_ms_median"] - 1))
+        kept = [{key: row[key] for key in ("run", "gpu", "predicted_ms", "predicted")} | dict(id=f"profiled-{row['id']}", harness=untimed(row["harness"])) for row in rows]
+        (folder / "worst.jsonl").write_text("".join(json.dumps(case) + "\n" for case in kept))
+        return folder / "worst.jsonl"
+
+    def untimed(how): return {key: value for key, value in how.items() if key != "no_profile"} | dict(untimed=True)
+
+    def files():
+        yield from cases
+        if profiled:
+            yield from profiled
+            yield worst_of_card()
+
+    for path in files():
         compiling, left = [], taken(path)
         current = None
         for case in left:

@@ -1,5 +1,5 @@
 """Writes the table of specs/measured/h100-sxm/convolution_times.txt of tests/measured/convolution_passes_h100.jsonl.gz and
-convolution_passes_h200.jsonl.gz: of what was measured more than once on a card the median; without what is dilated, and of what lies channels
+convolution_passes_h200.jsonl.gz: of what was measured more than once on a card the median; without what is dilated or depthwise, and of what lies channels
 last without what has groups.
 
 usage: convolution_times.py"""
@@ -25,14 +25,14 @@ def main():
     rows = collections.defaultdict(list)
     for card, line in ((card, line) for card, path in enumerate(PASSES) for line in gzip.open(ROOT / path, "rt")):
         layout, kind, n, image, weight, stride, padding, dilation, groups, transposed, *us = json.loads(line)
-        if max(dilation) > 1 or (layout == "nhwc" and groups > 1): continue
+        if max(dilation) > 1 or (layout == "nhwc" and groups > 1) or (groups > 1 and groups == (weight[1] * groups if transposed else image[0])): continue
         sizes = list(zip(image[1:], stride, padding, weight[2:]))
         out = [(i - 1) * s - 2 * p + k if transposed else (i + 2 * p - k) // s + 1 for i, s, p, k in sizes]
         inside, outside, entering, leaving = image[0], weight[0], image[1:], out
         if transposed:  # the convolution that it is the gradient of
             inside, outside, entering, leaving, us = weight[1] * groups, image[0], out, image[1:], [us[1], us[0], us[2]]
-        of = 3 if layout == "nhwc" else 2 if groups > 1 and groups == inside else int(groups > 1)
-        rows[(card, TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]))].append(us)
+        of = 2 if layout == "nhwc" else int(groups > 1)
+        rows[(card, TYPES[kind], of, len(stride), inside, outside, groups, n * math.prod(entering), n * math.prod(leaving), math.prod(weight[2:]), n)].append(us)
     lines = []
     for key in sorted(rows):
         times = [nanoseconds(max(statistics.median(each) - EVENTS_US, LEAST_US)) for each in zip(*rows[key])]

@@ -25,7 +25,7 @@ ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
          "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
-         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger")
+         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger", "--dora", "--group-by-length")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -232,6 +232,7 @@ def lora(job):
     more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
     targets = job.options.get("--lora-targets", "all-linear")
     targets = targets.removeprefix("re:") if targets.startswith("re:") or targets == "all-linear" else targets.split(",")
+    if "--dora" in job.options: more["use_dora"] = True
     if "--lora-modules-to-save" in job.options: more["modules_to_save"] = job.options["--lora-modules-to-save"].split(",")
     return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules=targets,
                       lora_dropout=float(job.options.get("--lora-dropout", 0)), **more)
@@ -245,6 +246,7 @@ def arguments_of(job):
               bf16=job.precision == "amp-bf16", fp16=job.precision == "amp-fp16")
     if ON_CPU: kw["use_cpu"] = True
     if "--liger" in o: kw["use_liger_kernel"] = True
+    if "--group-by-length" in o: kw["train_sampling_strategy"] = "group_by_length"
     if "--label-smoothing" in o: kw["label_smoothing_factor"] = 0.1
     if "--checkpointing" in o or not job.loop.startswith("trl-"):
         kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
@@ -569,6 +571,11 @@ def time_trainer(trainer, wait, of_lengths=False):
     import transformers as tf
     seconds, together, begun, mallocs, marks, clock = [], [], [], [], [], []
     evaluates = trainer.args.eval_strategy != "no"
+    parts, last = None, trainer.args.max_steps  # `last`: the last step that is timed by itself
+    if "JOBS_PARTS" in os.environ:
+        import jobs_parts
+        parts = jobs_parts.Parts(trainer, not ON_CPU)
+        trainer.args.max_steps += jobs_parts.EXTRA
 
     def wait_for_device():
         if not ON_CPU: torch.cuda.synchronize()
@@ -577,17 +584,25 @@ def time_trainer(trainer, wait, of_lengths=False):
     class Clock(tf.TrainerCallback):
         def on_train_begin(self, *unused, **more): begun[:] = [time.perf_counter()]
 
+        def on_step_begin(self, args, state, control, **more):
+            if evaluates and state.global_step >= last: parts.begin_step()
+
         def on_evaluate(self, *unused, **more):
+            if trainer.state.global_step > last: return
             if not ON_CPU:
                 marks.append(torch.cuda.max_memory_allocated())
                 torch.cuda.reset_peak_memory_stats()
             begun[:] = [wait_for_device()]
 
         def on_step_end(self, args, state, control, **more):
-            step = state.global_step
+            self.end(state.global_step)
+            if parts and not evaluates and state.global_step >= last: parts.begin_step()  # with what fetches the next batch
+
+        def end(self, step):
+            if step > last: return parts.end_step()
             if not ON_CPU: mallocs.append(torch.cuda.memory_stats()["num_device_alloc"])
             if step > WARM_STEPS + SYNCHRONIZED and not of_lengths and not evaluates:
-                if step == args.max_steps: together.append((wait_for_device() - begun[0]) / (step - WARM_STEPS - SYNCHRONIZED))
+                if step == last: together.append((wait_for_device() - begun[0]) / (step - WARM_STEPS - SYNCHRONIZED))
                 return
             end = wait_for_device()
             seconds.append(end - begun[0])
@@ -608,6 +623,7 @@ def time_trainer(trainer, wait, of_lengths=False):
     logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
     more = dict(mallocs=mallocs) if of_lengths else {}
     if not ON_CPU: more.update(reserved=torch.cuda.max_memory_reserved())
+    if parts: more.update(parts=parts.result)
     return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=together[0] if together else None,
                 steps=trainer.state.global_step, steps_s=seconds, **more, runtime_s=logged.get("train_runtime"),
                 python_us=clock,
@@ -642,6 +658,7 @@ def run(job, rank=None):
     import transformers as tf
     import jobs_card
     wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
+    keeps = job.get("keep_cache", False)  # what the construction reserved stays, and its requests are recorded, too
     job = Job(job)
     if job.loop == "bare":
         import jobs_bare
@@ -652,6 +669,10 @@ def run(job, rank=None):
     if not ON_CPU: torch.zeros(1, device="cuda")  # starts CUDA
     if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
     base = 0 if ON_CPU else cuda.memory_allocated()
+    record = lambda: cuda.memory._record_memory_history(  # noqa: E731
+        enabled="all", context="alloc" if wants_stacks else None, stacks="python", max_entries=4000000)
+    made = 0 if ON_CPU else cuda.memory_stats()["allocation.all.allocated"]
+    if keeps and wants_events and not ON_CPU: record()
     trainer = make_trainer(job)
     stamps, marks, requests = [], [], []
 
@@ -682,13 +703,13 @@ def run(job, rank=None):
     events = os.environ.get("EVENTS") if wants_events and not ON_CPU and not rank else None
     result = dict(versions={m.__name__: m.__version__ for m in (torch, tf, accelerate)})
     if not ON_CPU:
-        cuda.empty_cache()
+        if not keeps: cuda.empty_cache()
+        else: result.update(built=cuda.memory_stats()["allocation.all.allocated"] - made, reserved_built=cuda.memory_reserved())
         cuda.reset_peak_memory_stats()
         result.update(gpu=cuda.get_device_name(0), before_training=cuda.memory_allocated() - base)
     if events:
         os.makedirs(events, exist_ok=True)
-        cuda.memory._record_memory_history(enabled="all", context="alloc" if wants_stacks else None, stacks="python",
-                                          max_entries=4000000)
+        if not keeps: record()
     if not ON_CPU: requests.append(cuda.memory_stats()["allocation.all.allocated"])
     trainer.train()
     Clock().mark("end")

@@ -16,7 +16,7 @@ def saved(job, task):
     auto = tf.AutoModelForSequenceClassification if task == "seqcls" else tf.AutoModel
     auto.from_config(config, dtype=torch.float32).save_pretrained(folder)
     words = jobs_run.tokenizer(types=config.model_type == "bert")
-    words.model_max_length = min(config.max_position_embeddings - 2, job.seq)
+    words.model_max_length = min(config.max_position_embeddings - 2, job.seq or 10**6)  # of real lengths: no --seq
     words.save_pretrained(folder)
     return folder
 

@@ -2,7 +2,7 @@
 for. Such a job has "extra" (keywords of the configuration that no option of memcalc says) or "asked" (memcalc's arguments,
 which stand in for the job's own), so that it is known what a wrong answer would be.
 
-usage: jobs_wider.py SEED OUT"""
+usage: jobs_wider.py SEED OUT [KIND,...]    the kinds of seed 8041, or these, or "later": those of seed 9041"""
 import json
 import random
 import sys
@@ -37,6 +37,79 @@ KINDS = ("sft", "sft-answers", "packed", "padding-free", "sft-liger", "sft-qlora
          "kto-lengths", "orpo", "cpo", "reward", "reward-lengths", "grpo", "grpo", "rloo", "online-dpo", "trainer", "trainer", "trainer-eval",
          "trainer-liger", "trainer-qlora", "trainer-moe", "glue", "qa", "seq2seq", "st", "st-cached", "st-loss", "cross", "st-lora", "sft-lengths")
 
+LATER = ("sft-dora", "sft-lengths", "packed", "packed-eager", "padding-free", "sft-liger", "sft-eval", "sft-qlora", "sft-bnb", "sft-images", "sft-images-lora",
+         "sft-answers", "dpo", "dpo-dora", "dpo-lengths", "kto", "kto-eval", "kto-lengths", "grpo", "grpo-lengths", "grpo-eval", "rloo", "grpo-dora",
+         "reward-lengths", "orpo-lengths", "online-dpo", "trainer", "trainer-dora", "trainer-eval", "trainer-liger", "trainer-bnb", "trainer-moe",
+         "glue-eval", "seq2seq-lengths", "st-dora", "st-lengths", "cross-eval", "trainer-qlora")
+EVALUATED = ("sft-eval", "kto-eval", "grpo-eval", "trainer-eval", "glue-eval", "cross-eval")
+IMAGES = dict(model_type="llava", vision_feature_layer=-2, vision_feature_select_strategy="default")
+
+
+def llava(r):
+    """A LLaVA whose parts are drawn."""
+    text = dict(model_type="llama", vocab_size=r.choice([32064, 128320]), hidden_size=1024, intermediate_size=r.choice([2816, 4096]),
+                num_hidden_layers=r.choice([6, 8, 10]), num_attention_heads=16, num_key_value_heads=r.choice([4, 16]), max_position_embeddings=4096)
+    tower = dict(model_type="clip_vision_model", hidden_size=768, intermediate_size=3072, num_hidden_layers=r.choice([6, 9]), num_attention_heads=12,
+                 image_size=r.choice([224, 336]), patch_size=14, projection_dim=768)
+    return dict(IMAGES, text_config=text, vision_config=tower)
+
+
+def draw_later(r, kind):
+    """Model, arguments, lengths of the kinds of seed 9041; None: draw() knows it."""
+    first, _, rest = kind.partition("-")
+    if kind not in LATER or kind in ("sft-liger", "sft-qlora", "trainer-liger", "trainer-qlora", "trainer-moe", "sft-answers", "online-dpo", "kto-lengths"): return None
+    loop = {"trainer": "trainer", "glue": "trainer", "seq2seq": "trainer", "st": "sentence-transformer", "cross": "cross-encoder", "packed": "trl-sft",
+            "padding": "trl-sft"}.get(first, "trl-" + first)
+    encoder = first in ("glue", "st", "cross")
+    model = r.choice(["bert", "roberta", "electra", "distilbert"] if encoder else ["t5", "bart"] if first == "seq2seq" else
+                     LLAMA_LIKE + ("gpt2", "phi3") if rest == "dora" else DECODERS)
+    bs, lengths, job = r.choice([2, 3, 4, 6]), None, ["--loop", loop]
+    if loop in ("trainer", "trl-sft"): job += ["--task", {"glue": "seqcls", "seq2seq": "seq2seq"}.get(first, "causal")]
+    if encoder: bs = r.choice([8, 16, 32])
+    if loop in ("trl-grpo", "trl-rloo"): bs = r.choice([2, 4, 8])
+    job += ["--bs", str(bs)]
+    if kind.startswith(("packed", "padding")) or kind == "sft-lengths":
+        job += ["--steps", r.choice("468")]
+        lengths = jobs.real_lengths(r, bs * r.choice([9, 11, 33]))
+        if first == "packed": job += ["--packing", r.choice(["bfd", "bfd_split", "wrapped"]), "--seq", r.choice(["256", "512", "1024"])]
+        if kind == "packed-eager": job += ["--attn", "eager"]
+        if first == "padding": job += ["--padding-free", "--seq", "1024"]
+        if kind == "sft-lengths" and r.random() < .3: job.append("--group-by-length")
+    elif kind == "grpo-lengths":
+        job += ["--completion", str(r.randrange(20, 100)), "--generations", "2", "--steps", r.choice("468")]
+        lengths = jobs.real_lengths(r, r.choice([16, 24, 40]))
+    elif kind.endswith("lengths"):
+        job += ["--steps", r.choice("468")]
+        lengths = jobs.answers_of_lengths(r, bs * r.choice([9, 11]), 2 if first in ("dpo", "orpo", "reward", "st") else 1)
+        if first == "st": job += ["--contrastive-loss", "mnrl", "--hard-negatives", "1"]
+    elif encoder:
+        job += ["--seq", r.choice(["32", "64", "128"])]
+        if first == "st": job += ["--contrastive-loss", "mnrl", "--hard-negatives", r.choice("01")]
+    elif loop in ("trl-dpo", "trl-kto", "trl-orpo", "trl-grpo", "trl-rloo"):
+        jobs.answers(r, job, 20)
+    elif kind.startswith("sft-images"):
+        job += ["--seq", str(r.choice([600, 640, 700]))]
+    else:
+        job += ["--seq", r.choice(["128", "200", "256", "384", "512", "700", "1024"])]
+    optimizer = r.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adafactor", "sgd"])
+    if rest == "bnb": optimizer = r.choice(["adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "lion_8bit"])
+    dtype = "fp32" if encoder or first == "seq2seq" else r.choice(["fp32", "bf16"])
+    job += ["--precision", "amp-bf16", "--weights-dtype", dtype, "--checkpointing", r.choice(["full", "none"]), "--accum", r.choice("1124"),
+            "--optimizer", optimizer]
+    with_lora = rest in ("dora", "images-lora") or not encoder and first != "seq2seq" and r.random() < .35
+    if with_lora: job += ["--lora", r.choice(["8", "16", "32"])]
+    if rest == "dora": job.append("--dora")
+    if loop in ("trl-dpo", "trl-kto"): job += ["--ref-model", "adapters" if with_lora else "own"]
+    if loop in ("trl-grpo", "trl-rloo"):
+        job += ["--ref-model", r.choice(["none", "adapters" if with_lora else "own"])]
+        if kind == "grpo" and r.random() < .7: job += ["--generations", str(r.choice([n for n in (2, 4, 8) if bs % n == 0]))]
+    if loop == "trl-reward" and with_lora: job += ["--lora-head"]
+    if kind in EVALUATED or not lengths and loop in ("trainer", "trl-sft", "trl-dpo") and not kind.startswith("sft-images") and r.random() < .25:
+        job += ["--eval-bs", r.choice("248"), "--eval-samples", r.choice(["8", "12", "20", "32"])]
+        if kind == "trainer-eval" and r.random() < .6: job += ["--eval-logits"] + (["--eval-accum", "2"] if r.random() < .5 else [])
+    if kind == "trainer-dora" and r.random() < .5: job += ["--lora-targets", "q_proj,v_proj"] if model in LLAMA_LIKE else []
+    return model, job, lengths
+
 
 def options(r, job, kind):
     optimizer = r.choice(OPTIMIZERS)
@@ -51,9 +124,10 @@ def options(r, job, kind):
     return "--lora" in job
 
 
-def draw(r, kind):
+def draw(r, kind, later=False):
     """Model, arguments, lengths, extra, asked."""
     extra, lengths, asked = {}, None, None
+    if later and (drawn := draw_later(r, kind)) is not None: return *drawn, extra, asked
     model = r.choice(ENCODERS if kind in ("glue", "qa") or kind.startswith(("st", "cross")) else ["t5", "bart"] if kind == "seq2seq" else
                      LLAMA_LIKE if "liger" in kind else ["qwen3_moe", "mixtral"] if kind == "trainer-moe" else DECODERS)
     if kind in ("cross", "st-lora"): model = r.choice(["bert", "roberta", "electra"])
@@ -112,10 +186,12 @@ def draw(r, kind):
 def main():
     seed, out = int(sys.argv[1]), sys.argv[2]
     r = random.Random(seed)
+    kinds = KINDS if len(sys.argv) < 4 else LATER if sys.argv[3] == "later" else sys.argv[3].split(",")
     with open(out, "w") as lines:
-        for i, kind in enumerate(KINDS):
-            model, arguments, lengths, extra, asked = draw(r, kind)
-            job = dict(name=f"j{seed}-{i:02}-{kind}-{model}", config=MODELS[model], arguments=arguments)
+        for i, kind in enumerate(kinds):
+            model, arguments, lengths, extra, asked = draw(r, kind, kinds is LATER)
+            config = MODELS[model] if "images" not in kind else llava(r)
+            job = dict(name=f"j{seed}-{i:02}-{kind}-{model if 'images' not in kind else 'llava'}", config=config, arguments=arguments)
             for key, value in (("lengths", lengths), ("extra", extra), ("asked", asked)):
                 if value: job[key] = value
             lines.write(json.dumps(job) + "\n")

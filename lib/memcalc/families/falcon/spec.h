@@ -37,7 +37,6 @@ struct FalconSpec {
   bool tie_word_embeddings = true;
 
   [[nodiscard]] std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
-  [[nodiscard]] std::int64_t position_limit() const { return max_position_embeddings; }
   /// Key and value heads that are kept: the new decoder architecture repeats them before.
   [[nodiscard]] std::int64_t kept_heads() const {
     return new_decoder_architecture || !multi_query ? num_attention_heads : 1;

@@ -21,8 +21,8 @@ struct JambaSpec : RotaryDecoderSpec {
   bool conv_bias = true;
   bool projection_bias = false;
 
-  /// Where no length is asked for: its mixers run token by token, in Python.
-  [[nodiscard]] std::int64_t trained_context() const { return 64; }
+  /// Its mixers run token by token, here as in Python.
+  [[nodiscard]] static std::int64_t default_length() { return 512; }
 };
 
 BuildFamily build_jamba;

@@ -22,6 +22,9 @@ struct MambaSpec {
   bool use_conv_bias = true;
   bool residual_in_fp32 = true;
   bool tie_word_embeddings = true;
+
+  /// Its mixers run token by token, here as in Python.
+  [[nodiscard]] static std::int64_t default_length() { return 512; }
 };
 
 BuildFamily build_mamba;

@@ -125,7 +125,8 @@ void count_kernel(Tape& tape, const Operator& op, DType dtype, const Convolution
                             .backward = pass != ConvolutionPass::kForward,
                             .weight_gradient = pass == ConvolutionPass::kWeightGradient,
                             .channels_last = s.channels_last,
-                            .dimensions = static_cast<std::int8_t>(s.spatial_rank)},
+                            .dimensions = static_cast<std::int8_t>(s.spatial_rank),
+                            .images = s.batch},
                            bytes);
 }
 

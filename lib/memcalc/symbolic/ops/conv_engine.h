@@ -30,8 +30,8 @@ enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
 /// their own for volumes, for images in groups and for images in patches that do not overlap. Of the convolutions of 40
 /// networks that were left out with all their windows and channels (row-major, images) they give the bytes within 1 KiB
 /// in 90, 90 and 71 % (bfloat16: forward, input's and weight's gradient), in 98, 95 and 90 % (float32). In bfloat16 of
-/// volumes in 91, 80 and 33 %, in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first. Of
-/// sequences in 85, 86 and 49 %, in float32 99, 100 and 82 %, in groups (float32) 68, 72 and 73 %.
+/// volumes in 91, 80 and 33 %, in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first.
+/// Of sequences in 85, 86 and 49 %, in float32 99, 100 and 82 %, in groups (float32) 68, 72 and 73 %.
 [[nodiscard]] ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                               bool allow_tf32);
 

@@ -38,7 +38,8 @@ void rms_norm_backward(BackwardCall& call) {  // saved: x, weight, rstd; dX take
     reduction_scratch(partial, 0b01, 4, aten::kSum);
     call.set(1, to_dtype(sum, weight.dtype()));
   }
-  call.set(0, call.take_gradient());
+  const Tensor gradient = call.take_gradient();
+  call.set(0, view(gradient, gradient.shape()));  // dX.view(*shape): what autograd does not add to in place
 }
 
 void rope_backward(BackwardCall& call) {  // in place, in the row-major layout

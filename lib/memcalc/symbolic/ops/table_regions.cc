@@ -82,7 +82,8 @@ void roi_align_row(RecordedCall& call) {  // input rois spatial_scale pooled_hei
   call.returns(to_dtype(std::move(result), dtype));
 }
 
-// --- deformable convolutions: csrc/ops/cuda/deform_conv2d_kernel.cu ---------------------------------------------------
+// --- deformable convolutions: csrc/ops/cuda/deform_conv2d_kernel.cu
+// ---------------------------------------------------
 
 struct DeformedConvolution {
   std::int64_t images = 1, parallel = 1, groups = 1, in_rows = 0, out_channels = 0, places = 0;  // places: of an image
@@ -98,14 +99,16 @@ struct DeformedConvolution {
   void count(Tape& tape, const Operator& op, const Tensor& columns, bool by_columns, int passes) const {
     for (std::int64_t block = 0; block < images / parallel; ++block) {
       for (int pass = 0; pass < passes; ++pass) {
-        tape.kernels.add(op, OperatorClass::kElementwise, columns.dtype(), 20.0 * static_cast<double>(columns.elements()),
-                         2.0 * static_cast<double>(columns.bytes()));
+        tape.kernels.add(op, OperatorClass::kElementwise, columns.dtype(),
+                         20.0 * static_cast<double>(columns.elements()), 2.0 * static_cast<double>(columns.bytes()));
       }
       for (std::int64_t group = 0; group < groups; ++group) {
         tape.memory.use_cublas(false);
         const std::int64_t rows = out_channels / groups, inner = in_rows / groups, all = parallel * places;
-        if (by_columns) tape.kernels.product(op, columns.dtype(), 1, rows, all, inner);
-        else tape.kernels.product(op, columns.dtype(), 1, rows, inner, all);
+        if (by_columns)
+          tape.kernels.product(op, columns.dtype(), 1, rows, all, inner);
+        else
+          tape.kernels.product(op, columns.dtype(), 1, rows, inner, all);
       }
     }
   }
@@ -175,7 +178,8 @@ void deform_conv2d_row(RecordedCall& call) {  // input weight offset mask bias, 
   Tensor result;
   {
     const NoGrad no_grad(tape.modes);
-    const Tensor out = filled(tape, shape, x.dtype(), aten::kZeros), in_order = filled(tape, shape, x.dtype(), aten::kZeros);
+    const Tensor out = filled(tape, shape, x.dtype(), aten::kZeros),
+                 in_order = filled(tape, shape, x.dtype(), aten::kZeros);
     const Tensor columns = filled(tape, payload.sizes.columns(), x.dtype(), aten::kZeros);
     payload.sizes.count(tape, aten::kDeformConv2d, columns, true, 1);
     result = filled(tape, shape, x.dtype(), aten::kAdd);

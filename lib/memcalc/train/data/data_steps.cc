@@ -203,29 +203,37 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
   return result;
 }
 
-void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated) {
-  for (std::size_t i = 0; i < of_simulated.size(); ++i) {
-    steps.first_calls[i] = of_simulated[i] * steps.sizes_of_all / static_cast<double>(steps.all);
+void set_first_calls(DataSteps& steps, const CountedFirstCalls& of_simulated) {
+  const auto later = static_cast<double>(steps.all - 1);
+  for (std::size_t i = 0; i < steps.first_calls.size(); ++i) {
+    const double first = of_simulated.first_step[i], all = of_simulated.all[i] * steps.sizes_of_all;
+    steps.first_calls[i] = later > 0 ? std::max(0.0, all - first) / later : first;
   }
 }
 
-FirstCallCounts generated_first_calls(const RunSpec& run, const DataSteps& steps) {
+CountedFirstCalls generated_first_calls(const RunSpec& run, const DataSteps& steps) {
   const std::int64_t completion = run.training().completion_length;
   std::unordered_set<std::int64_t> keys, prompts, columns;
+  const double forward = run.checkpointing() == Checkpointing::kFull ? 2 : 1;
+  const auto counted = [&] {
+    const auto widths = static_cast<double>(columns.size());
+    FirstCallCounts counts{};
+    counts[static_cast<std::size_t>(FirstCall::kAttention)] =
+        static_cast<double>(keys.size() + prompts.size()) + forward * widths;
+    counts[static_cast<std::size_t>(FirstCall::kAttentionBackward)] = widths;
+    return counts;
+  };
+  CountedFirstCalls result;
   for (const DataStep& step : steps.simulated) {
     for (const BatchShape& shape : step.micro_batches) {
       columns.insert(shape.columns);
       if (run.uses_vllm() || !prompts.insert(shape.columns - completion).second) continue;
       for (std::int64_t key = shape.columns - completion + 1; key < shape.columns; ++key) keys.insert(key);
     }
+    if (&step == &steps.simulated.front()) result.first_step = counted();
   }
-  const auto widths = static_cast<double>(columns.size());
-  const double forward = run.checkpointing() == Checkpointing::kFull ? 2 : 1;
-  FirstCallCounts counts{};
-  counts[static_cast<std::size_t>(FirstCall::kAttention)] =
-      static_cast<double>(keys.size() + prompts.size()) + forward * widths;
-  counts[static_cast<std::size_t>(FirstCall::kAttentionBackward)] = widths;
-  return counts;
+  result.all = counted();
+  return result;
 }
 
 namespace {

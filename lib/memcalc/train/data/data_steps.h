@@ -37,15 +37,20 @@ struct DataSteps {
   std::int64_t samples = 0;         // of that step, of this process
   std::int64_t tokens = 0;          // likewise, padding included
   double sizes_of_all = 1;          // of micro-batches, over those of the simulated steps
-  FirstCallCounts first_calls{};    // of an average step of the training
+  FirstCallCounts first_calls{};    // of an average step of the training behind the first
 };
 
-/// `of_simulated`: of all simulated steps; the others are taken to make as many for each size.
-void set_first_calls(DataSteps& steps, const FirstCallCounts& of_simulated);
+/// Of all simulated steps together, and of the first, in which much else is done once.
+struct CountedFirstCalls {
+  FirstCallCounts all{}, first_step{};
+};
+
+/// The steps that are not simulated are taken to make as many for each size.
+void set_first_calls(DataSteps& steps, const CountedFirstCalls& of_simulated);
 
 /// Those of trainers that generate, whose tokens are not all executed: each new number of keys (without a KV cache each
 /// new width) is an attention of its own, and so is each width of what is trained on. Products are not counted.
-[[nodiscard]] FirstCallCounts generated_first_calls(const RunSpec& run, const DataSteps& steps);
+[[nodiscard]] CountedFirstCalls generated_first_calls(const RunSpec& run, const DataSteps& steps);
 
 /// One epoch, or as many steps as were asked for, of a process of a data-parallel run.
 /// Pre: `run` trains and has lengths.
