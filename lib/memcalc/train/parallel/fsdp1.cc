@@ -246,7 +246,7 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
                              : tape.empty({0}, dtype, aten::kEmpty, Category::kWeights);
     piece.impl()->requires_grad = handle.trains;
-    if (!is_packed(whole)) {
+    if (!is_flattened_packed(whole)) {
       const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
       tape.convert(whole, param_dtype, aten::kEmpty);
     }

@@ -17,8 +17,6 @@ namespace {
 
 constexpr std::int64_t kAlignment = 16;  // bytes: _get_aligned_numel
 
-bool is_packed(const Tensor& tensor) { return tensor.dtype() == DType::kUInt8; }
-
 std::string_view module_of(const Parameter& parameter) {
   return std::string_view(parameter.name).substr(0, parameter.name.rfind('.'));
 }
@@ -43,13 +41,15 @@ void take_leaves(std::vector<Parameter*>& unit, std::size_t layer, std::vector<F
 
 }  // namespace
 
+bool is_flattened_packed(const Tensor& tensor) { return tensor.dtype() == DType::kUInt8; }
+
 std::int64_t flattened_elements(const Tensor& tensor, const RunSpec& run) {
-  if (!is_packed(tensor)) return tensor.elements();
+  if (!is_flattened_packed(tensor)) return tensor.elements();
   return ceil_div(ceil_div(tensor.elements(), 2), size_of(*run.fine_tuning.quant_storage));
 }
 
 DType flattened_dtype(const Tensor& tensor, const RunSpec& run) {
-  return is_packed(tensor) ? *run.fine_tuning.quant_storage : tensor.dtype();
+  return is_flattened_packed(tensor) ? *run.fine_tuning.quant_storage : tensor.dtype();
 }
 
 FlatLayout flat_layout_of(const std::vector<Parameter*>& parameters, const RunSpec& run, std::int64_t ranks) {

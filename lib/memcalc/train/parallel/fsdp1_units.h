@@ -21,6 +21,7 @@ struct FlatLayout {
                                         std::int64_t ranks);
 
 /// 4-bit weights are flattened as what they are stored as: [bytes / 2, 1] bfloat16.
+[[nodiscard]] bool is_flattened_packed(const Tensor& tensor);
 [[nodiscard]] std::int64_t flattened_elements(const Tensor& tensor, const RunSpec& run);
 [[nodiscard]] DType flattened_dtype(const Tensor& tensor, const RunSpec& run);
 
