@@ -39,8 +39,8 @@ std::optional<StepTime> time_of(const SymbolicRun& symbolic, const ModelSpec& mo
   }
   const FirstCallCounts& first = symbolic.data_steps.first_calls;
   const double waiting = waiting_share(run.parallel);
-  const double of_family = instructions_per_trained_operator(
-      family != nullptr ? family->model_type : "", family != nullptr ? family->instructions_per_operator : 0);
+  const double of_family = instructions_per_trained_operator(family != nullptr ? family->model_type : "",
+                                                             family != nullptr ? family->instructions_per_operator : 0);
   DeviceRates rates = rates_of_step(*device.rates, instructions_with_adapters(of_family, symbolic.kernels, run));
   if (experts) rates = rates_among_experts(std::move(rates));
   if (run.parallel.nodes > 1) rates.link.gpus_per_host = run.parallel.gpus / run.parallel.nodes;

@@ -40,14 +40,14 @@ struct Largest {
   std::string model;
   DeviceSpec device;
   LargestOptions options;
-  std::string refusal;                          // of one of several: why there is no estimate; the rest is then empty
-  bool own_fault = false;                       // Refusal::own_fault
-  RunSpec run;                                  // of the answer; of the smallest value where none runs
-  std::int64_t value = 0;                       // the largest that runs at all; 0: not even the smallest
-  std::int64_t unhurried = 0;                   // the largest that fits without a retry of the allocator: the answer
-  std::int64_t trained = 0;                     // tokens of the sequences it was trained with; 0: none, or asked for the batch
-  bool at_limit = false;                        // the search ended at `limit` or at the model's last position
-  std::vector<Probe> probes;                    // by value
+  std::string refusal;         // of one of several: why there is no estimate; the rest is then empty
+  bool own_fault = false;      // Refusal::own_fault
+  RunSpec run;                 // of the answer; of the smallest value where none runs
+  std::int64_t value = 0;      // the largest that runs at all; 0: not even the smallest
+  std::int64_t unhurried = 0;  // the largest that fits without a retry of the allocator: the answer
+  std::int64_t trained = 0;    // tokens of the sequences it was trained with; 0: none, or asked for the batch
+  bool at_limit = false;       // the search ended at `limit` or at the model's last position
+  std::vector<Probe> probes;   // by value
   std::vector<std::int64_t> larger_that_run;    // beyond `value`, among the probes: the peak is not monotone
   std::vector<std::int64_t> smaller_that_fail;  // below it
   std::optional<std::int64_t> drop;             // a value that needs less than the probe before it

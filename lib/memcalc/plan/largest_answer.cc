@@ -42,9 +42,7 @@ std::string beyond_fitting(const Largest& largest, const std::string& unit) {
          " of the allocator in three steps";
 }
 
-bool is_beyond_training(const Largest& largest) {
-  return largest.trained > 0 && largest.unhurried > largest.trained;
-}
+bool is_beyond_training(const Largest& largest) { return largest.trained > 0 && largest.unhurried > largest.trained; }
 
 std::string headline_of(const Largest& largest) {
   const std::string noun = noun_of(largest.options.measure);

@@ -131,14 +131,15 @@ void add_job(const Training& training, std::vector<std::string>& words) {
   if (training.stages == Stages::kAll) words.emplace_back("all stages");
   if (training.loading == ModelLoading::kRank0) words.emplace_back("loaded by rank 0");
   if (training.loading == ModelLoading::kHost) words.emplace_back("loaded on the host");
-  if (training.loading == ModelLoading::kDeviceMap && training.stages == Stages::kAll) words.emplace_back("loaded by device_map");
+  if (training.loading == ModelLoading::kDeviceMap && training.stages == Stages::kAll)
+    words.emplace_back("loaded by device_map");
   if (training.saving != ModelSaving::kNone) words.push_back(fmt::format("saving {}", name_of(training.saving)));
 }
 
 void add_inference(const Inference& inference, std::vector<std::string>& words) {
-  words.push_back(inference.new_tokens == 0
-                      ? "inference, one forward pass"
-                      : fmt::format("inference, {} new {}", inference.new_tokens, plural(inference.new_tokens, "token")));
+  words.push_back(inference.new_tokens == 0 ? "inference, one forward pass"
+                                            : fmt::format("inference, {} new {}", inference.new_tokens,
+                                                          plural(inference.new_tokens, "token")));
   if (inference.beams > 1) words.push_back(fmt::format("{} beams", inference.beams));
   if (inference.sampling) {
     std::string rules;

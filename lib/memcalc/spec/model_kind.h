@@ -18,7 +18,8 @@ namespace memcalc {
 /// The longest sequence that the position table holds; absent where positions are computed (rotary embeddings).
 [[nodiscard]] std::optional<std::int64_t> position_limit(const ModelSpec& model);
 
-/// The longest sequence that the model was trained with; absent where config.json says none (no positions: BLOOM, Mamba).
+/// The longest sequence that the model was trained with; absent where config.json says none (no positions: BLOOM,
+/// Mamba).
 [[nodiscard]] std::optional<std::int64_t> trained_context(const ModelSpec& model);
 
 /// The longest sequence that vLLM is ready for where it is not told one.

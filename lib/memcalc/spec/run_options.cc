@@ -64,9 +64,10 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
   const std::optional<std::int64_t> context = trained_context(model);
   if (options.sequence_length) {
     if (context && *options.sequence_length > *context && !position_limit(model)) {
-      assumptions.push_back(fmt::format("sequence length {} is beyond the {} tokens that the model was trained with; no "
-                                        "table of positions forbids it",
-                                        *options.sequence_length, *context));
+      assumptions.push_back(
+          fmt::format("sequence length {} is beyond the {} tokens that the model was trained with; no "
+                      "table of positions forbids it",
+                      *options.sequence_length, *context));
     }
     return *options.sequence_length;
   }

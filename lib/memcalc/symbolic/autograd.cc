@@ -27,8 +27,8 @@ bool was_released(const Node& node) {
   return node.edge_count == 0 && node.saved_count == 0 && node.output_count == 0 && node.variable == nullptr;
 }
 
-/// Stands in the place of a node's function once what it saved is released. A checkpoint within backward() comes to such
-/// a node from keys and values that another layer has left for its own.
+/// Stands in the place of a node's function once what it saved is released. A checkpoint within backward() comes to
+/// such a node from keys and values that another layer has left for its own.
 void backward_again(BackwardCall& /*call*/) {
   throw Error(ErrorCode::kUnsupported,
               "reentrant checkpoints of layers that share keys and values with a layer outside of a checkpoint: "
