@@ -22,9 +22,9 @@ struct Dimensions {
   std::optional<std::int64_t> experts;          // of a layer that is a mixture
   std::optional<std::int64_t> position_limit;   // the longest sequence that a table of positions holds
   std::optional<std::int64_t> trained_context;  // the longest sequence that it was trained with
-  std::optional<std::int64_t> default_length;   // where none is asked for, at most: longer ones take long to answer
-  std::optional<std::int64_t> image_size;       // pixels a side that it was trained with
-  std::optional<std::int64_t> cached_numbers;   // that a layer keeps of a token in generation
+  std::optional<std::int64_t> default_length;  // at most, where none is asked for and a longer one takes long to answer
+  std::optional<std::int64_t> image_size;      // pixels a side that it was trained with
+  std::optional<std::int64_t> cached_numbers;  // that a layer keeps of a token in generation
   std::optional<std::int64_t> sliding_window;
   std::int64_t first_dense_layers = 0;                // of a mixture
   const std::vector<bool>* sliding_layers = nullptr;  // null or empty: all layers are alike

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <limits>
@@ -63,11 +64,13 @@ OpenFile open_user_file(const std::string& path, std::string_view accepted) {
   return file;
 }
 
-std::string read_to_end(std::FILE* file, const std::string& name, std::string_view accepted, std::int64_t most_bytes) {
+std::string read_to_end(std::FILE* file, const std::string& name, std::string_view accepted, std::int64_t most_bytes,
+                        std::int64_t expected_bytes) {
   // A string doubles when it grows and holds old and new meanwhile. What is no longer short gets all the room that it
   // may need at once: room that is not written to takes no memory.
   constexpr std::size_t kShort = 1 << 20;  // bytes
   std::string text;
+  text.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(expected_bytes, 0, most_bytes)));
   char block[1 << 14];
   for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, file)) > 0;) {
     if (static_cast<std::int64_t>(text.size() + count) > most_bytes) throw too_large(name, accepted, most_bytes);
@@ -82,7 +85,7 @@ std::string read_user_file(const std::string& path, std::string_view accepted, s
   const OpenFile file = open_user_file(path, accepted);
   if (file.size > most_bytes) throw too_large(path, accepted, most_bytes);
   // To its end, not by its size: files of /proc have none.
-  return read_to_end(file.handle.get(), path, accepted, most_bytes);
+  return read_to_end(file.handle.get(), path, accepted, most_bytes, file.size);
 }
 
 }  // namespace memcalc

@@ -30,9 +30,9 @@ struct OpenFile {
 [[nodiscard]] std::string read_user_file(const std::string& path, std::string_view accepted, std::int64_t most_bytes);
 
 /// What can still be read of `file`, called `name` in the message of the Error(kInput) that is thrown where it is more
-/// than `most_bytes`.
+/// than `most_bytes`. `expected_bytes`: as long as it probably is.
 [[nodiscard]] std::string read_to_end(std::FILE* file, const std::string& name, std::string_view accepted,
-                                      std::int64_t most_bytes);
+                                      std::int64_t most_bytes, std::int64_t expected_bytes = 0);
 
 /// `path`, of a file or a JSON pointer, fit for a message: one line, and of a long one only its end, which tells them
 /// apart.

@@ -15,7 +15,7 @@
 #include "memcalc/train/loop_megatron.h"
 #include "memcalc/train/loop_pipeline.h"
 #include "memcalc/train/parallel/deepspeed_zero.h"
-#include "memcalc/train/parallel/fsdp1.h"
+#include "memcalc/train/parallel/fsdp1_units.h"
 #include "memcalc/train/parallel/fsdp2.h"
 #include "memcalc/train/parallel/tensor_parallel.h"
 #include "memcalc/train/parallel/zero1.h"

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -19,6 +18,7 @@
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/train/parallel/ddp.h"
+#include "memcalc/train/parallel/fsdp1_units.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -31,96 +31,6 @@ constexpr CudaStream kPreUnshard = CudaStream::kAllGatherCopyIn;
 constexpr CudaStream kUnshard = CudaStream::kAllGather;
 constexpr CudaStream kPostBackward = CudaStream::kReduceScatter;
 constexpr std::size_t kMostInFlight = 2;  // _limiter_utils.py, _FreeEventQueue
-constexpr std::int64_t kAlignment = 16;   // bytes: _flat_param.py, _get_aligned_numel
-
-/// Where each parameter begins in the flat one, and how long that is: _init_flat_param_and_metadata.
-struct FlatLayout {
-  std::vector<std::int64_t> offsets;
-  std::int64_t elements = 0;  // a multiple of the ranks
-};
-
-/// 4-bit weights are flattened as what they are stored as: [bytes / 2, 1] bfloat16.
-bool is_packed(const Tensor& tensor) { return tensor.dtype() == DType::kUInt8; }
-
-std::int64_t stored_elements(const Tensor& tensor, const RunSpec& run) {
-  if (!is_packed(tensor)) return tensor.elements();
-  return ceil_div(ceil_div(tensor.elements(), 2), size_of(*run.fine_tuning.quant_storage));
-}
-
-DType stored_dtype(const Tensor& tensor, const RunSpec& run) {
-  return is_packed(tensor) ? *run.fine_tuning.quant_storage : tensor.dtype();
-}
-
-FlatLayout layout_of(const std::vector<Parameter*>& parameters, const RunSpec& run, std::int64_t ranks) {
-  const DType stored = stored_dtype(parameters.front()->tensor, run);
-  const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(stored);
-  const std::int64_t aligned = kAlignment / size_of(param_dtype);
-  FlatLayout layout;
-  for (const Parameter* parameter : parameters) {
-    layout.elements = checked_multiply(ceil_div(layout.elements, aligned), aligned);
-    layout.offsets.push_back(layout.elements);
-    layout.elements = checked_add(layout.elements, stored_elements(parameter->tensor, run));
-  }
-  layout.elements = ceil_div(layout.elements, ranks) * ranks;
-  return layout;
-}
-
-/// Modules that FSDP1 wraps: layers, of a model with adapters each module without children whose weight trains, and
-/// what is left, the root's.
-struct WrappedUnits {
-  std::vector<std::vector<Parameter*>> layers;
-  /// Inside of a layer, whose number it has, or of none.
-  struct Leaf {
-    std::vector<Parameter*> parameters;
-    std::size_t layer = 0;
-  };
-  std::vector<Leaf> leaves;  // as the modules follow each other
-  std::vector<Parameter*> rest;
-};
-
-std::string_view module_of(const Parameter& parameter) {
-  return std::string_view(parameter.name).substr(0, parameter.name.rfind('.'));
-}
-
-/// Takes out of `unit` the modules that train. Adapters lie in modules without children of their own, lora_A.default
-/// and lora_B.default; so does a classifier's copy (ModulesToSaveWrapper).
-void take_leaves(std::vector<Parameter*>& unit, std::size_t layer, std::vector<WrappedUnits::Leaf>& leaves) {
-  std::vector<Parameter*> others;
-  for (Parameter* each : unit) {
-    if (!each->tensor.requires_grad()) {
-      others.push_back(each);
-    } else if (const bool continues = !leaves.empty() && leaves.back().layer == layer &&
-                                      module_of(*leaves.back().parameters.front()) == module_of(*each);
-               continues) {
-      leaves.back().parameters.push_back(each);
-    } else {
-      leaves.push_back({.parameters = {each}, .layer = layer});
-    }
-  }
-  unit = std::move(others);
-}
-
-WrappedUnits wrapped_units_of(Model& model, bool has_adapters) {
-  Units units = units_of(model);
-  WrappedUnits wrapped{.layers = std::move(units.layers), .leaves = {}, .rest = std::move(units.rest)};
-  if (!has_adapters) return wrapped;
-  for (std::size_t i = 0; i < wrapped.layers.size(); ++i) take_leaves(wrapped.layers[i], i, wrapped.leaves);
-  take_leaves(wrapped.rest, wrapped.layers.size(), wrapped.leaves);
-  return wrapped;
-}
-
-/// _flat_param.py, _validate_tensors_to_flatten. With use_orig_params a unit may hold both what trains and what does
-/// not.
-void check_unit(const std::vector<Parameter*>& parameters, const RunSpec& run) {
-  const Tensor& first = parameters.front()->tensor;
-  const DType dtype = stored_dtype(first, run);
-  for (const Parameter* each : parameters) {
-    if (each->tensor.requires_grad() != first.requires_grad()) throw refusal(rules::kFsdp1Frozen, {each->name});
-    if (const DType other = stored_dtype(each->tensor, run); other != dtype) {
-      throw refusal(rules::kFsdp1OneType, {each->name, name_of(other), name_of(dtype)});
-    }
-  }
-}
 
 /// Reads `elements` of one type and writes them in another.
 void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
@@ -129,38 +39,7 @@ void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
                    from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
 }
 
-/// Elements of a parameter that begins at `offset` in the shard of `rank`.
-std::int64_t in_shard(std::int64_t offset, std::int64_t elements, std::int64_t shard, std::int64_t rank) {
-  const std::int64_t begin = std::max(offset, rank * shard);
-  const std::int64_t end = std::min(offset + elements, (rank + 1) * shard);
-  return std::max<std::int64_t>(end - begin, 0);
-}
-
 }  // namespace
-
-std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks) {
-  WrappedUnits units = wrapped_units_of(model, run.fine_tuning.lora.has_value());
-  std::vector<std::vector<Parameter*>> flat = std::move(units.layers);
-  for (WrappedUnits::Leaf& leaf : units.leaves) flat.push_back(std::move(leaf.parameters));
-  flat.push_back(std::move(units.rest));
-  std::erase_if(flat, [](const std::vector<Parameter*>& parameters) { return parameters.empty(); });
-  std::vector<FlatLayout> layouts;
-  for (const std::vector<Parameter*>& parameters : flat) layouts.push_back(layout_of(parameters, run, ranks));
-  std::vector<Holding> holdings;
-  std::vector<std::int64_t> held;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    held.clear();
-    for (std::size_t unit = 0; unit < flat.size(); ++unit) {
-      const FlatLayout& layout = layouts[unit];
-      for (std::size_t i = 0; i < flat[unit].size(); ++i) {
-        const std::int64_t elements = stored_elements(flat[unit][i]->tensor, run);
-        held.push_back(in_shard(layout.offsets[i], elements, layout.elements / ranks, rank));
-      }
-    }
-    add_rank(holdings, held);
-  }
-  return holdings;
-}
 
 // --- construction
 
@@ -195,7 +74,7 @@ void Fsdp1::wrap_reference(Model& model) {
 }
 
 void Fsdp1::wrap_units(Model& model) {
-  WrappedUnits units = wrapped_units_of(model, run.fine_tuning.lora && !is_reference_);
+  Fsdp1Units units = fsdp1_units_of(model, run.fine_tuning.lora && !is_reference_);
   if (units.rest.empty() || (units.layers.empty() && !model.layer_paths)) throw refusal(rules::kFsdp1Layers);
   layers_ = units.layers.size();
   if (layers_ == 0) assumptions.emplace_back(kOneUnit);
@@ -241,12 +120,12 @@ Tensor Fsdp1::shard_of(const std::vector<Parameter*>& parameters, DType dtype) c
   {
     const OnMetaDevice is_there(tape.memory, !comes_from_host());
     for (const Parameter* each : parameters) {
-      moved.push_back(tape.empty({stored_elements(each->tensor, run)}, dtype, aten::kToCopy, Category::kWeights));
+      moved.push_back(tape.empty({flattened_elements(each->tensor, run)}, dtype, aten::kToCopy, Category::kWeights));
     }
   }
   // sync_module_states, which the Trainer sets (training_args.py, 5.17)
   if (run.uses_trainer()) broadcast_coalesced(moved, ranks_);
-  const std::int64_t elements = layout_of(parameters, run, ranks_).elements;
+  const std::int64_t elements = flat_layout_of(parameters, run, ranks_).elements;
   const Tensor flat = tape.empty({elements}, dtype, aten::kCat, Category::kWeights);
   return tape.empty({elements / ranks_}, dtype, aten::kClone, Category::kWeights);
 }
@@ -290,7 +169,7 @@ void Fsdp1::cut_states() {
       const std::int64_t rows = ceil_div(param.size(0), ranks_);
       const std::int64_t own = std::clamp<std::int64_t>(param.size(0) - rank * rows, 0, rows);
       if (own == 0) continue;
-      const std::int64_t elements = stored_elements(param, run);
+      const std::int64_t elements = flattened_elements(param, run);
       const Bytes bytes =
           checked_multiply(ceil_div(elements * own, param.size(0)), size_of(handle.local_shard.dtype()));
       tape.memory.scratch(bytes, aten::kClone, Category::kGatheredWeights);
@@ -348,13 +227,13 @@ void Fsdp1::gather_full_state() {
 
 // _init_flat_param_and_metadata, shard, _use_sharded_views.
 void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
-  if (!is_reference_) check_unit(parameters, run);
+  if (!is_reference_) check_fsdp1_unit(parameters, run);
   handle.trains = parameters.front()->tensor.requires_grad();
-  const DType stored = stored_dtype(parameters.front()->tensor, run);
+  const DType stored = flattened_dtype(parameters.front()->tensor, run);
   const std::optional<DType> loaded = cast_from(handle, stored);
   const DType dtype = loaded ? DType::kFloat32 : stored;
   const DType param_dtype = mixed_precision_of(run).param_dtype.value_or(dtype);
-  const FlatLayout layout = layout_of(parameters, run, ranks_);
+  const FlatLayout layout = flat_layout_of(parameters, run, ranks_);
   handle.elements = layout.elements;
   const std::int64_t shard = handle.elements / ranks_;
   (loaded ? handle.loaded_shard : handle.local_shard) = shard_of(parameters, loaded.value_or(stored));
@@ -363,11 +242,11 @@ void Fsdp1::flatten(Handle& handle, std::vector<Parameter*>& parameters) {
   handle.mp_shard = tape.empty_resizable({shard}, param_dtype);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& whole = parameters[i]->tensor;
-    const std::int64_t count = in_shard(layout.offsets[i], stored_elements(whole, run), shard, rank);
+    const std::int64_t count = elements_in_shard(layout.offsets[i], flattened_elements(whole, run), shard, rank);
     Tensor piece = count > 0 ? tape.alias(handle.local_shard, {count}, {1}, false)
                              : tape.empty({0}, dtype, aten::kEmpty, Category::kWeights);
     piece.impl()->requires_grad = handle.trains;
-    if (!is_packed(whole)) {
+    if (!is_flattened_packed(whole)) {
       const OnMetaDevice on_meta(tape.memory);  // param.data = …: nothing is allocated, the original dies
       tape.convert(whole, param_dtype, aten::kEmpty);
     }

@@ -15,13 +15,9 @@
 
 #include "memcalc/symbolic/layer_hooks.h"
 #include "memcalc/symbolic/module_hooks.h"
-#include "memcalc/train/parallel/holdings.h"
 #include "memcalc/train/parallel/wrapper.h"
 
 namespace memcalc {
-
-/// Elements of each parameter in a rank's shards, for each rank.
-[[nodiscard]] std::vector<Holding> fsdp1_holdings(Model& model, const RunSpec& run, std::int64_t ranks);
 
 class Fsdp1 : public ParallelWrapper, public LayerHooks, public ModuleHooks {
  public:
