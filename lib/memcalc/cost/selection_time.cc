@@ -4,6 +4,7 @@
 #include "memcalc/cost/selection_time.h"
 
 #include <cmath>
+#include <cstdint>
 
 namespace memcalc {
 

@@ -2,7 +2,9 @@
 // tests/unit/sampled_scores_test.cc.
 #pragma once
 
-#include "memcalc/cost/kernel_time.h"
+#include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/device_spec.h"
+#include "memcalc/symbolic/kernel_list.h"
 
 namespace memcalc {
 
