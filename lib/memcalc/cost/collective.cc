@@ -40,9 +40,10 @@ double own_share_of_link(Collective kind, const LinkRates& rates) {
 // H200s, alone, take 0.10, 0.13, 0.16, 0.16 and 0.17 ms beside what the link takes, gathers 0.15, 0.22, 0.45, 0.66 and
 // 1.38, reduce-scatters as long (docs/studies/time.md, 2026-11-30).
 double own_seconds(Collective kind, double bytes, double rate) {
-  constexpr double kTold = 2e8, kGathered = 0.56;  // bytes; of those beyond
-  const double beyond = kind == Collective::kAllReduce ? 0 : kGathered;
-  return (std::min(bytes, kTold) + beyond * std::max(bytes - kTold, 0.0)) / rate;
+  constexpr double kWholeBytes = 2e8;      // so many take their whole time
+  constexpr double kGatheredShare = 0.56;  // and this much of it those beyond
+  const double share_beyond = kind == Collective::kAllReduce ? 0 : kGatheredShare;
+  return (std::min(bytes, kWholeBytes) + share_beyond * std::max(bytes - kWholeBytes, 0.0)) / rate;
 }
 
 double hop_us_of(Collective kind, const LinkRates& rates) {

@@ -64,7 +64,7 @@ constexpr PixelPs kHalfInput = {
 double own_weight_seconds(const work::Convolution& convolution, double slower) {
   constexpr double kLanes = 32, kMostWarps = 8, kPerSecond = 0.75e12, kImageRounds = 2, kBlockNs = 1.57;
   constexpr double kRoundUs = 0.138, kLaunchUs = 5.1;
-  const auto images = static_cast<double>(convolution.images);
+  const auto images = static_cast<double>(std::max<std::int64_t>(convolution.images, 1));
   const double warps = std::min(images, kMostWarps);
   const double rounds = kImageRounds + std::ceil(static_cast<double>(convolution.pixels) / images / kLanes);
   const auto blocks = static_cast<double>(convolution.groups * convolution.channels * convolution.depth);

@@ -13,7 +13,8 @@ namespace memcalc {
 
 class IssueTimes {
  public:
-  /// `no_grad`: of a call without autograd. Pre: the kernels, and the hosts that are asked, outlive it.
+  /// `no_grad`: of a call without autograd. Pre: the kernels, and the hosts that are asked, which
+  /// it knows by their addresses, outlive it as they are.
   IssueTimes(const DistinctKernels& kernels, bool no_grad) : kernels_(kernels), no_grad_(no_grad) {}
 
   /// Seconds of each kernel (host_seconds). What is returned lives as long as this.

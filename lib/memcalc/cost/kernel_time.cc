@@ -1,5 +1,4 @@
 // MIRRORS(torch, "cuda/Embedding.cu", "2.11.0")
-// MIRRORS(torch, "cuda/SoftMax.cu", "2.11.0")
 #include "memcalc/cost/kernel_time.h"
 
 #include <algorithm>
@@ -101,92 +100,6 @@ double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const Memo
   const double moved = kernel.bytes / (rates.bandwidth * device.memory_bandwidth_bytes_per_second);
   const double computed = kernel.elements / (rates.elements * device.fp32_flops_per_second);
   return rates.launch_us * kMicrosecond * kernel.launches + std::max(moved, computed);
-}
-
-namespace {
-
-/// A softmax whose rows are read once: a warp holds a short one (PersistentSoftmax.cuh, in forward up to 2,048
-/// values), a block's registers or shared memory a longer one (SoftMax.cu: cunn_SoftMaxForwardReg,
-/// cunn_SoftMaxBackwardSmem; rows that begin at no multiple of 16 bytes are read twice in backward).
-struct HeldSoftmax {
-  double launch_us;
-  double share;              // of the rate of longer rows
-  double values_per_second;  // that are computed where 132 multiprocessors are; 0: memory decides
-};
-
-HeldSoftmax held_softmax(const work::Rows& rows, bool half) {
-  constexpr std::int64_t kByHalfWarp = 64, kByWarp = 1024, kByWarpForward = 2048, kAligned = 16;
-  if (rows.width <= kByWarp || (rows.width <= kByWarpForward && !rows.backward)) {
-    const bool narrow = rows.width <= kByWarp;
-    if (rows.backward) return {.launch_us = 2.5, .share = 1.08, .values_per_second = half ? 0.55e12 : 0};
-    // Half a warp's lanes hold two values each: 49 of a window as 64 (swin_b: 0.31 T values a second of 39 M).
-    if (rows.width <= kByHalfWarp) {
-      return {.launch_us = 2.5,
-              .share = 0.96,
-              .values_per_second = 0.43e12 * static_cast<double>(rows.width) / kByHalfWarp};
-    }
-    return {.launch_us = narrow ? 2.5 : 4.5,
-            .share = 0.96,
-            .values_per_second = !half    ? 0
-                                 : narrow ? 0.48e12
-                                          : 0.42e12};
-  }
-  if (!rows.backward) return {.launch_us = 4.5, .share = 1, .values_per_second = 0.3e12};
-  const bool aligned = rows.width * (half ? 2 : 4) % kAligned == 0;
-  if (aligned) return {.launch_us = 0.8, .share = 1.03, .values_per_second = 0};
-  return {.launch_us = 0.8, .share = 0.7, .values_per_second = half ? 0.385e12 : 0};
-}
-
-}  // namespace
-
-namespace {
-
-/// A block of 1,024 threads goes over a long row, two on a multiprocessor. Forward reads it for a maximum, a sum and
-/// the result, backward the gradient for a sum and the result; what fits into shared memory once. What forward reads
-/// again the cache holds the less the more of it all rows at work take; in 16 bits a row takes 10 us, however short. Of
-/// 146 in profiled steps of H200s and H100s (step_operators_h200.jsonl.gz and the others) and 40 alone
-/// (op_times_h100.jsonl, op_times_h200.jsonl, 2026-11-30).
-double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
-                            const DeviceRates& rates) {
-  constexpr double kLaunchUs = 3, kSharedBytes = 48 * 1024, kBlocks = 2;
-  constexpr double kForwardShare = 1.06, kBackwardShare = 0.98, kHalfBackwardShare = 1.04;  // of the rate
-  constexpr double kKept = 0.2, kLost = 0.86;  // of the cache: held whole, not at all
-  constexpr double kRowUs = 10.5, kValueNs = 0.154, kSharedPerSecond = 0.65e12, kMultiprocessors = 132;
-  const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
-  const double row = width * static_cast<double>(size_of(kernel.dtype));
-  const bool shared = row <= kSharedBytes;
-  double passes = rows.backward ? 3 : 2;
-  if (!shared && rows.backward) passes += 1;
-  if (!shared && !rows.backward) {
-    const double held = kBlocks * device.multiprocessors * row / std::max(rates.cache.bytes, 1.0);
-    passes += 2 * std::clamp((held - kKept) / (kLost - kKept), rates.cache.read_share, 1.0);
-  }
-  const double share = !rows.backward ? kForwardShare : is_half(kernel.dtype) ? kHalfBackwardShare : kBackwardShare;
-  const double bytes_per_second = share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
-  double computed = 0;
-  if (!rows.backward && is_half(kernel.dtype)) {
-    computed = shared ? count * width * kMultiprocessors / (kSharedPerSecond * device.multiprocessors)
-                      : count / (kBlocks * device.multiprocessors) * (kRowUs * kMicrosecond + width * kValueNs * 1e-9);
-  }
-  return kLaunchUs * kMicrosecond + std::max(passes * count * row / bytes_per_second, computed);
-}
-
-}  // namespace
-
-// cuda/SoftMax.cu. Of 72 softmaxes of up to 8,192 values alone on an H200
-// (tests/measured/kernel_sweep_h200.jsonl.gz, 2026-11-29) half are within 8 %, of 38 in profiled steps
-// (step_operators_h200.jsonl.gz) within 10; as rows of any length they were 41 and 13 % off.
-double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
-                       const DeviceRates& rates) {
-  constexpr std::int64_t kHeld = 8192;
-  constexpr double kMultiprocessors = 132;
-  if (rows.width > kHeld) return long_softmax_seconds(kernel, rows, device, rates);
-  const HeldSoftmax held = held_softmax(rows, is_half(kernel.dtype));
-  const double bytes_per_second = held.share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
-  const double values = static_cast<double>(rows.count) * static_cast<double>(rows.width);
-  const double computed =
-      held.values_per_second > 0 ? values * kMultiprocessors / (held.values_per_second * device.multiprocessors) : 0;
-  return held.launch_us * kMicrosecond + std::max(kernel.bytes / bytes_per_second, computed);
 }
 
 namespace {
@@ -347,6 +260,41 @@ double read_again_seconds(const Kernel& kernel, const work::Rows& rows, const De
   return kLaunchUs * kMicrosecond + std::cbrt(chain * chain * chain + moved * moved * moved);
 }
 
+/// cuda/Normalization.cuh, cuDNN: a block goes over a channel.
+double batch_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                          const DeviceRates& rates) {
+  constexpr double kNanosecond = 1e-9;
+  const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
+  const BlockRates& blocks = rates.blocks;
+  const std::string_view name = kernel.op->name;
+  const bool cudnn = name.find("cudnn") != std::string_view::npos;
+  const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
+                                 : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
+  // Forward's second kernel has blocks for each image of a channel (cuda/Normalization.cuh,
+  // batch_norm_cuda_template): of one image, as instance norm makes it of a batch, it takes as long as the first. Of
+  // an H100: 64 channels of 96^3 in 1.45 ms, 0.72 each (tests/measured/step_operators_h100.jsonl.gz).
+  const double passes = rows.one_image && !cudnn && !rows.backward ? 2 : 1;
+  double chain = passes * width * of.chain_ns;
+  // cuda/Normalization.cuh, batch_norm_elementwise: where a block's chain over a channel decides the moments, the
+  // image that is made of them comes after. Of mobilenet_v2's on an H200 (step_operators_h200.jsonl.gz).
+  constexpr double kElementwisePerSecond = 0.49e12, kMultiprocessors = 132, kNanoseconds = 1e9;
+  if (!cudnn && !rows.backward) {
+    chain += kNanoseconds * kernel.elements * kMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
+  }
+  double shared = count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
+  const double held = width * static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 2 : 1);
+  if (cudnn && held <= kHeldBytes) return held_channels_seconds(kernel, rows, device, rates.image);
+  if (cudnn && rows.backward) return read_again_seconds(kernel, rows, device, of.chain_ns);
+  if (cudnn) {
+    // A block goes over a channel, element by element whatever their type, and the multiprocessor with the most
+    // blocks decides. Of 985 on an H100 in float32 and 164 in 16 bits (network_operators_h100.jsonl.gz).
+    constexpr double kFloatBytes = 4, kHalfForwardChain = 1.2;
+    if (is_half(kernel.dtype)) chain *= kHalfForwardChain;
+    shared = std::ceil(count / device.multiprocessors) * width * kFloatBytes * of.byte_ns;
+  }
+  return of.launch_us * kMicrosecond + std::max(chain, shared) * kNanosecond;
+}
+
 /// cuda/layer_norm_kernel.cu, layer_norm_grad_input_kernel_vectorized: of 78 kernels on an H200 and 200 on an H100
 /// (step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz and the others of H100s) half are within 9 %. In 16
 /// bits what is computed decides.
@@ -404,12 +352,11 @@ double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const
 }  // namespace
 
 // cuda/layer_norm_kernel.cu: a block goes over a row; the gradients of weight and bias over all rows of some columns,
-// but for many rows by blocks of them (LaunchGammaBetaBackwardCUDAKernel). cuda/Normalization.cuh, cuDNN: over a
-// channel.
+// but for many rows by blocks of them (LaunchGammaBetaBackwardCUDAKernel).
 double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kNanosecond = 1e-9;
   constexpr std::int64_t kChainedRows = 65536;
-  const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
+  const auto count = static_cast<double>(rows.count);
   const BlockRates& blocks = rates.blocks;
   const bool groups = kernel.op == &aten::kNativeGroupNorm || kernel.op == &aten::kNativeGroupNormBackward;
   if (groups && kernel.kind == KernelKind::kRowwise) return group_norm_seconds(kernel, rows, device, rates);
@@ -420,35 +367,7 @@ double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSp
     // 8 KB in 163 us.
     return std::max(memory_seconds(kernel, device, rates.vectorized), count * kGatheredRowNs * kNanosecond);
   }
-  if (kernel.kind == KernelKind::kImage) {
-    const std::string_view name = kernel.op->name;
-    const bool cudnn = name.find("cudnn") != std::string_view::npos;
-    const ChannelRates& of = cudnn ? (rows.backward ? blocks.cudnn_batch_norm_backward : blocks.cudnn_batch_norm)
-                                   : (rows.backward ? blocks.batch_norm_backward : blocks.batch_norm);
-    // Forward's second kernel has blocks for each image of a channel (cuda/Normalization.cuh,
-    // batch_norm_cuda_template): of one image, as instance norm makes it of a batch, it takes as long as the first. Of
-    // an H100: 64 channels of 96^3 in 1.45 ms, 0.72 each (tests/measured/step_operators_h100.jsonl.gz).
-    const double passes = rows.one_image && !cudnn && !rows.backward ? 2 : 1;
-    double chain = passes * width * of.chain_ns;
-    // cuda/Normalization.cuh, batch_norm_elementwise: where a block's chain over a channel decides the moments, the
-    // image that is made of them comes after. Of mobilenet_v2's on an H200 (step_operators_h200.jsonl.gz).
-    constexpr double kElementwisePerSecond = 0.49e12, kMultiprocessors = 132, kNanoseconds = 1e9;
-    if (!cudnn && !rows.backward) {
-      chain += kNanoseconds * kernel.elements * kMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
-    }
-    double shared = count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
-    const double held = width * static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 2 : 1);
-    if (cudnn && held <= kHeldBytes) return held_channels_seconds(kernel, rows, device, rates.image);
-    if (cudnn && rows.backward) return read_again_seconds(kernel, rows, device, of.chain_ns);
-    if (cudnn) {
-      // A block goes over a channel, element by element whatever their type, and the multiprocessor with the most
-      // blocks decides. Of 985 on an H100 in float32 and 164 in 16 bits (network_operators_h100.jsonl.gz).
-      constexpr double kFloatBytes = 4, kHalfForwardChain = 1.2;
-      if (is_half(kernel.dtype)) chain *= kHalfForwardChain;
-      shared = std::ceil(count / device.multiprocessors) * width * kFloatBytes * of.byte_ns;
-    }
-    return of.launch_us * kMicrosecond + std::max(chain, shared) * kNanosecond;
-  }
+  if (kernel.kind == KernelKind::kImage) return batch_norm_seconds(kernel, rows, device, rates);
   if (kernel.op == &aten::kNativeLayerNormBackward && kernel.kind == KernelKind::kRowwise) {
     return layer_norm_gradient_seconds(kernel, count, device);
   }

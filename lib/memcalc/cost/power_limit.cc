@@ -178,13 +178,14 @@ void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, cons
     return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, power);
   });
   std::vector<Stretch> stretches;
-  double products = 0, busy = 0;
+  bool uses_tensor_cores = false;
+  double busy = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
     if (!fills_card(kernel)) continue;
     const AtFullClock& of = told[distinct.number_of(i)];
     seconds[i] = of.seconds;
-    products += of.of_products;
+    uses_tensor_cores = uses_tensor_cores || of.of_products > 0;
     busy += static_cast<double>(kernel.repeats) * seconds[i];
     const bool goes_on = !stretches.empty() && stretches.back().repeats == kernel.repeats &&
                          stretches.back().activity.seconds < kStretch;
@@ -192,7 +193,7 @@ void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, cons
     stretch.activity.add(of.activity);
     stretch.end = i + 1;
   }
-  if (products <= 0) return;
+  if (!uses_tensor_cores) return;
   if (!lengthen_all(stretches, 0, {}, power)) return;  // without a pause
   const double idle = std::max(issuing_seconds(kernels, issuing.of(rates.host)) / busy - 1, 0.0);
   const double rest = std::max(waiting - idle, 0.0) * busy;

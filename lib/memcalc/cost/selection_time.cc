@@ -4,6 +4,7 @@
 #include "memcalc/cost/selection_time.h"
 
 #include <cmath>
+#include <cstdint>
 
 namespace memcalc {
 
@@ -24,7 +25,8 @@ double of_multiprocessors(const DeviceSpec& device) {
 
 /// sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304 slices of an H200
 /// (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike. mbtopk, of few long
-/// slices: a radix select in four passes of several blocks each.
+/// slices: a radix select in four passes of several blocks each. Slices of 32,000 and more were timed; shorter ones
+/// that torch gives to it, too (ops/sort.cc, uses_several_blocks), are told as sbtopk's.
 double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device,
                     const DeviceRates& rates) {
   constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;

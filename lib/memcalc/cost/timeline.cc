@@ -45,7 +45,7 @@ bool queues_beside(const DistinctKernels& kernels) {
   return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
     if (!kernel->communicates()) return false;
     if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
-    return kernel->op != nullptr && std::string_view(kernel->op->name).substr(0, kFunctional.size()) == kFunctional;
+    return kernel->op != nullptr && std::string_view(kernel->op->name).starts_with(kFunctional);
   });
 }
 
@@ -165,9 +165,9 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
     gathers_ = gathers_ || each.way == Issue::Way::kGathers;
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
     if (each.way < Issue::Way::kBlocks) continue;
-    const auto awaited_after = kernels_[i].as<work::Communication>()->awaited_after;
-    if (awaited_after == 0) continue;
-    const std::size_t by = i + static_cast<std::size_t>(awaited_after);
+    const auto* collective = kernels_[i].as<work::Communication>();
+    if (collective == nullptr || collective->awaited_after == 0) continue;
+    const std::size_t by = i + static_cast<std::size_t>(collective->awaited_after);
     if (by >= issues_.size()) continue;
     issues_[by].awaits = static_cast<std::int32_t>(i);  // of several the last, which ends last
     issues_[i].is_awaited = true;

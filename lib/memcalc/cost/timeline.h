@@ -41,7 +41,7 @@ class Timeline {
       kHost,     // nowhere: the host's own work
       kCompute,  // launched on the compute stream
       kBeside,   // a copy on a stream of its own: FSDP's
-      kBlocks,   // a collective between the kernels of the compute stream
+      kBlocks,   // a collective, as those below are, between the kernels of the compute stream
       kGathers,  // one beside them, for which the next kernel waits, or that which `awaits` it
       kReduces,  // the same, or the optimizer
     };

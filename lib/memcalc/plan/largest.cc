@@ -196,7 +196,7 @@ class Search {
     }
   }
 
-  static constexpr double kStride = 64;
+  static constexpr double kStride = 64;  // times the larger of two probes
 
   const ModelSpec& model_;
   RunSpec run_;

@@ -15,12 +15,12 @@ constexpr double kHeight = 460;
 constexpr double kLeft = 76;
 constexpr double kTop = 56;
 constexpr double kBottom = 396;
-constexpr double kRight = 740;     // the legend stands beyond
-constexpr double kTallest = 1.06;  // of the axis over the tallest stack
-constexpr double kCharacter = 7;   // about the width of one
-constexpr double kBelow = 14;      // the axis, labels begin; and what is free below them
-constexpr double kSlant = 40;
-constexpr double kDegree = 3.14159265358979 / 180;
+constexpr double kRight = 740;                      // the legend stands beyond
+constexpr double kTallest = 1.06;                   // of the axis over the tallest stack
+constexpr double kCharacter = 7;                    // about the width of one
+constexpr double kBelow = 14;                       // from the axis to its labels, and from these to the lower edge
+constexpr double kSlant = 40;                       // degrees
+constexpr double kDegree = 3.14159265358979 / 180;  // in radians
 
 // Okabe and Ito's colours, which colour-blind people can tell apart, four more for the categories that few runs have,
 // and greys for what is no tensor.

@@ -1,15 +1,11 @@
 #include "memcalc/report/render.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
-#include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/rule.h"
 

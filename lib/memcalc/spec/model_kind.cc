@@ -29,7 +29,9 @@ std::optional<std::int64_t> trained_context(const ModelSpec& model) {
 }
 
 std::int64_t context_of_vllm(const ModelSpec& model) {
-  return trained_context(model).value_or(2048);  // config/model.py, _get_and_verify_max_len: "Assuming … 2048"
+  // vLLM 0.31.0, config/model.py, _get_and_verify_max_len: "Assuming the model's maximum length is …"
+  constexpr std::int64_t kAssumed = 2048;
+  return trained_context(model).value_or(kAssumed);
 }
 
 bool has_experts(const ModelSpec& model) { return model.architecture.dimensions().experts.value_or(0) > 0; }

@@ -71,7 +71,8 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
     }
     return *options.sequence_length;
   }
-  if (const std::optional<std::int64_t> most = model.architecture.dimensions().default_length; most) {
+  if (const std::optional<std::int64_t> most = model.architecture.dimensions().default_length;
+      most && context.value_or(*most) >= *most) {
     assumptions.push_back(fmt::format(
         "sequence length {}: the model runs token by token, so that a longer one takes long to answer (--seq)", *most));
     return *most;

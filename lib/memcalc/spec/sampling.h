@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ inline constexpr std::string_view kPlainSampling = "plain";
 struct Sampling {
   std::array<bool, kScoreRuleNames.size()> rules{};
 
+  void add(ScoreRule rule) { rules[static_cast<std::size_t>(rule)] = true; }
   [[nodiscard]] bool has(ScoreRule rule) const { return rules[static_cast<std::size_t>(rule)]; }
   [[nodiscard]] bool operator==(const Sampling&) const = default;
 };

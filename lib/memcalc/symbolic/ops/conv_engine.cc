@@ -53,19 +53,21 @@ std::array<std::int64_t, 26> features_of(const ConvolutionShape& s) {
           ceil_div(s.out_channels / s.groups, 64) * ceil_div(s.in_channels / s.groups * window, 64)};
 }
 
+/// Of what there are trees.
+enum Kind { kImages, kVolumes, kImagesInGroups, kPatches, kSequences, kSequencesInGroups };
+
 /// Whether the number of partial sums is known; of others their size alone is, in powers of two.
-bool counts_sums(int kind) { return kind == 0 || kind == 4; }
+bool counts_sums(Kind kind) { return kind == kImages || kind == kSequences; }
 
 constexpr Bytes kFloat32 = 4;
 
-/// Of what there are trees: images, volumes, images in groups and in patches that do not overlap, sequences, sequences
-/// in groups.
-int kind_of(const ConvolutionShape& s) {
-  if (s.spatial_rank > 2) return 1;
-  if (s.spatial_rank == 1) return s.groups == 1 ? 4 : 5;
-  if (s.groups > 1) return s.groups < s.in_channels ? 2 : 0;
+/// Each channel by itself is among the images; patches do not overlap.
+Kind kind_of(const ConvolutionShape& s) {
+  if (s.spatial_rank > 2) return kVolumes;
+  if (s.spatial_rank == 1) return s.groups == 1 ? kSequences : kSequencesInGroups;
+  if (s.groups > 1) return s.groups < s.in_channels ? kImagesInGroups : kImages;
   const bool square = s.kernel_height == s.stride && s.kernel_width == s.stride && s.same_everywhere;
-  return square && s.stride > 1 && s.padding == 0 ? 3 : 0;
+  return square && s.stride > 1 && s.padding == 0 ? kPatches : kImages;
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ namespace memcalc {
 [[nodiscard]] KernelKind elementwise_kind(const Tensor& result, std::initializer_list<const Tensor*> inputs);
 /// What is read of a tensor from memory: of an expanded one each element once.
 [[nodiscard]] double read_bytes(const Tensor& tensor);
-/// Of parts that are joined (cuda/Shape.cu, cat_out_cuda): vectorised if all are contiguous; kTurned: one is most of it
+/// Of parts that are joined (cuda/Shape.cu, cat_out_cuda): kVectorized if all are contiguous; else kStrided, or kTurned
+/// where one part is most of the result, so that the blocks of the others soon have nothing to do.
 [[nodiscard]] KernelKind joined_kind(std::span<const Tensor* const> parts);
 [[nodiscard]] inline KernelKind joined_kind(std::initializer_list<const Tensor*> parts) {
   return joined_kind(std::span<const Tensor* const>(parts.begin(), parts.size()));

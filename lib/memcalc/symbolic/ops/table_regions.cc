@@ -1,4 +1,4 @@
-// Rows of the operator table for detectors of two stages: torchvision's own operators (torchvision 0.26:
+// Rows of the operator table for detectors: torchvision's own operators (torchvision 0.26:
 // csrc/ops/cuda/nms_kernel.cu, csrc/ops/{autograd,autocast,cuda}/{roi_align,deform_conv2d}_kernel.*) and the random
 // order of its samplers (aten/src/ATen/native/cuda/Randperm.cu).
 #include <algorithm>
@@ -20,6 +20,7 @@ namespace memcalc {
 namespace {
 
 constexpr std::int64_t kBoxesOfBlock = 64;  // threadsPerBlock: the bits of a word of the mask
+constexpr double kFlops = 20;  // about, of a pair of boxes, or of a pixel that is interpolated between four
 
 /// The boxes in the order of their scores, a word of a mask for each box and 64 others, which the host reads; how many
 /// are kept was recorded.
@@ -36,7 +37,7 @@ void nms_row(RecordedCall& call) {  // dets scores iou_threshold
   const Tensor in_order = tape.empty(dets.shape(), dets.dtype(), aten::kNms);
   const Tensor mask = tape.empty({boxes * ceil_div(boxes, kBoxesOfBlock)}, DType::kInt64, aten::kNms);
   tape.kernels.add(aten::kNms, OperatorClass::kElementwise, dets.dtype(),
-                   20.0 * static_cast<double>(boxes) * static_cast<double>(boxes), static_cast<double>(mask.bytes()));
+                   kFlops * static_cast<double>(boxes) * static_cast<double>(boxes), static_cast<double>(mask.bytes()));
   tape.kernels.describe(work::Rows{.count = boxes, .width = ceil_div(boxes, kBoxesOfBlock)});
   tape.kernels.synchronize(aten::kNms);
   const Tensor places = tape.empty({call.given().shape[0]}, DType::kInt64, aten::kToCopy);
@@ -54,7 +55,7 @@ void roi_align_backward(BackwardCall& call) {
   const auto& regions = call.payload<AlignedRegions>();
   Tensor result = filled(call.tape, regions.shape, gradient.dtype(), aten::kZeros);
   call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, gradient.dtype(),
-                        20.0 * static_cast<double>(gradient.elements()),
+                        kFlops * static_cast<double>(gradient.elements()),
                         static_cast<double>(gradient.bytes() + result.bytes()));
   call.tape.kernels.describe(work::Rows{.count = gradient.elements(), .width = regions.samples, .backward = true});
   call.set(0, std::move(result));
@@ -76,15 +77,16 @@ void roi_align_row(RecordedCall& call) {  // input rois spatial_scale pooled_hei
   Tensor result =
       filled(call.tape, {rois.size(0), x.size(1), call.integer(3), call.integer(4)}, x.dtype(), aten::kRoiAlign);
   call.tape.kernels.add(aten::kRoiAlign, OperatorClass::kElementwise, x.dtype(),
-                        20.0 * static_cast<double>(result.elements()), static_cast<double>(x.bytes() + result.bytes()));
+                        kFlops * static_cast<double>(result.elements()),
+                        static_cast<double>(x.bytes() + result.bytes()));
   call.tape.kernels.describe(work::Rows{.count = result.elements(), .width = samples});
   result = finish(node, std::move(result));
   call.returns(to_dtype(std::move(result), dtype));
 }
 
-// --- deformable convolutions: csrc/ops/cuda/deform_conv2d_kernel.cu
-// ---------------------------------------------------
+// --- deformable convolutions
 
+/// csrc/ops/cuda/deform_conv2d_kernel.cu
 struct DeformedConvolution {
   std::int64_t images = 1, parallel = 1, groups = 1, in_rows = 0, out_channels = 0, places = 0;  // places: of an image
 
@@ -100,7 +102,7 @@ struct DeformedConvolution {
     for (std::int64_t block = 0; block < images / parallel; ++block) {
       for (int pass = 0; pass < passes; ++pass) {
         tape.kernels.add(op, OperatorClass::kElementwise, columns.dtype(),
-                         20.0 * static_cast<double>(columns.elements()), 2.0 * static_cast<double>(columns.bytes()));
+                         kFlops * static_cast<double>(columns.elements()), 2.0 * static_cast<double>(columns.bytes()));
       }
       for (std::int64_t group = 0; group < groups; ++group) {
         tape.memory.use_cublas(false);
@@ -151,7 +153,7 @@ void deform_conv2d_backward(BackwardCall& call) {
   call.set(0, std::move(of_image));
   call.set(1, std::move(of_weight));
   call.set(2, std::move(of_offsets));
-  if (aside != nullptr) *aside = std::move(of_mask);
+  if (aside != nullptr && call.needs(2)) *aside = std::move(of_mask);
   call.set(3, std::move(of_bias));
 }
 

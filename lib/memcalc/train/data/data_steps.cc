@@ -5,7 +5,6 @@
 #include <optional>
 #include <unordered_set>
 
-#include "memcalc/base/error.h"
 #include "memcalc/base/mixed_hash.h"
 #include "memcalc/train/data/answers.h"
 #include "memcalc/train/data/generations.h"

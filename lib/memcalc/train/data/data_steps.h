@@ -37,7 +37,7 @@ struct DataSteps {
   std::int64_t samples = 0;         // of that step, of this process
   std::int64_t tokens = 0;          // likewise, padding included
   double sizes_of_all = 1;          // of micro-batches, over those of the simulated steps
-  FirstCallCounts first_calls{};    // of an average step of the training behind the first
+  FirstCallCounts first_calls{};    // of an average step of the training behind the first, or of the only one
 };
 
 /// Of all simulated steps together, and of the first, in which much else is done once.

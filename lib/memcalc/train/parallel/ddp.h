@@ -41,7 +41,7 @@ class Ddp : public ParallelWrapper {
     std::vector<std::size_t> params;  // places in params_
     Tensor flat;
     std::size_t pending = 0;
-    std::size_t reduce = 0;  // its all-reduce, in the list of kernels
+    std::size_t reduce = 0;  // its all-reduce: KernelLog::collective()
   };
 
   void initialize_buckets(const std::vector<std::vector<std::size_t>>& assignment);

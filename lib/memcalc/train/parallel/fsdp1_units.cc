@@ -7,7 +7,6 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/built_rules.h"
-#include "memcalc/spec/parallel.h"
 #include "memcalc/train/parallel/units.h"
 #include "memcalc/train/parallel/wrapper.h"
 
