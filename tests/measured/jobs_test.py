@@ -198,7 +198,8 @@ OFF = {
     "j8041-11-kto-bloom": (0, 26.454),
     "j9041-01-sft-lengths-gemma2": (0, 9.255),  # --load host is exact
     "j9041-12-dpo-gemma3": (0, 17.308),  # likewise; k9041-12 is the same run with the cache kept
-    "j9041-16-kto-eval-qwen3": (0, 14.358),
+    "j9041-16-kto-eval-qwen3": (0, 14.358),  # likewise
+    # The same requests; blocks lie elsewhere.
     "j9041-00-sft-dora-qwen2": (0, 0.037),
     "k9041-00-sft-dora-qwen2": (0, 0.037),
     "j9041-02-packed-gemma2": (0.027, 1.581),

@@ -36,7 +36,6 @@ TEST(PowerLimit, ProductsTakeTheTimeOfTheSlowestCard) {
   EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
 }
 
-// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
 Kernel product_of_4096() {
   Kernel product = kernel(6.0 * 4096 * 4096);
   product.kind = KernelKind::kMatrixProduct;
@@ -47,6 +46,7 @@ Kernel product_of_4096() {
   return product;
 }
 
+// Products t, other kernels o: 2 t / x + 0.5 o = x t + o.
 TEST(PowerLimit, ProductsWithoutAPauseLowerTheirClock) {
   const Kernel product = product_of_4096();
   KernelList list;

@@ -43,12 +43,19 @@ enum class ConvolutionKind : std::uint8_t {
 };
 constexpr std::size_t kKinds = 3;
 
-/// Of the cards that the table is of, by type: the datasheet's FLOP/s, and bytes per second.
+/// What moves bytes on a card: its memory, and its multiprocessors, which calculate where each byte goes.
+struct Mover {
+  double bandwidth;        // of the datasheet, bytes a second
+  double share_of_memory;  // of what a byte takes at that bandwidth (MemoryScaling)
+  double multiprocessors;
+};
+
+/// Of the cards that the table is of, by type: the datasheet's FLOP/s.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
-constexpr double kMeasuredBandwidth = 3.35e12;
+constexpr Mover kMeasured = {.bandwidth = 3.35e12, .share_of_memory = 1, .multiprocessors = 132};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of 613 passes of 20 us and more that both had taken, without groups, by type).
-constexpr double kOtherBandwidth = 4.8e12, kOtherShare = 0.9;
+constexpr Mover kOther = {.bandwidth = 4.8e12, .share_of_memory = 0.9, .multiprocessors = 132};
 constexpr std::array<double, kTypes> kOtherLevel = {0.98, 0.97, 0.99};
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
@@ -64,13 +71,14 @@ struct Sizes {
   }
 };
 
-/// Bytes at a share of the datasheet's rate; of what a byte takes then, only a part is the memory's (MemoryScaling),
-/// which alone changes on a card with another. Most kernels for tensor cores take images whose channels lie innermost:
-/// row-major ones are converted before and behind them (nchwToNhwcKernel), three times the bytes.
-double ideal_seconds(const Sizes& shape, double moves, double peak, double item, double bandwidth,
-                     double share_of_memory) {
+/// Bytes at a share of the datasheet's rate; of what a byte takes then, a part is the memory's, and goes with that of
+/// the card; the rest goes with its multiprocessors. Most kernels for tensor cores take images whose channels lie
+/// innermost: row-major ones are converted before and behind them (nchwToNhwcKernel), three times the bytes.
+double ideal_seconds(const Sizes& shape, double moves, double peak, double item, const Mover& mover) {
   constexpr double kLaunch = 3e-6, kComputes = 0.8;
-  const double seconds_per_byte = share_of_memory / bandwidth + (1 / moves - share_of_memory) / kMeasuredBandwidth;
+  const double slower = kMeasured.multiprocessors / mover.multiprocessors;
+  const double seconds_per_byte = mover.share_of_memory / mover.bandwidth +
+                                  (1 / moves - mover.share_of_memory) * slower / kMeasured.bandwidth;
   return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
 }
 
@@ -134,7 +142,7 @@ double logarithm_of_ratio(const Time& time, std::size_t pass) {
   const bool other = time.card != 0;
   const double ideal =
       ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)), kMeasuredPeaks[type],
-                    kItemSizes[type], other ? kOtherBandwidth : kMeasuredBandwidth, other ? kOtherShare : 1);
+                    kItemSizes[type], other ? kOther : kMeasured);
   const double level = other ? kOtherLevel[type] : 1;
   return std::log(static_cast<double>(time.nanoseconds[pass]) * kNanosecond / (level * ideal));
 }
@@ -237,7 +245,9 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                                                            : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
   const double ideal = ideal_seconds(shape, moves(kind), sustained_flops(kernel, device), kItemSizes[type],
-                                     device.memory_bandwidth_bytes_per_second, rates.scaling.share);
+                                     {.bandwidth = device.memory_bandwidth_bytes_per_second,
+                                      .share_of_memory = rates.scaling.share,
+                                      .multiprocessors = static_cast<double>(device.multiprocessors)});
   thread_local Remembered<Asked, 9> remembered;
   return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind}, [&] {
     return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass);

@@ -28,7 +28,7 @@ class Denoising:
     tokens: int                 # of the prompt, as the script encodes it
     image: int = 1024
     multiple: int = 16          # pixels that the image's side is a multiple of
-    sizes: list[int] = field(default_factory=lambda: [512, 768, 1280, 1024])
+    sizes: list[int] = field(default_factory=lambda: [512, 768, 1280, 1024])  # other sides to record at, pixels
     regions: bool = False       # gradient checkpointing of other parts than the items of lists
     precisions: tuple[str, ...] = PRECISIONS
     fixed: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import torch
 
@@ -230,7 +230,7 @@ def _targeted(config: Any, task: str, *, batch: int, target: int | None, image: 
     def example(batch: int, image: int, target: int = 0) -> dict[str, Any]: return known.inputs(batch, target, image)
 
     variants = [Variant("train", precisions=known.precisions), Variant("eval", inputs=list(known.given))]
-    return Source(make, example, symbols, variants, name or config.model_type, known.task, sizes={"image": [n for n in known.sizes if n != edge][:3]} if known.sizes else _edges(edge),
+    return Source(make, example, symbols, variants, name or config.model_type, known.task, sizes={"image": _others(known.sizes, edge)} if known.sizes else _edges(edge),
                   fixed=dict(known.fixed), step=known.step, not_compiled=known.not_compiled)
 
 
@@ -238,6 +238,11 @@ def _prime(least: int) -> int:
     """The first prime from `least` on."""
     while least < 2 or any(least % d == 0 for d in range(2, int(least**0.5) + 1)): least += 1
     return least
+
+
+def _others(sizes: Iterable[int], default: int) -> list[int]:
+    """The first three sizes that are not the example's."""
+    return [n for n in sizes if n != default][:3]
 
 
 def _edges(edge: int) -> dict[str, list[list[int]]]:
@@ -359,7 +364,7 @@ def denoising(name: str, config: dict[str, Any] | None = None, *, batch: int = 1
     lengths = ([32 * n for n in (7, 11, 19)] if known.token_multiple > 1 else
                [_prime(tokens * 2 // 3), _prime(tokens * 2 // 5), _prime(tokens * 5 // 4)])
     return Source(lambda: kind(**(config or {})), example, {"batch": batch, "image": image or known.image, "sequence": tokens}, variants,
-                  name, "denoising", sizes={"image": [n for n in known.sizes if n != (image or known.image)][:3], "sequence": lengths},
+                  name, "denoising", sizes={"image": _others(known.sizes, image or known.image), "sequence": lengths},
                   multiples={"image": known.multiple, "sequence": known.token_multiple}, step=known.step, precisions=known.precisions,
                   fixed=dict(known.fixed))
 
@@ -373,7 +378,7 @@ def part(library: str, name: str, config: dict[str, Any], *, batch: int = 1, ima
 
         frames = [1] if name in ONE_FRAME else []
         return Source(lambda: getattr(diffusers, name)(**config), lambda batch, image: {"pixel_values": torch.empty(batch, 3, *frames, image, image)},
-                      {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": [512, 768, 1280, 1024]},
+                      {"batch": batch, "image": image or 1024}, variants, name, "other", sizes={"image": _others([512, 768, 1280, 1024], image or 1024)},
                       multiples={"image": 64}, step=encode_pixels, precisions=precisions)
     import transformers
 

@@ -125,6 +125,21 @@ def draw_wide(a):
     write_lines(a.out, cases)
 
 
+def generated(r, name, task, more, *, lengths=(64, 128, 256, 512, 1000), tokens=(16, 24), high=1):
+    """A case of generate(), or of model(**batch) where `more` has "call", what `more` does not say of it drawn; up to two images, of 448 pixels up to `high`."""
+    run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice((1200, 2000) if task == "images" else lengths), task=task)
+    if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
+    run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"])
+    run.update((key, value) for key, value in more.items() if key not in ("call", "static"))
+    run.update(weights_dtype=run["precision"], attention=more.get("attention", "sdpa"), infer=True)
+    new = r.choice(tokens)
+    if "call" not in more: run["new_tokens"] = new
+    if task == "images": run["images"] = r.choice([1, high if name.endswith("448") else 2]); del run["task"]
+    words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
+    words += [f"beam{more.get('beams')}"] * ("beams" in more) + ["eager"] * ("attention" in more) + ["static"] * ("static" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
+    return dict(id="-".join(words), run=run, **({"static": True} if "static" in more else {}))
+
+
 def draw_large(a):
     """Four models of images and text and four large decoders, three packed, speech and an encoder-decoder, two with beams, two of experts, two other
     decoders, all of generate(), and model(**batch) of one. One of each kind in each four, for large ones to be built beside small ones."""
@@ -142,21 +157,7 @@ def draw_large(a):
     for place in range(5):
         for name, task, more in (each[place] for each in (images, large, packed + pairs[:1], [pairs[1], *beams, experts[0]]) if place < len(each)): cases.append((name, task, more))
     cases += [experts[1], *others]
-    drawn, cases = cases, []
-    for name, task, more in drawn:
-        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000, 1500]), task=task)
-        if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
-        run["precision"] = more.get("precision", r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"]))
-        if "quantize" in more: run["quantize"] = more["quantize"]
-        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
-        new = r.choice([16, 24, 32])
-        if "call" not in more: run["new_tokens"] = new
-        if "beams" in more: run["beams"] = more["beams"]
-        if task == "images": run["images"] = r.choice([1, 2]); del run["task"]
-        words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
-        if "beams" in more: words.append(f"beam{more['beams']}")
-        cases.append(dict(id="-".join(words), run=run))
-    write_lines(a.out, cases)
+    write_lines(a.out, [generated(r, *case, lengths=(64, 128, 256, 512, 1000, 1500), tokens=(16, 24, 32), high=2) for case in cases])
 
 
 def draw_sampled(a):
@@ -176,21 +177,7 @@ def draw_sampled(a):
     rest = [(small[4], "causal", dict(beams=4)), (small[5], "causal", dict(call=True)), (small[6], "causal", dict(static=True, precision="bf16"))]
     columns = [large + images, [(name, "causal", {}) for name in decoders[7:9] + others[:3]] + experts[:1], packed + pairs, sampled + rest[:2] + experts[1:]]
     cases = [column[place] for place in range(6) for column in columns if place < len(column)] + rest[2:]
-    drawn, cases = cases, []
-    for name, task, more in drawn:
-        run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000]), task=task)
-        if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
-        run["precision"] = more.get("precision", r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"]))
-        if "quantize" in more: run["quantize"] = more["quantize"]
-        run.update(weights_dtype=run["precision"], attention="sdpa", infer=True)
-        new = r.choice([16, 24])
-        if "call" not in more: run["new_tokens"] = new
-        run.update({key: more[key] for key in ("beams", "sampling") if key in more})
-        if task == "images": run["images"] = r.choice([1, 1 if name.endswith("448") else 2]); del run["task"]  # 2,048 tokens would not fit
-        words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
-        words += ["beam4"] * ("beams" in more) + ["static"] * ("static" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
-        cases.append(dict(id="-".join(words), run=run, **({"static": True} if "static" in more else {})))
-    write_lines(a.out, cases)
+    write_lines(a.out, [generated(r, *case) for case in cases])
 
 
 def draw_bound(a):
@@ -209,21 +196,8 @@ def draw_bound(a):
                                                             (("whisper-tiny", "whisper-base", "whisper-small"), "speech"), (EXPERTS, "causal"), (UNMEASURED["experts"], "causal"))]
     drawn += [(r.choice(some), "images", {}) for some in r.sample(GENERATE_IMAGES, 2)] + [(r.choice(FORWARD_ONLY["images"]), "images", dict(call=True))]
     drawn += [(names[5], "causal", dict(beams=4)), (names[6], "causal", dict(attention="eager")), (r.choice(UNMEASURED["causal"]), "causal", {})]
-    cases = []
-    for place in range(6):  # one of each quarter, so that large ones are built beside small ones
-        for name, task, more in drawn[place::6]:
-            run = dict(model=name, batch_size=r.choice([1, 1, 2, 4, 8, 16]), sequence_length=r.choice([1200, 2000] if task == "images" else [64, 128, 256, 512, 1000]), task=task)
-            if task in ("seq2seq", "speech"): run["sequence_length"] = min(run["sequence_length"], 512 if task == "seq2seq" else 448)
-            run["precision"] = r.choice(["bf16", "bf16", "bf16", "fp16", "fp32"] if task != "images" else ["bf16", "bf16", "fp16"])
-            run.update({key: value for key, value in more.items() if key != "call"})
-            run.update(weights_dtype=run["precision"], attention=more.get("attention", "sdpa"), infer=True)
-            new = r.choice([16, 24])
-            if "call" not in more: run["new_tokens"] = new
-            if task == "images": run["images"] = r.choice([1, 1 if name.endswith("448") else 2]); del run["task"]
-            words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
-            words += ["beam4"] * ("beams" in more) + ["eager"] * ("attention" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
-            cases.append(dict(id="-".join(words), run=run))
-    write_lines(a.out, cases)
+    # Every sixth, so that large ones are built beside small ones.
+    write_lines(a.out, [generated(r, *case) for place in range(6) for case in drawn[place::6]])
 
 
 def predict(a):
