@@ -77,8 +77,8 @@ struct Sizes {
 double ideal_seconds(const Sizes& shape, double moves, double peak, double item, const Mover& mover) {
   constexpr double kLaunch = 3e-6, kComputes = 0.8;
   const double slower = kMeasured.multiprocessors / mover.multiprocessors;
-  const double seconds_per_byte = mover.share_of_memory / mover.bandwidth +
-                                  (1 / moves - mover.share_of_memory) * slower / kMeasured.bandwidth;
+  const double seconds_per_byte =
+      mover.share_of_memory / mover.bandwidth + (1 / moves - mover.share_of_memory) * slower / kMeasured.bandwidth;
   return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
 }
 
@@ -140,9 +140,8 @@ double logarithm_of_ratio(const Time& time, std::size_t pass) {
   constexpr double kNanosecond = 1e-9;
   const auto type = static_cast<std::size_t>(time.type);
   const bool other = time.card != 0;
-  const double ideal =
-      ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)), kMeasuredPeaks[type],
-                    kItemSizes[type], other ? kOther : kMeasured);
+  const double ideal = ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)),
+                                     kMeasuredPeaks[type], kItemSizes[type], other ? kOther : kMeasured);
   const double level = other ? kOtherLevel[type] : 1;
   return std::log(static_cast<double>(time.nanoseconds[pass]) * kNanosecond / (level * ideal));
 }
