@@ -4,6 +4,7 @@
 #include "memcalc/families/bloom/spec.h"
 #include "memcalc/families/falcon/spec.h"
 #include "memcalc/families/gpt2/spec.h"
+#include "memcalc/families/jamba/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/families/mamba/spec.h"
 #include "memcalc/families/torchvision/spec.h"
@@ -145,6 +146,14 @@ TEST(RunOptions, ModelsWithoutPositionsHaveALengthAllTheSame) {
   const ModelSpec mamba{.name = "mamba-test", .model_type = "mamba", .architecture = MambaSpec{}};
   EXPECT_EQ(resolve(mamba, {}).run.sequence_length, 512);
   EXPECT_THAT(resolve(mamba, {}).assumptions, Contains(HasSubstr("512: the model runs token by token")));
+}
+
+TEST(RunOptions, ModelsThatRunTokenByTokenStayWithinTheirContext) {
+  JambaSpec sizes;
+  sizes.max_position_embeddings = 4096;
+  EXPECT_EQ(resolve({.name = "jamba-test", .model_type = "jamba", .architecture = sizes}, {}).run.sequence_length, 512);
+  sizes.max_position_embeddings = 128;
+  EXPECT_EQ(resolve({.name = "jamba-test", .model_type = "jamba", .architecture = sizes}, {}).run.sequence_length, 128);
 }
 
 TEST(RunOptions, NumbersOutOfRange) {
