@@ -575,7 +575,7 @@ def test_a_cell_is_one_call():
     content = record(Calls(lambda x, cell: cell(x), torch.nn.GRUCell(16, 32)), {"x": torch.zeros(4, 16)}).to_dict()
     calls = [made for function in content["functions"] for made in function["body"] if made[0] == "call"]
     cell = next(made for made in calls if made[1] == "torch.gru_cell")
-    assert len(cell[4]) == 1 and cell[5][0][0] == [{"n": "batch"}, 32]
+    assert len(cell[4]) == 1 and len(cell) == 5, "memcalc computes the size of its result"
 
 
 def test_numbers_of_numpy_are_numbers_and_arrays_are_tensors_of_their_values():
