@@ -137,6 +137,7 @@ TEST(Fsdp2OfTheTrainer, KeepsWhatPackedWeightsAreScaledWithOnTheCardAlone) {
     EXPECT_EQ(of(sum, Category::kGradients), 0);
     EXPECT_EQ(of(sum, Category::kOptimizerStates), 0);
     ASSERT_EQ(result.held_on_host.front().name, "offloaded parameters");
+    EXPECT_TRUE(result.held_on_host.front().pinned) << "CPUOffloadPolicy's default";
     EXPECT_GE(result.held_on_host.front().bytes, packed / 2);
   }
 }

@@ -43,7 +43,7 @@ HostMemory host_memory_of(const SymbolicRun& symbolic, const RunSpec& run) {
   add("offloaded parameters", optimizer.pinned_parameters, true, each + "in a pinned block of a power of two");
   add("offloaded gradients", optimizer.pinned_gradients, true, each + "in a pinned block of a power of two");
   add("offloaded optimizer states", optimizer.states, false, each + "with two moments and a step counter");
-  for (const HeldRow& row : symbolic.held_on_host) add(row.name, row.bytes, false, row.rule);
+  for (const HeldRow& row : symbolic.held_on_host) add(row.name, row.bytes, row.pinned, row.rule);
   // dataloader.py, _MultiProcessingDataLoaderIter: at most workers x prefetch_factor batches are under way.
   const BatchBytes batch = batch_bytes(symbolic);
   const Bytes ahead = checked_multiply(run.dataloader_workers, run.prefetch_factor);

@@ -40,6 +40,7 @@ struct HeldRow {
   std::string name;
   Bytes bytes = 0;
   std::string rule;
+  bool pinned = false;  // of what is on the host: locked pages
 };
 
 struct SymbolicRun {

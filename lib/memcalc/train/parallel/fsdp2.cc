@@ -113,8 +113,8 @@ std::vector<HeldRow> Fsdp2::held_on_host() const {
       states.add(rule_of(run.training().optimizer).state_bytes(shard, run.training().loop));
     }
   }
-  return {{"offloaded parameters", shards, "this rank's shards, pinned"},
-          {"offloaded gradients", gradients, "of these, pinned"},
+  return {{"offloaded parameters", shards, "this rank's shards, pinned", true},
+          {"offloaded gradients", gradients, "of these, pinned", true},
           {"offloaded optimizer states", checked_add(states.tensors, states.scalars),
            rule_of(run.training().optimizer).states}};
 }
