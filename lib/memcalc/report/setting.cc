@@ -12,6 +12,7 @@
 #include "memcalc/report/quantity.h"
 #include "memcalc/report/render_internal.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/run_names.h"
 #include "memcalc/train/optimizers/rule.h"
@@ -92,8 +93,7 @@ std::string weights_text(const ModelSpec& model, const RunSpec& run) {
 std::string adapters_text(const Lora& lora) {
   constexpr std::size_t kWidest = 30;
   const std::string text = fmt::format("{} rank {}", lora.dora ? "DoRA" : "LoRA", lora.rank);
-  std::string names;
-  for (const std::string& target : lora.targets) names += (names.empty() ? " of " : ", ") + target;
+  const std::string names = lora.targets.empty() ? "" : " of " + join(lora.targets);
   if (names.size() <= kWidest) return text + names;
   return text + " of " + format_counted(static_cast<std::int64_t>(lora.targets.size()), "target");
 }
@@ -142,11 +142,8 @@ void add_inference(const Inference& inference, std::vector<std::string>& words) 
                                                           plural(inference.new_tokens, "token")));
   if (inference.beams > 1) words.push_back(fmt::format("{} beams", inference.beams));
   if (inference.sampling) {
-    std::string rules;
-    for (std::size_t i = 0; i < kScoreRuleNames.size(); ++i) {
-      if (inference.sampling->rules[i]) rules += (rules.empty() ? " by " : ", ") + std::string(kScoreRuleNames[i]);
-    }
-    words.push_back("sampling" + rules);
+    const bool is_plain = *inference.sampling == Sampling{};
+    words.push_back(is_plain ? "sampling" : "sampling by " + join(words_of(*inference.sampling)));
   }
   if (inference.key_value_cache_dtype)
     words.push_back(fmt::format("KV cache {}", name_of(*inference.key_value_cache_dtype)));
