@@ -517,7 +517,7 @@ def made(name, sizes, torch):
             for key, word in parameters.items(): setattr(self, key, nn.Parameter(torch.randn(shape(word))))
             if made_of: self.m = eval(made_of, names)
 
-        def forward(self, **given):
+        def forward(self, batch=None, **given):
             known = dict(names, self=self, **{key: getattr(self, key) for key in parameters}, **given)
             out = eval(code, known)
             return out.float().square().mean()
@@ -600,6 +600,74 @@ def measure(a):
     print(len(rows), "rows in", round(time.time() - began, 1), "s;", sum("error" in row for row in rows), "errors", flush=True)
 
 
+# ---- without one --------------------------------------------------------------------------------------------------------
+def record(a):
+    from programs import loaded
+    warnings.simplefilter("ignore")
+    sources = loaded(ROOT / "scripts/record_programs", "record_programs").recorder()
+    import torch
+    from memcalc.record import Variant
+    Path(a.folder).mkdir(parents=True, exist_ok=True)
+    part, parts = map(int, a.part.split("/"))
+    for name, sizes in list(cases())[part::parts]:
+        path = Path(a.folder, name + ".json.gz")
+        if path.exists() or not re.search(a.only, name): continue
+        kind, values = made(name, sizes, torch)
+        def example(batch): return {"batch": torch.empty(batch), **values()}  # the batch has no part in it
+        try: sources.Source(kind, example, {"batch": 4}, [Variant("train")], name, "other", precisions=("float32", "autocast")).record(name).save(path)
+        except BaseException as error: path.with_name(name + ".failed").write_text(traceback.format_exc())
+        print(name, "" if path.exists() else "FAILED", flush=True)
+
+
+def told(memcalc, path, precision):
+    """The last step's requests: forward, backward."""
+    from programs import PRECISIONS
+    words = [memcalc, "trace", "--model", str(path), "--gpu", "h200-sxm", "--loop", "bare", "--bs", "4", "--optimizer", "sgd", *PRECISIONS[precision]]
+    answer = subprocess.run([*words, "--format", "tsv"], capture_output=True, text=True)
+    if answer.returncode > 1: return answer.stderr.strip()
+    found = {"forward": [], "backward": []}
+    for line in answer.stdout.splitlines():
+        phase, size, *rest = line.split("\t")
+        if phase in found: found[phase].append((int(size), rest[2] if len(rest) > 2 else ""))
+    return found
+
+
+def compare(a):
+    """Sizes as the allocator rounds them, each phase."""
+    import difflib
+    rounded = lambda size: (abs(size) + 511) // 512 * 512 * (1 if size > 0 else -1)
+    with gzip.open(a.measured, "rt") as lines: rows = [json.loads(line) for line in lines][1:]
+    equal, same, asked, opaque = 0, 0, 0, []
+    for row in rows:
+        if "error" in row or not re.search(a.only, row["id"]): continue
+        path = Path(a.folder, row["id"] + ".json.gz")
+        asked += 1
+        if not path.exists():
+            print(f"{row['id']:28} {row['precision']:9} not recorded")
+            continue
+        names = json.loads(gzip.decompress(path.read_bytes())).get("opaque")
+        said = told(a.memcalc, path, row["precision"])
+        if isinstance(said, str):
+            print(f"{row['id']:28} {row['precision']:9} {said[:160]}")
+            continue
+        wrong = []
+        for phase in ("forward", "backward"):
+            real, ours = [rounded(size) for size in row[phase]], [rounded(size) for size, _ in said[phase]]
+            for tag, i, j, k, m in difflib.SequenceMatcher(None, real, ours, autojunk=False).get_opcodes():
+                if tag != "equal": wrong.append(f"{phase} {i}: {real[i:j][:6]} told {[(size, said[phase][at][1][:40]) for at, size in zip(range(k, m), ours[k:m])][:5]}")
+        def peak(sizes, start=0):
+            most = now = start
+            for size in sizes:
+                now += rounded(size)
+                most = max(most, now)
+            return most, now
+        real, ours = ([size for phase in ("forward", "backward") for size in sizes[phase]] for sizes in (row, {phase: [size for size, _ in said[phase]] for phase in said}))
+        equal += not wrong
+        same += peak(real) == peak(ours)
+        if wrong: print(f"{row['id']:28} {row['precision']:9} peak {peak(real)[0]:>10} told {peak(ours)[0] - peak(real)[0]:+d} {names or ''}\n    " + "\n    ".join(wrong[: a.most]))
+    print(asked, "asked;", equal, "with the same requests;", same, "with the same peak")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -608,6 +676,15 @@ def main():
     command.add_argument("--seconds", type=float, default=60)
     command.add_argument("--device", default="cuda")
     command.set_defaults(call=measure)
+    command = commands.add_parser("record")
+    command.add_argument("folder")
+    command.add_argument("--part", default="0/1")
+    command.set_defaults(call=record)
+    other = commands.add_parser("compare")
+    for name in ("memcalc", "folder", "measured"): other.add_argument(name)
+    other.add_argument("--most", type=int, default=4)
+    other.set_defaults(call=compare)
+    for each in (command, other): each.add_argument("--only", default="")
     a = parser.parse_args()
     a.call(a)
 
