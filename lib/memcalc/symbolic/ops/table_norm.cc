@@ -19,18 +19,18 @@ void rms_norm_row(RecordedCall& call) {
 }
 
 void group_norm_row(RecordedCall& call) {
-  if (call.has(2) != call.has(3)) call.refuse("a weight or a bias alone");
+  if (!call.has(2) && call.has(3)) call.refuse("a bias and no weight");
   call.returns(group_norm(call.tensor(0), call.tensor_or_none(2), call.tensor_or_none(3), call.integer(1)));
 }
 
 /// F.batch_norm and F.instance_norm keep running statistics in place, which asks for nothing.
 void batch_norm_row(RecordedCall& call) {
-  if (call.has(3) != call.has(4)) call.refuse("a weight or a bias alone");
+  if (!call.has(3) && call.has(4)) call.refuse("a bias and no weight");
   call.returns(batch_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4)));
 }
 
 void instance_norm_row(RecordedCall& call) {
-  if (call.has(3) != call.has(4)) call.refuse("a weight or a bias alone");
+  if (!call.has(3) && call.has(4)) call.refuse("a bias and no weight");
   if (call.has(1)) call.refuse("running statistics");
   call.returns(instance_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4)));
 }

@@ -40,13 +40,22 @@ struct Unary {
   int flops;
 };
 
+bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
+
 Tensor apply(const Unary& rule, const Tensor& operand) {
   const Tensor x = autocast(*rule.op, operand);
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(*rule.op, rule.backward, inputs, 1);
   if (node != nullptr && rule.saves == Saves::kInput) tape.autograd.save(*node, x);
-  Tensor result = pw(*rule.op, {&x}, rule.flops);
+  Tensor result;
+  if (rule.op == &aten::kAbs && is_complex(x)) {
+    // UnaryOps.cpp, unary_op_impl_with_complex_to_float_out: complex at first, the real part of which is copied
+    result = pointwise(*rule.op, {&x}, rule.flops, DType::kFloat32);
+    tape.memory.scratch(x.bytes(), *rule.op);
+  } else {
+    result = pw(*rule.op, {&x}, rule.flops);
+  }
   tape.autograd.set_history(node, result);
   if (node != nullptr && rule.saves == Saves::kResult) tape.autograd.save(*node, result);
   return result;
@@ -138,8 +147,6 @@ std::optional<DType> promoted(const RecordedCall& call, const Tensor& x, int oth
              ? std::optional(DType::kInt64)
              : std::nullopt;
 }
-
-bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
 
 void add_row(RecordedCall& call) {
   if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(add(call.tensor(0), call.tensor(1)));

@@ -132,6 +132,8 @@ Selection sorted(const Tensor& x, int dim) {
   const std::int64_t length = x.rank() == 0 ? 1 : x.size(dim);
   if (length <= kSmallSort) {
     const Tensor range = x.tape().empty({length}, DType::kInt64, aten::kArange);
+  } else {
+    (void)sort_rows(x, length);
   }
   return found;
 }
