@@ -620,15 +620,23 @@ def record(a):
 
 
 def told(memcalc, path, precision):
-    """The last step's requests: forward, backward."""
+    """The last step's requests: forward, backward; sizes as they are asked for (a block can be larger)."""
     from programs import PRECISIONS
     words = [memcalc, "trace", "--model", str(path), "--gpu", "h200-sxm", "--loop", "bare", "--bs", "4", "--optimizer", "sgd", *PRECISIONS[precision]]
-    answer = subprocess.run([*words, "--format", "tsv"], capture_output=True, text=True)
+    answer = subprocess.run([*words, "--events", "all", "--format", "tsv"], capture_output=True, text=True)
     if answer.returncode > 1: return answer.stderr.strip()
-    found = {"forward": [], "backward": []}
-    for line in answer.stdout.splitlines():
-        phase, size, *rest = line.split("\t")
-        if phase in found: found[phase].append((int(size), rest[2] if len(rest) > 2 else ""))
+    sizes, asked = {}, []
+    for line in subprocess.run([*words, "--format", "replay"], capture_output=True, text=True).stdout.splitlines():
+        kind, *rest = line.split()
+        if kind == "a": sizes[rest[0]] = int(rest[1])
+        if kind in "af": asked.append(sizes[rest[0]] if kind == "a" else -sizes[rest[0]])
+    found, last = {"forward": [], "backward": []}, None
+    events = [line.split("\t") for line in answer.stdout.splitlines() if not line.startswith("#")]
+    for (phase, _, *rest), size in zip(events, asked):
+        if phase in found:
+            if phase != last: found[phase] = []
+            found[phase].append((size, rest[2] if len(rest) > 2 else ""))
+        last = phase
     return found
 
 

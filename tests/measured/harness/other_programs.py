@@ -15,7 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
-from programs import GPU, LARGEST, LONGEST, PRECISIONS, ROOT, lines_of, loaded
+from programs import GPU, LARGEST, LONGEST, OPTION, PRECISIONS, ROOT, lines_of, loaded
 
 SHARES = (("own", 0.34), ("timm", 0.36), ("transformers", 0.2), ("torchvision", 0.1))
 LARGEST_OF_TIMM = 100e6  # parameters
@@ -163,7 +163,8 @@ def predict(a):
             case["options"] = ["--optimizer", case["optimizer"], *(["--clip-grad", "1"] if case["clip"] else [])]
             case["symbols"] = symbols | {"batch": case["batch"]}
             precision = PRECISIONS.get(case["prec"]) or ["--precision", "amp-fp16", "--weights-dtype", "fp32"]
-            words = ["--model", str(path), "--gpu", GPU, "--loop", "bare", "--bs", str(case["batch"]), "--no-remedies", *precision, *case["options"], "--format", "json"]
+            sizes = [word for key, value in symbols.items() if key in OPTION and key != "image" for word in (OPTION[key], str(value))]
+            words = ["--model", str(path), "--gpu", GPU, "--loop", "bare", "--bs", str(case["batch"]), "--no-remedies", *precision, *case["options"], *sizes, "--format", "json"]
             answer = subprocess.run([a.memcalc, *words], capture_output=True, text=True)
             if answer.returncode > 1:
                 case["blind"] = {"refused": answer.stderr.strip()}

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort_rows.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {

@@ -1,8 +1,6 @@
 // Operators that order values: the values, and where they stood.
 #pragma once
 
-#include <cstdint>
-
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
@@ -18,8 +16,5 @@ struct Selection {
 [[nodiscard]] Selection topk(const Tensor& x, std::int64_t k, bool sorted = true);
 /// x.max(dim, keepdim=…); the dimension counts from 0.
 [[nodiscard]] Selection max_along(const Tensor& x, int dimension, bool keep_dim);
-
-/// What cuda/SortStable.cu takes to sort the rows of that length; its kernels.
-std::int32_t sort_rows(const Tensor& x, std::int64_t length);
 
 }  // namespace memcalc

@@ -33,14 +33,14 @@ Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int f
 
 enum class Saves : std::uint8_t { kNothing, kInput, kResult };
 
+bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
+
 struct Unary {
   const AtenOperator* op;
   BackwardFunction backward;
   Saves saves;
   int flops;
 };
-
-bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
 
 Tensor apply(const Unary& rule, const Tensor& operand) {
   const Tensor x = autocast(*rule.op, operand);
@@ -63,7 +63,8 @@ Tensor apply(const Unary& rule, const Tensor& operand) {
 
 void abs_backward(BackwardCall& call) {
   Tensor sign = pw(aten::kSgn, {&call.saved(0)});
-  call.set(0, pw(aten::kMul, {&call.gradient(), &sign}));
+  const auto dtype = is_complex(sign) ? std::optional(DType::kComplex64) : std::nullopt;
+  call.set(0, pointwise(aten::kMul, {&call.gradient(), &sign}, 1, dtype));
 }
 void sin_backward(BackwardCall& call) {
   Tensor cosine = pw(aten::kCos, {&call.saved(0)});

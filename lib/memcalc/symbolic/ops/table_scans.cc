@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/sort_rows.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/base/bytes.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/complex.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -71,16 +72,14 @@ bool has_large_prime_factor(std::int64_t n) {
 }
 
 /// What cuFFT's plan takes beside its operands, as seen of 40 transforms on an H200
-/// (tests/measured/operator_streams_h200.jsonl.gz): as much as the larger operand in real numbers where a length has a
-/// prime factor that no kernel of its own has, and in two or three dimensions as much as the transform unless the last
+/// (tests/measured/operator_streams_h200.jsonl.gz), not derived: as many bytes as the transform has where a length has a
+/// prime factor that no kernel of cuFFT is for, and where one side of two or three dimensions is real, unless the last
 /// one is short or a power of two.
-Bytes plan_bytes(const Shape& lengths, std::span<const int> dims, Bytes real_or_complex) {
-  const std::int64_t last = lengths[dims.back()];
-  const bool is_power = (last & (last - 1)) == 0;
+bool takes_work_area(const Shape& lengths, std::span<const int> dims, bool between_complex) {
   constexpr std::int64_t kShort = 64;
-  bool takes = dims.size() > 1 && !is_power && last > kShort;
-  for (const int dim : dims) takes |= has_large_prime_factor(lengths[dim]);
-  return takes ? real_or_complex : 0;
+  const std::int64_t last = lengths[dims.back()];
+  if (dims.size() > 1 && !between_complex && last > kShort && (last & (last - 1)) != 0) return true;
+  return std::any_of(dims.begin(), dims.end(), [&](int dim) { return has_large_prime_factor(lengths[dim]); });
 }
 
 /// _exec_fft (native/cuda/SpectralOps.cpp): the result is asked for first. Batch dimensions come first, by their strides, and
@@ -115,12 +114,13 @@ Tensor executed(const Tensor& x, const Shape& shape, std::span<const int> dims, 
   Tensor collapsed;
   if (!collapses) collapsed = tape.empty(operand.shape(), operand.dtype(), aten::kClone);
   Shape lengths = shape;
-  Bytes numbers = is_complex(x) && dtype == DType::kComplex64 ? size_of(DType::kComplex64) : size_of(DType::kFloat32);
-  for (int dim = 0; dim < shape.rank; ++dim) {
-    lengths[dim] = std::max(shape[dim], x.size(dim));
-    numbers *= lengths[dim];
+  for (int dim = 0; dim < shape.rank; ++dim) lengths[dim] = std::max(shape[dim], x.size(dim));
+  const bool two_sided = shape == lengths && x.shape() == lengths && dtype == DType::kComplex64;
+  if (takes_work_area(lengths, dims, is_complex(x) && dtype == DType::kComplex64)) {
+    Bytes bytes = size_of(two_sided ? DType::kComplex64 : DType::kFloat32);
+    for (int dim = 0; dim < lengths.rank; ++dim) bytes = checked_multiply(bytes, lengths[dim]);
+    tape.memory.scratch(bytes, op);
   }
-  if (const Bytes bytes = plan_bytes(lengths, dims, numbers); bytes > 0) tape.memory.scratch(bytes, op);
   return result;
 }
 
