@@ -116,7 +116,10 @@ Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
   Node* node = tape.autograd.record(
       cudnn ? aten::kCudnnBatchNorm : aten::kNativeBatchNorm,
       cudnn ? batch_norm_backward<aten::kCudnnBatchNormBackward> : batch_norm_backward<aten::kNativeBatchNormBackward>,
-      inputs, bias.defined() ? 3 : weight.defined() ? 2 : 1);
+      inputs,
+      bias.defined()     ? 3
+      : weight.defined() ? 2
+                         : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
     if (weight.defined()) tape.autograd.save(*node, weight);
@@ -132,7 +135,7 @@ Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
                    3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
   tape.kernels.describe(channels_of(*x, false));
   tape.autograd.set_history(node, result);
-  if (node != nullptr) {
+  if (node != nullptr && mean.defined()) {
     tape.autograd.save(*node, mean);
     tape.autograd.save(*node, invstd);
   }

@@ -11,9 +11,12 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/ops/as_strided.h"
 #include "memcalc/symbolic/ops/complex.h"
+#include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/padding.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -72,9 +75,9 @@ bool has_large_prime_factor(std::int64_t n) {
 }
 
 /// What cuFFT's plan takes beside its operands, as seen of 40 transforms on an H200
-/// (tests/measured/operator_streams_h200.jsonl.gz), not derived: as many bytes as the transform has where a length has a
-/// prime factor that no kernel of cuFFT is for, and where one side of two or three dimensions is real, unless the last
-/// one is short or a power of two.
+/// (tests/measured/operator_streams_h200.jsonl.gz), not derived: as many bytes as the transform has where a length has
+/// a prime factor that no kernel of cuFFT is for, and where one side of two or three dimensions is real, unless the
+/// last one is short or a power of two.
 bool takes_work_area(const Shape& lengths, std::span<const int> dims, bool between_complex) {
   constexpr std::int64_t kShort = 64;
   const std::int64_t last = lengths[dims.back()];
@@ -82,8 +85,8 @@ bool takes_work_area(const Shape& lengths, std::span<const int> dims, bool betwe
   return std::any_of(dims.begin(), dims.end(), [&](int dim) { return has_large_prime_factor(lengths[dim]); });
 }
 
-/// _exec_fft (native/cuda/SpectralOps.cpp): the result is asked for first. Batch dimensions come first, by their strides, and
-/// are collapsed into one, which copies what is no view. The result lies in that order.
+/// _exec_fft (native/cuda/SpectralOps.cpp): the result is asked for first. Batch dimensions come first, by their
+/// strides, and are collapsed into one, which copies what is no view. The result lies in that order.
 Tensor executed(const Tensor& x, const Shape& shape, std::span<const int> dims, DType dtype, const Operator& op,
                 bool copies = false) {
   Tape& tape = x.tape();
@@ -160,6 +163,16 @@ void complex_to_complex_backward(BackwardCall& call) {
   call.set(0, executed(call.gradient(), payload.input, payload.of(), DType::kComplex64, aten::kFftC2c));
 }
 
+/// _fft_r2c of dimensions, of one side or both.
+Tensor spectrum_of(const Tensor& x, const Dims& dims, bool one_sided) {
+  Shape shape = x.shape();
+  if (one_sided) shape[dims.back()] = shape[dims.back()] / 2 + 1;
+  // derivatives.yaml asks self.sym_size(dim.back()), which the generator does not know: the input is saved whole
+  Node* node = record(aten::kFftR2c, real_to_complex_backward, {&x}, {&x});
+  if (node != nullptr) node->payload.set(payload_of(x.shape(), dims, one_sided));
+  return finish(node, of_real(x, shape, dims));
+}
+
 enum class Transform { kOfReal, kToReal, kComplex };
 
 /// Dimensions of the call (slot 2), all or the last `usual` ones where it has none.
@@ -221,12 +234,41 @@ void transform_row(RecordedCall& call) {
     if (node != nullptr) node->payload.set(payload_of(x.shape(), dims));
     return call.returns(finish(node, executed(x, shape, dims, DType::kComplex64, aten::kFftC2c)));
   }
-  constexpr bool kOneSided = transform == Transform::kOfReal;
-  if (kOneSided) shape[dims.back()] = last / 2 + 1;
-  // derivatives.yaml asks self.sym_size(dim.back()), which the generator does not know: the input is saved whole
-  Node* node = record(aten::kFftR2c, real_to_complex_backward, {&x}, {&x});
-  if (node != nullptr) node->payload.set(payload_of(x.shape(), dims, kOneSided));
-  call.returns(finish(node, of_real(x, shape, dims)));
+  call.returns(spectrum_of(x, dims, transform == Transform::kOfReal));
+}
+
+/// SpectralOps.cpp, stft: the signal is reflected at its ends, seen as overlapping frames, which a window multiplies.
+void stft_row(RecordedCall& call) {
+  // input n_fft hop_length win_length window center pad_mode normalized onesided return_complex align_to_window
+  Tensor x = call.tensor(0);
+  const Tensor& given = call.tensor_or_none(4);
+  if (x.dtype() != DType::kFloat32 || x.rank() > 2)
+    call.refuse("another type than float32 or more than two dimensions");
+  if (given.defined() && is_followed(given)) call.refuse("a window that is differentiated");
+  const bool is_vector = x.rank() == 1;
+  const std::int64_t size = call.integer(1), hop = call.integer_or(2, size / 4), length = call.integer_or(3, size);
+  if (is_vector) x = unsqueeze(x, 0);
+  if (call.boolean_or(5, true)) {
+    Shape padded = x.shape();
+    padded[-1] += size / 2 * 2;
+    x = padded_by_mode(x, padded);
+  }
+  Tensor window = given;
+  if (length < size) window = filled(call.tape, {size}, DType::kFloat32, aten::kZeros);
+  Tensor frames = as_strided(x, {x.size(0), 1 + (x.size(1) - size) / hop, size},
+                             {x.strides()[0], hop * x.strides()[1], x.strides()[1]});
+  if (window.defined()) frames = multiply(frames, window);
+  Tensor result = transpose(spectrum_of(frames, {2}, call.boolean_or(8, true)), 1, 2);
+  if (is_vector) result = squeeze(std::move(result), 0);
+  call.returns(call.boolean_or(9, false) ? result : view_as_real(result));
+}
+
+/// TensorFactories.cpp: a window that repeats is made with one number more.
+void window_row(RecordedCall& call) {  // window_length periodic
+  const std::int64_t length = call.integer(0);
+  const bool repeats = call.boolean_or(1, true);
+  const Tensor whole = filled(call.tape, {length + (repeats ? 1 : 0)}, DType::kFloat32, aten::kArange);
+  call.returns(repeats ? slice(whole, 0, 0, length) : whole);
 }
 
 constexpr auto* rfft_row = transform_row<Transform::kOfReal, 1>;
@@ -267,6 +309,11 @@ constexpr OperatorRow kRows[] = {
     {"fft_rfftn", "input s dim norm", rfftn_row},
     {"irfftn", "input s dim norm", irfftn_row},
     {"fft_irfftn", "input s dim norm", irfftn_row},
+    {"stft",
+     "input n_fft hop_length win_length window center pad_mode normalized onesided return_complex align_to_window",
+     stft_row},
+    {"hann_window", "window_length periodic dtype layout device requires_grad", window_row},
+    {"hamming_window", "window_length periodic alpha beta dtype layout device requires_grad", window_row},
     {"hfft", "input n dim norm", irfft_row},
     {"fft_hfft", "input n dim norm", irfft_row},
 };
