@@ -31,10 +31,11 @@ constexpr const char* kUsage =
     "       memcalc plan --model MODEL --gpus N --global-batch N [OPTIONS]\n"
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc weights PATH [OPTIONS]\n"
+    "       memcalc upgrade --from VERSIONS --to VERSIONS --model MODEL [OPTIONS]\n"
     "       memcalc utilization [OPTIONS]\n"
     "       memcalc check ROWS [OPTIONS]\n"
     "       memcalc calibrate FILES [OPTIONS]\n"
-    "       memcalc models | gpus\n"
+    "       memcalc models | gpus | profiles | programs [OPTIONS]\n"
     "       memcalc completion SHELL\n";
 
 // CLI11 separates groups with two blank lines.

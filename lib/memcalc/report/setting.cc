@@ -52,10 +52,9 @@ std::string sample_words(const ModelSpec& model, const RunSpec& run) {
   return words + " numbers";
 }
 
-/// Only a user's own layers may be without.
-bool attends(const ModelSpec& model) {
-  const auto* custom = model.architecture.get_if<CustomSpec>();
-  return custom == nullptr || custom::has_layer<custom::AttentionLayer>(custom->layers);
+/// Of programs those of diffusers, all of which attend by sdpa; others need not attend at all.
+bool names_attention(const ModelSpec& model) {
+  return is_program(model) ? is_denoiser(model) : chooses_attention(model);
 }
 
 const char* compiled_words(const Training& training) {
@@ -174,7 +173,7 @@ std::vector<std::string> setting_of(const Report& report) {
     words.emplace_back(title_of(training->loop));
     add_trainer(*training, words);
   }
-  if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
+  if (names_attention(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
   if (training != nullptr) add_savings(*training, run.task, words);
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back(adapters_text(*tuning.lora));

@@ -41,6 +41,7 @@ const Family kMamba = {
     .read = mamba,
     .build = build_mamba,
     .measured = kMambaMeasured,
+    .attends = false,
     .dropout_is_module = false,
     .cut_cross_entropy = false,
     .compiled_whole_alone = true,
