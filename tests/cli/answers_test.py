@@ -42,6 +42,8 @@ SETTINGS = (
      "expandable segments, label smoothing, evaluation of 4 at once, logits kept"),
     (("--model", "gpt2", "--seq", "64", "--task", "seqcls", "--loop", "bare", "--offload-optimizer"), "optimizer on the host"),
     (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "top-k,temperature"), "sampling by temperature, top-k"),
+    (("--model", "smollm2-135m", "--gpus", "4", "--parallel", "ds-zero3", "--offload-states", "host", "--offload-parameters", "host",
+      "--bf16", "--seq", "64"), "deepspeed, states on the host, parameters on the host"),
 )
 
 
@@ -51,6 +53,10 @@ class Setting(unittest.TestCase):
             with self.subTest(words):
                 text = run(*arguments, "--no-remedies", env={"LC_ALL": "C"}).stdout
                 self.assertIn(words, " ".join(text.replace("\n", ", ").split()).replace(", , ", ", "))
+
+    def test_a_model_without_attention_names_none(self):
+        for arguments in (("mamba-130m", "--seq", "64"), ("resnet18", "--loop", "bare"), ("yolov8n", "--loop", "bare")):
+            with self.subTest(arguments[0]): self.assertNotIn("attention", run("--model", *arguments).stdout)
 
     def test_no_line_is_wider_than_80_columns(self):
         text = run("--model", "albert-base-v2", "--optimizer", "paged_adamw_8bit", "--gpus", "2").stdout

@@ -149,6 +149,7 @@ class Errors(unittest.TestCase):
                   "nesting": b"[" * 10_000_000, "deep": b'{"a":' * 1_000_000, "binary": bytes(range(256)),
                   "unknown": b'{"model_type": "nothing-known"}', "no type": b"{}",
                   "duplicate": b'{"model_type": "gpt2", "n_embd": 768, "n_embd": 1}',
+                  "no number": b'{"model_type": "gpt2", "n_embd": NaN}',
                   "heads": json.dumps({"model_type": "gpt2", "n_embd": 100, "n_head": 7}).encode()}
         with tempfile.TemporaryDirectory() as folder:
             for name, content in broken.items():

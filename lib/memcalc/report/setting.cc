@@ -97,6 +97,16 @@ std::string adapters_text(const Lora& lora) {
   return text + " of " + format_counted(static_cast<std::int64_t>(lora.targets.size()), "target");
 }
 
+/// What lies off the card between uses.
+void add_offloading(const Parallel& parallel, std::vector<std::string>& words) {
+  const auto add = [&](OffloadTo place, const char* what) {
+    if (place == OffloadTo::kNowhere) return;
+    words.push_back(std::string(what) + (place == OffloadTo::kHost ? " on the host" : " on NVMe"));
+  };
+  add(parallel.offload_states, "states");
+  add(parallel.offload_parameters, "parameters");
+}
+
 /// What a trainer of TRL or of sentence-transformers is told beside its loop.
 void add_trainer(const Training& training, std::vector<std::string>& words) {
   if (has_completions(training.loop) && training.reference == Reference::kPrecomputed)
@@ -197,6 +207,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.parallel.is_parallel()) {
     for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
   }
+  add_offloading(run.parallel, words);
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
   if (run.expandable_segments) words.emplace_back("expandable segments");
   if (training != nullptr) add_job(*training, words);
