@@ -196,8 +196,13 @@ constexpr Entry kCommands[] = {
 
 bool asks_about_all(const std::string& first) { return first == "--help" || first == "-h" || first == "completion"; }
 
-// `memcalc --model …` is `memcalc estimate --model …`.
+// `memcalc --model …` is `memcalc estimate --model …`; `memcalc help plan` is `memcalc plan --help`, as other programs
+// have it.
 std::vector<std::string> with_default_command(std::vector<std::string> arguments) {
+  if (arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
   const std::string& first = arguments.front();
   if (asks_about_all(first) || first == "--version") return arguments;
   if (first.starts_with('-')) {

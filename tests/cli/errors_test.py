@@ -170,6 +170,10 @@ class Errors(unittest.TestCase):
             self.assertEqual((process.returncode, process.stderr), (0, ""))
             self.assertIn("Does NOT fit", process.stdout)
 
+    def test_help_is_a_command_as_well(self):
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "plan").stdout, run("plan", "--help").stdout)
+
     def test_a_failed_run_leaves_no_answer_on_stdout(self):
         process = run(*BERT, "--format", "json", "--seq", "513")
         self.check(process, "513")
