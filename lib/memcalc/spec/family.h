@@ -107,7 +107,6 @@ struct Family {
   bool loads_by_checkpoint_names = false;         // the renamings decide in which order the tensors are loaded
   std::span<const std::string_view> tp_plan{};    // of base_model_tp_plan: the last parts of the modules' names
   bool (*is_eager)(const Behaviors&) = nullptr;   // there is no other attention than eager with these behaviours
-  bool attends = true;                            // has attention layers
   bool dropout_is_module = true;                  // nn.Dropout, which TRL can switch off; else F.dropout
   bool shares_position_bias = false;              // between layers (T5)
   bool decoder_config_is_copy = false;            // the decoder has its own copy of the configuration (T5)
@@ -117,6 +116,7 @@ struct Family {
   bool checkpoints = true;                        // supports_gradient_checkpointing
   bool repeats_layers = false;                    // a layer runs several times in a forward pass (ALBERT)
   bool skips_layers_at_random = false;            // LayerDrop: in training Python reads a random number before each
+  bool has_no_attention = false;                  // state spaces alone: Mamba
   double instructions_per_operator = 0;           // Python's, in a layer that decodes; 0: not counted
   void (*as_transformers)(ModelSpec&) = nullptr;  // what transformers makes of config.json whatever it says
 

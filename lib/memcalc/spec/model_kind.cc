@@ -48,7 +48,7 @@ bool chooses_attention(const ModelSpec& model) {
   if (const auto* custom = model.architecture.get_if<CustomSpec>())
     return custom::has_layer<custom::AttentionLayer>(custom->layers);
   const Family* const family = family_of(model);
-  return family == nullptr || (family->attends && !family->is_torchvision);
+  return family == nullptr || (!family->is_torchvision && !family->has_no_attention);
 }
 
 bool is_custom(const ModelSpec& model) { return model.architecture.is<CustomSpec>(); }

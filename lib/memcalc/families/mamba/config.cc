@@ -41,8 +41,8 @@ const Family kMamba = {
     .read = mamba,
     .build = build_mamba,
     .measured = kMambaMeasured,
-    .attends = false,
     .dropout_is_module = false,
+    .has_no_attention = true,
     .cut_cross_entropy = false,
     .compiled_whole_alone = true,
 };
