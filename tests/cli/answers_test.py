@@ -63,6 +63,21 @@ class Setting(unittest.TestCase):
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
 
+class Configs(unittest.TestCase):
+    """config.json as people have it, beside what transformers makes of it."""
+    def answer(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config.json"
+            path.write_text(text)
+            return run("--model", path, "--infer", "--format", "json")
+
+    def test_without_vision_config_llava_has_its_own_default(self):
+        self.assertEqual(json.loads(self.answer('{"model_type": "llava"}').stdout)["params"]["total"], 7_062_902_784)
+
+    def test_bart_s_four_untied_matrices_are_refused(self):
+        self.assertIn("/tie_word_embeddings: false is not modelled", self.answer('{"model_type": "bart", "tie_word_embeddings": false}').stderr)
+
+
 class Json(unittest.TestCase):
     def test_every_answer_follows_the_schema(self):
         for case in CASES:
