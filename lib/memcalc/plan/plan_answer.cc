@@ -1,6 +1,7 @@
 // The words of the plan.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "memcalc/plan/plainness.h"
 #include "memcalc/plan/plan.h"
@@ -22,15 +23,18 @@ std::string layout_of(const Parallel& p) {
   return text;
 }
 
-/// "--tp with --optimizer: tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not go together;
-/// a reason of the planner's own as it is.
+/// "--optimizer beside --tp, --ep: tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not go
+/// together; a reason of the planner's own as it is.
 std::string reason_words(const std::string& rule) {
   for (const RuleGroup& group : rule_groups()) {
     for (const Rule& each : group.rules) {
       if (each.id != rule) continue;
       std::string options(each.options);
-      for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos; at += 6)
-        options.replace(at, 1, " with ");
+      std::string_view between = " beside ";
+      for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos;
+           at += between.size(), between = ", ") {
+        options.replace(at, 1, between);
+      }
       return options + ": " + rule;
     }
   }
