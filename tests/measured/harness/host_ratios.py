@@ -25,6 +25,11 @@ KINDS = {"encoder": (8, tuple(sorted(host_drawn.KINDS["encoder"][1]))), "image":
          "decoder": (7, tuple(sorted((set(TEXT) - set(EXPERTS)) | set(host_drawn.KINDS["decoder"][1])))), "experts": (5, tuple(EXPERTS))}
 DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
 CONFIGS["mt5"] = CONFIGS["t5"]
+# Models of the sizes that are trained, not drawn: whether their Python takes what a tiny model's does.
+REAL = {"bert": ("encoder", dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)), "vit": ("image", dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)),
+        "gpt2": ("decoder", dict(n_embd=1024, n_layer=24, n_head=16)), "t5": ("encoder-decoder", dict(d_model=512, d_kv=64, d_ff=2048, num_layers=12, num_heads=8, decoder_start_token_id=0)),
+        "llama": ("decoder", dict(vocab_size=32000, hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4)),
+        "gemma3_text": ("decoder", dict(vocab_size=32000, hidden_size=1152, intermediate_size=6912, num_hidden_layers=26, num_attention_heads=4, num_key_value_heads=1, head_dim=256, sliding_window=512))}
 
 
 def draw(path):
@@ -35,12 +40,15 @@ def draw(path):
             cases.append(dict(family=family, kind=kind, layers=layers, precision=draws.choice(("bf16", "bf16", "amp-bf16", "fp32")), trainer="adamw_torch_fused"))
     draws.shuffle(cases)
     for number, case in enumerate(cases): case.update(id=f"h{SEED}-{number:02}-{case['family']}-{case['layers']}-{case['precision']}", trained=number % 4 == 0)
+    for name, (kind, config) in REAL.items():
+        cases.append(dict(family=name, kind=kind, layers=0, precision="bf16", trainer="adamw_torch_fused", id=f"h{SEED}-real-{name}", trained=False, config=config))
     Path(path).write_text("".join(json.dumps(case) + "\n" for case in cases))
 
 
 def config_of(case):
     import transformers as tf
     family, layers = case["family"], case["layers"]
+    if "config" in case: return tf.AutoConfig.for_model(family, **case["config"])
     if family in CONFIGS or family not in TEXT:
         if family != "mt5": return host_drawn.config_of(case)
         return tf.MT5Config(**CONFIGS["mt5"], num_layers=layers, num_decoder_layers=layers, decoder_start_token_id=0, **host_drawn.ENDS)
@@ -61,7 +69,7 @@ def class_of(case, config):
     return tf.MllamaForCausalLM if case["family"] == "mllama_text_model" else host_drawn.class_of(case, config)
 
 
-def depths(case): return {"many": case, "few": dict(case, layers=case["layers"] // 2)}
+def depths(case): return {"many": case} if "config" in case else {"many": case, "few": dict(case, layers=case["layers"] // 2)}
 
 
 def predict(cases, memcalc, out):
@@ -132,11 +140,11 @@ def run(cases, out, seconds, device):
     def made(case):
         torch.manual_seed(0)
         config = config_of(case)
-        return class_of(case, config)._from_config(config).to(device, torch.bfloat16 if case["precision"] == "bf16" else torch.float32).train()
+        with torch.device(device): return class_of(case, config)._from_config(config).to(device, torch.bfloat16 if case["precision"] == "bf16" else torch.float32).train()
 
     def items_of(case, model):
         ids = torch.randint(5, 90, (TOKENS,))
-        return dict(pixel_values=torch.randn(3, 32, 32, dtype=next(model.parameters()).dtype), labels=torch.tensor(0)) if case["kind"] == "image" else dict(input_ids=ids, labels=ids.clone())
+        return dict(pixel_values=torch.randn(3, model.config.image_size, model.config.image_size, dtype=next(model.parameters()).dtype), labels=torch.tensor(0)) if case["kind"] == "image" else dict(input_ids=ids, labels=ids.clone())
 
     class Loop:
         def __init__(self, case):
@@ -191,14 +199,14 @@ def run(cases, out, seconds, device):
         try: todo.append((case, {depth: Loop(each) for depth, each in depths(case).items()}, Trained(case) if case["trained"] else None))
         except Exception: emit(kind="error", id=case["id"], error=traceback.format_exc()[-500:]); print(case["id"], traceback.format_exc()[-200:], flush=True)
     print("made", len(todo), round(time.time() - begin, 1), flush=True)
-    beside.phases(3), beside_trained.steps(2)
+    beside.phases(3); beside_trained.steps(2)
     order = random.Random(SEED + 1)
     for number in range(1000):
         for case, loops, trained in order.sample(todo, len(todo)):
             if time.time() - begin > seconds: return
-            row, count = dict(kind="block", round=number, id=case["id"]), 4 if number else 2
-            calls = dict(core=lambda: core(torch, device, things), before=lambda: beside.phases(2), **{depth: lambda loop=loop: loop.phases(count) for depth, loop in loops.items()}, after=lambda: beside.phases(2))
-            if trained: calls.update(trainer=lambda: trained.steps(5 if number else 2), beside_trainer=lambda: beside_trained.steps(4) if number else None)
+            row, count = dict(kind="block", round=number, id=case["id"]), (2 if "config" in case else 4) if number else 1
+            calls = dict(core=lambda: core(torch, device, things), before=lambda: beside.phases(2, 0), **{depth: lambda loop=loop: loop.phases(count) for depth, loop in loops.items()}, after=lambda: beside.phases(2, 0))
+            if trained and (number % 2 or not number): calls.update(trainer=lambda: trained.steps(5 if number else 2), beside_trainer=lambda: beside_trained.steps(4) if number else None)
             for key, call in calls.items():
                 try: row[key] = call()
                 except Exception: row[key], row["error"] = None, traceback.format_exc()[-400:]
