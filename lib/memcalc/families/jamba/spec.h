@@ -21,8 +21,7 @@ struct JambaSpec : RotaryDecoderSpec {
   bool conv_bias = true;
   bool projection_bias = false;
 
-  /// Its mixers run token by token, here as in Python.
-  [[nodiscard]] static std::int64_t default_length() { return 512; }
+  static constexpr bool kTokenByToken = true;  // its mixers
 };
 
 BuildFamily build_jamba;

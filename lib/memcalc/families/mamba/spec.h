@@ -23,8 +23,7 @@ struct MambaSpec {
   bool residual_in_fp32 = true;
   bool tie_word_embeddings = true;
 
-  /// Its mixers run token by token, here as in Python.
-  [[nodiscard]] static std::int64_t default_length() { return 512; }
+  static constexpr bool kTokenByToken = true;  // its mixers
 };
 
 BuildFamily build_mamba;
