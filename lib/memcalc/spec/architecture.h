@@ -22,7 +22,7 @@ struct Dimensions {
   std::optional<std::int64_t> experts;          // of a layer that is a mixture
   std::optional<std::int64_t> position_limit;   // the longest sequence that a table of positions holds
   std::optional<std::int64_t> trained_context;  // the longest sequence that it was trained with
-  bool token_by_token = false;                  // its mixers run so, here as in Python: long sequences take long to tell
+  std::optional<std::int64_t> default_length;  // at most, where none is asked for and a longer one takes long to answer
   std::optional<std::int64_t> image_size;      // pixels a side that it was trained with
   std::optional<std::int64_t> cached_numbers;  // that a layer keeps of a token in generation
   std::optional<std::int64_t> sliding_window;
@@ -159,7 +159,7 @@ Dimensions Architecture::Held<Spec>::dimensions() const {
   else if constexpr (requires { spec.max_position_embeddings; })
     d.trained_context = spec.max_position_embeddings;
   if (d.position_limit) d.trained_context = d.position_limit;
-  if constexpr (requires { Spec::kTokenByToken; }) d.token_by_token = Spec::kTokenByToken;
+  if constexpr (requires { spec.default_length(); }) d.default_length = spec.default_length();
   return d;
 }
 

@@ -71,12 +71,11 @@ std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
     }
     return *options.sequence_length;
   }
-  constexpr std::int64_t kLimitTokenByToken = 512;
-  if (model.architecture.dimensions().token_by_token && context.value_or(kLimitTokenByToken) >= kLimitTokenByToken) {
-    assumptions.push_back(
-        fmt::format("sequence length {}: the model runs token by token, so that a longer one takes long to answer (--seq)",
-                    kLimitTokenByToken));
-    return kLimitTokenByToken;
+  if (const std::optional<std::int64_t> most = model.architecture.dimensions().default_length;
+      most && context.value_or(*most) >= *most) {
+    assumptions.push_back(fmt::format(
+        "sequence length {}: the model runs token by token, so that a longer one takes long to answer (--seq)", *most));
+    return *most;
   }
   if (!context) {
     assumptions.push_back(fmt::format(
