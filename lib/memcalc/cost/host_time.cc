@@ -55,6 +55,11 @@ constexpr double kWalkShare = 0.14;
 // instructions (transformers 5.17, counted without a card on 2026-11-30, harness/python_counts.py), each of which takes
 // kInstructionShare of python_us (15.1 us).
 constexpr double kProcessorShare = 0.11;
+// Of packed_linear_us (51 us): dequantize_4bit, an operator of torch.library of its own within gemm_4bit's, beside its
+// kernel. In loops of single layers a Linear4bit of 128 and 256 rows took 43 us more than one of one row, each over a
+// Linear of as many rows; of these 17 are its kernel and call. Of one row it took 26 more than a Linear (loops
+// on an H100's host, 2026-11-27; tests/measured/inference_turns_h100.jsonl, "layer").
+constexpr double kUnpackShare = 1;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
 
@@ -144,6 +149,7 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kGenerateEncoder: return rates.generate_encoder_us;
     case HostWork::kCacheLayer: return rates.cache_layer_us;
     case HostWork::kPackedLinear: return rates.packed_linear_us;
+    case HostWork::kUnpackedWeight: return kUnpackShare * rates.packed_linear_us;
     case HostWork::kInt8Linear: return rates.int8_linear_us;
     case HostWork::kInt8Warning: return rates.int8_warning_us;
   }

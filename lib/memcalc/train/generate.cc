@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/module_walks.h"
 #include "memcalc/train/sampled_scores.h"
 
 namespace memcalc {
@@ -321,6 +322,10 @@ Tensor Generation::sample(const Batch& batch) {
   Tensor next_token_logits, next_token_scores, probabilities, next_tokens;
   Batch model_inputs;
   ModelOutput outputs = prefill(batch);
+  // _optimize_model_for_decode: behind the prompt experts are told to take batched products, and at the end grouped
+  // ones again, each a walk over all modules.
+  if (model_.inactive_parameters > 0)
+    record_host_work(tape_, HostWork::kWalkedModule, 2 * count_modules(model_.parameters).all);
   for (const ExecutedToken& token : tokens_to_execute()) {
     begin_token(token);
     if (token.skipped > 0) update_model_kwargs(token.skipped);

@@ -285,7 +285,10 @@ def built(case, device="cuda"):
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[run["precision"]]
     for name in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):  # what the weights are does not count
         setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
-    with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation=run["attention"]).eval()
+    try:
+        with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation=run["attention"]).eval()
+    except ValueError:  # a class without attention
+        with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation="eager").eval()
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
@@ -473,8 +476,10 @@ def child(case, out, ready, turn, device):
 
 QUICK = '''
 import json, statistics, sys, time, torch
-sys.path.insert(0, sys.argv[1])
-from memcalc.measure import _host
+import importlib.util
+spec = importlib.util.spec_from_file_location("_host", sys.argv[1] + "/memcalc/measure/_host.py")
+_host = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(_host)
 made = _host.tiny_models()
 for model, ids, _ in made.values(): _host.timed_calls(model, ids, 6)
 print("ready", flush=True)
