@@ -38,9 +38,13 @@ const test::RuleCase kCases[] = {
     {"sampling-or-beams", "gpt2", [](RunSpec& run) { run.inference()->beams = 2; }, kDraws},
     {"sampling-of-speech", "whisper-tiny", [](RunSpec& run) { run.inference()->sampling = Sampling{}; }, kGenerates},
     {"return-sequences-of-greedy", "gpt2", [](RunSpec& run) { run.inference()->return_sequences = 2; }, kGenerates},
-    {"return-sequences-within-beams", "gpt2", [](RunSpec& run) { run.inference()->return_sequences = 5; },
+    {"return-sequences-within-beams",
+     "gpt2",
+     [](RunSpec& run) { run.inference()->return_sequences = 5; },
      {.sequence_length = 100, .inference = Inference{.new_tokens = 3, .beams = 4}}},
-    {"return-sequences-of-speech", "whisper-tiny", [](RunSpec& run) { run.inference()->return_sequences = 2; },
+    {"return-sequences-of-speech",
+     "whisper-tiny",
+     [](RunSpec& run) { run.inference()->return_sequences = 2; },
      {.inference = Inference{.new_tokens = 3, .beams = 2}}},
 };
 

@@ -122,13 +122,15 @@ constexpr Rule kSampling[] = {
 constexpr Rule kReturnSequences[] = {
     {.id = "return-sequences-of-greedy",
      .options = "--num-return-sequences --sampling --beams",
-     .message = "return sequences: the likeliest tokens make one answer, and generate() refuses to give {--num-return-sequences} of them",
+     .message = "return sequences: the likeliest tokens make one answer, and generate() refuses to give "
+                "{--num-return-sequences} of them",
      .accepted = "--sampling LIST, or --beams K",
      .broken = [](const RuleQuestion& q) { return !q.run.inference()->sampling && q.run.inference()->beams == 1; }},
     {.id = "return-sequences-within-beams",
      .options = "--num-return-sequences --beams",
-     .message = "return sequences: a search with {--beams} beams ends with as many answers, and generate() refuses to give "
-                "{--num-return-sequences}",
+     .message =
+         "return sequences: a search with {--beams} beams ends with as many answers, and generate() refuses to give "
+         "{--num-return-sequences}",
      .accepted = "at least as many --beams",
      .broken =
          [](const RuleQuestion& q) {

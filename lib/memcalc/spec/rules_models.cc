@@ -258,8 +258,9 @@ constexpr Rule kImagesInText[] = {
      .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; }},
     {.id = "images-return-sequences",
      .options = "--num-return-sequences --images",
-     .message = "return sequences: what generate() of {model}, a model of images and text, repeats for each answer is not "
-                "modelled",
+     .message =
+         "return sequences: what generate() of {model}, a model of images and text, repeats for each answer is not "
+         "modelled",
      .accepted = "--num-return-sequences 1",
      .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->return_sequences > 1; }},
 };
