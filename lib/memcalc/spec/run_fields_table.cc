@@ -571,7 +571,7 @@ const Field kFields[] = {
     row("--num-return-sequences", "num_return_sequences", G::kInference, K::kWhole, "N", "answers to each prompt [1]",
         {.unit = "answers",
          .set = put<&Inference::return_sequences>,
-         .get = take<&Inference::return_sequences>,
+         .get = take_but<&Inference::return_sequences, std::int64_t{1}>,
          .exists = adds_tokens,
          .belongs_to = "generate() (--infer --new-tokens N)"}),
     row("--kv-cache-dtype", "kv_cache_dtype", G::kInference, K::kName, "T", "fp32, fp16 or bf16 [as the activations]",
