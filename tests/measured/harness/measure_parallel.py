@@ -295,7 +295,7 @@ def run_trainer_case(case, rank, world, outdir):
     if mode != "dp": os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
     torch.cuda.set_device(rank); torch.zeros(1, device="cuda")
     r = dict(cases.head(case), rank=rank, gpu=torch.cuda.get_device_name(0), nvml_context=nvml(rank))
-    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
+    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("timed_steps") or case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
               gradient_checkpointing=case.get("checkpointing") == "full", report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
     if mode.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(mode[-1])))
     args = tf.TrainingArguments(**kw)
@@ -306,7 +306,7 @@ def run_trainer_case(case, rank, world, outdir):
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
     m, batch, cfg, task = M.build(dict(case, precision={"amp-bf16": "fp32"}.get(case["precision"], case["precision"]), checkpointing="none"))
-    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch_size"] * world * max(8, case.get("steps", 3))); del batch
+    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch_size"] * world * max(8, case.get("timed_steps", 3))); del batch
     m = m.cpu(); gc.collect(); torch.cuda.empty_cache(); mark("model on the host")  # as from_pretrained leaves it
     r["params"] = sum(p.numel() for p in m.parameters())
     stamps = []
