@@ -441,7 +441,7 @@ class Clocks {
   /// What kernels of the compute stream lose that have been issued and run within these times, beside a collective.
   [[nodiscard]] double slowed_between(std::size_t host, double begin, double end) const {
     if (begin >= compute_[host]) return 0;
-    const std::size_t first = ends_before(host, begin), last = ends_before(host, end);
+    const std::size_t first = ends_until(host, begin), last = ends_before(host, end);
     const auto until = [&](std::size_t place) {
       return place == 0 ? slowed_[next_slot_] : slowed_[(next_slot_ + place - 1) % slowed_.size()];
     };
@@ -457,6 +457,13 @@ class Clocks {
       (end[host] < time ? first : last) = end[host] < time ? middle + 1 : middle;
     }
     return first;
+  }
+
+  /// How many lie before it or there.
+  [[nodiscard]] std::size_t ends_until(std::size_t host, double time) const {
+    std::size_t place = ends_before(host, time);
+    while (place < queue_.size() && queue_[(next_slot_ + place) % queue_.size()][host] <= time) ++place;
+    return place;
   }
 
   /// When the kernel of the compute stream ends that runs at some time; that time where none does.
