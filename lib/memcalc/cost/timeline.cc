@@ -79,7 +79,8 @@ Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const L
     issue.longer = links.memory_contention;
     issue.delays = links.all_reduce_contention;
   } else {
-    // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
+    // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it
+    // has.
     issue.longer = kernel.as<work::Attention>() == nullptr ? links.product_contention : links.memory_contention;
   }
   issue.time_class = static_cast<TimeClass>(kernel.operator_class);

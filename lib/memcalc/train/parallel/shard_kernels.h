@@ -1,11 +1,14 @@
 // Kernels of wrappers that shard parameters, on flat tensors and outside of operators: what they take, not what they
-// allocate. Covered by tests/unit/streams_test.cc.
+// allocate. Covered by
+// tests/unit/parallel_test.cc.
 #pragma once
 
 #include <cstdint>
 
+#include "memcalc/base/dtype.h"
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/trace.h"
+#include "memcalc/symbolic/kernel_list.h"
+#include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
 
