@@ -1,6 +1,5 @@
 // Kernels of wrappers that shard parameters, on flat tensors and outside of operators: what they take, not what they
-// allocate. Covered by
-// tests/unit/parallel_test.cc.
+// allocate. Covered by tests/unit/parallel_test.cc.
 #pragma once
 
 #include <cstdint>
