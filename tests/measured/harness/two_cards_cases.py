@@ -132,7 +132,7 @@ def fourth():
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
     if case.pop("other", False): return case
-    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True
+    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
     return case
 
 
