@@ -35,9 +35,10 @@ def begin_fake_group(gpus):
 
 
 def write_events(path):
-    """Each request: what, a number of the block, its bytes, the innermost functions outside of torch."""
+    """Each request: what, a number of the block, its bytes, the innermost functions outside of torch ("N=functions" when they are met for
+    the first time, N then)."""
     import torch
-    numbers, made = {}, 0
+    numbers, made, met = {}, 0, {}
     with gzip.open(path, "wt") as out:
         for event in torch.cuda.memory._snapshot()["device_traces"][0]:
             address = (event["action"].startswith("segment"), event.get("addr", 0))
@@ -46,4 +47,7 @@ def write_events(path):
                       if f["filename"].endswith(".py") and "-packages/torch/" not in f["filename"]]
             inner = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])[:1]
                      if f["filename"].endswith(".py") and "-packages/torch/" in f["filename"]]
-            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(inner + frames[:5])}\n")
+            functions = " ".join(inner + frames[:5])
+            known = f"{met[functions]}" if functions in met else f"{len(met)}={functions}"
+            met.setdefault(functions, len(met))
+            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}\n")
