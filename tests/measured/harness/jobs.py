@@ -368,6 +368,7 @@ def measure_job(job, out, rank, port, folder=None):
     needs = needs_of(job)
     if needs is not None and needs in os.environ:
         if needs == "TRL_OLD" or needs.startswith("TF_"): os.environ["JOBS_LIGHT"] = "1"
+        if needs.startswith("TRL_"): os.environ["JOBS_NO_VLLM"] = "1"
         path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port, folder=folder)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"

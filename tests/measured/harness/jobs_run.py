@@ -48,7 +48,7 @@ OPTIMIZERS = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused", "adamw
 
 def import_all():
     """Before any fork; nothing of it starts CUDA."""
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
+    if "JOBS_NO_VLLM" not in os.environ: sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
     import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
     # No cache is wanted, and what functions close over is more than dill can pickle.
     datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
@@ -58,11 +58,11 @@ def import_all():
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
         try:
             __import__(module)
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:
             print(f"without {module}: {error}", flush=True)
     try:
         from trl import (DPOTrainer, GRPOTrainer, KTOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer)  # noqa: F401
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         print(f"without TRL's trainers: {error}", flush=True)
 
 

@@ -73,7 +73,8 @@ def draw(r, kind):
     if rest in ("eval", "logits") or not lengths and loop in ("trainer", "trl-sft") and first not in ("speech", "trl") and r.random() < .25:
         job += ["--eval-bs", r.choice("248"), "--eval-samples", r.choice(["8", "12", "20"])] + (["--eval-logits"] if rest == "logits" else [])
     if first in OLDER: job += [OLDER[first], rest]
-    if rest not in ("qlora", "4.57.6") and r.random() < .5: job += ["--load", "host"]
+    if rest == "0.27.2": job += ["--transformers", "4.57.6"]  # which this TRL goes with
+    if rest not in ("qlora", "4.57.6", "0.27.2") and r.random() < .5: job += ["--load", "host"]
     return model, job, lengths, extra
 
 
