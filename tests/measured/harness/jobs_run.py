@@ -154,6 +154,7 @@ def make_model(job, task, labels=2):
     keys = dict(job.config)
     config = tf.AutoConfig.for_model(keys.pop("model_type"), **keys)
     if task == "seqcls": config.pad_token_id, config.num_labels = config.pad_token_id or 0, labels
+    if job.config["model_type"] == "deit": config.architectures = ["DeiTForImageClassification"]  # there is one with a teacher, too
     if keys.get("d_kv"): config.decoder_start_token_id = config.pad_token_id = 0
     auto = getattr(tf, "AutoModel" + ("For" + AUTO[task] if AUTO[task] else ""))
     dtype = torch.bfloat16 if job.options.get("--weights-dtype") == "bf16" else torch.float32
