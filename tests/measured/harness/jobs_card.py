@@ -36,7 +36,7 @@ def begin_fake_group(gpus):
 
 def write_events(path):
     """Each request: what, a number of the block, its bytes, the innermost functions outside of torch ("N=functions" when they are met for
-    the first time, N then)."""
+    the first time, N then); of a segment its address, too."""
     import torch
     numbers, made, met = {}, 0, {}
     with gzip.open(path, "wt") as out:
@@ -50,4 +50,4 @@ def write_events(path):
             functions = " ".join(inner + frames[:5])
             known = f"{met[functions]}" if functions in met else f"{len(met)}={functions}"
             met.setdefault(functions, len(met))
-            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}\n")
+            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}" + (f"\t{address[1]:x}\n" if address[0] else "\n"))
