@@ -36,9 +36,9 @@ def begin_fake_group(gpus):
 
 def write_events(path):
     """Each request: what, a number of the block, its bytes, the innermost functions outside of torch ("N=functions" when they are met for
-    the first time, N then); of a segment its address, too."""
+    the first time, N then), the number of its stream (its place in the order in which streams are met); of a segment its address, too."""
     import torch
-    numbers, made, met = {}, 0, {}
+    numbers, made, met, streams = {}, 0, {}, {}
     with gzip.open(path, "wt") as out:
         for event in torch.cuda.memory._snapshot()["device_traces"][0]:
             address = (event["action"].startswith("segment"), event.get("addr", 0))
@@ -50,4 +50,6 @@ def write_events(path):
             functions = " ".join(inner + frames[:5])
             known = f"{met[functions]}" if functions in met else f"{len(met)}={functions}"
             met.setdefault(functions, len(met))
-            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}" + (f"\t{address[1]:x}\n" if address[0] else "\n"))
+            stream = streams.setdefault(event.get("stream"), len(streams))
+            line = f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}\t{stream}"
+            out.write(line + (f"\t{address[1]:x}\n" if address[0] else "\n"))

@@ -24,13 +24,14 @@ ENCODERS = ("bert", "distilbert", "roberta", "electra", "mpnet", "xlm-roberta")
 KINDS = ("sft", "sft-reentrant", "sft-group", "sft-liger", "sft-8bit", "sft-qlora", "sft-eval", "sft-rslora", "sft-pattern", "packed", "padding-free",
          "dpo", "dpo-eval", "dpo-precomputed", "dpo-lengths", "kto", "kto-lora", "orpo", "reward", "reward-eval", "grpo", "grpo-options", "grpo-lora", "rloo",
          "trainer", "trainer-saved", "trainer-every", "trainer-logits", "trainer-8bit", "glue-group", "qa", "tokcls", "seq2seq-group", "speech", "images",
-         "tf-4.57.6-encoder", "tf-4.57.6-decoder", "tf-5.5.4-decoder", "tf-5.23.0-encoder", "tf-5.23.0-decoder", "trl-1.5.1", "trl-1.15.0", "trl-0.27.2")
+         "tf-4.57.6-encoder", "tf-4.57.6-decoder", "tf-5.5.4-decoder", "tf-5.23.0-encoder", "tf-5.23.0-decoder", "trl-1.5.1", "trl-1.15.0", "trl-0.27.2", "sft-fsdp1", "orpo-fsdp1", "save-fsdp1")
 BITS = ("adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit", "lion_8bit")
 OLDER = {"tf": "--transformers", "trl": "--trl"}
 
 
 def draw(r, kind):
     """Model, arguments, lengths, extra."""
+    if kind.endswith("fsdp1"): return *jobs.draw_job(r, kind), {}
     first, _, rest = kind.partition("-")
     encoder, lengths, extra = first in ("glue", "qa", "tokcls"), None, {}
     if first == "tf": rest, _, side = rest.partition("-")
