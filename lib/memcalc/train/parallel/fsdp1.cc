@@ -33,6 +33,14 @@ constexpr CudaStream kUnshard = CudaStream::kAllGather;
 constexpr CudaStream kPostBackward = CudaStream::kReduceScatter;
 constexpr std::size_t kMostInFlight = 2;  // _limiter_utils.py, _FreeEventQueue
 
+/// Whether `op` asked for the block, which lives.
+bool is_made_by(const Trace& trace, BlockId block, const Operator& op) {
+  const auto made = std::find_if(trace.events.rbegin(), trace.events.rend(), [block](const Event& event) {
+    return event.block == block && event.kind == EventKind::kAllocate;
+  });
+  return made != trace.events.rend() && made->op == &op;
+}
+
 }  // namespace
 
 // --- construction
@@ -464,7 +472,9 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 // The module's parameters are views of the flat one: SplitWithSizesBackward puts their gradients together once all are
 // there, and the flat parameter's AccumulateGrad runs.
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
-  if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
+  // Two gradients meet at a node of the unshard stream. Their sum is a third tensor, unless the first is the sole owner of
+  // its memory, as TRL's head makes it (input_buffer.cpp, accumulate): a Linear layer's is the transpose of a product.
+  if (param.impl() == tied_ && is_made_by(tape.memory.trace, param.impl()->grad.block(), aten::kAdd)) {
     const OnStream on_unshard(tape.moment, own(kUnshard));
     Tensor sum = tape.empty(param.shape(), param.dtype(), aten::kAdd, Category::kGradients);
     free_gradient(param.impl()->grad);
