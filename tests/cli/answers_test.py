@@ -43,6 +43,7 @@ SETTINGS = (
      "expandable segments, label smoothing, evaluation of 4 at once, logits kept"),
     (("--model", "gpt2", "--seq", "64", "--task", "seqcls", "--loop", "bare", "--offload-optimizer"), "optimizer on the host"),
     (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "top-k,temperature"), "sampling by temperature, top-k"),
+    (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "plain", "--num-return-sequences", "3"), "3 answers each"),
     (("--model", "smollm2-135m", "--gpus", "4", "--parallel", "ds-zero3", "--offload-states", "host", "--offload-parameters", "host",
       "--bf16", "--seq", "64"), "deepspeed, states on the host, parameters on the host"),
 )
