@@ -36,6 +36,7 @@ SETTINGS = (
     (("--model", "ast-audioset"), "batch 1 x 1024 x 128 numbers"),
     (("--model", "bloom-560m"), "batch 1 x 2048 tokens"),
     (("--model", "fasterrcnn-resnet50-fpn"), "where there is room. Fits on"),
+    (("--model", "gpt2", "--seq", "64", "--margin", "30"), "beside a margin of 30.0 GiB. Fits on"),
     (("--model", "gpt2", "--seq", "64", "--lora", "8", "--lora-targets", "c_attn", "--stages", "all", "--load", "host",
       "--save", "merge"), "LoRA rank 8 of c_attn, all stages, loaded on the host, saving merge"),
     (("--model", "gpt2", "--seq", "64", "--eval-bs", "4", "--eval-logits", "--label-smoothing", "--expandable"),
