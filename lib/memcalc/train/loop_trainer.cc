@@ -383,7 +383,8 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
   scaler_.unscale(optimizer_);
-  // fully_sharded_data_parallel.py (torch 2.11), clip_grad_norm_: the root of FSDP1 keeps a zero for ranks without gradients.
+  // fully_sharded_data_parallel.py (torch 2.11), clip_grad_norm_: the root of FSDP1 keeps a zero for ranks without
+  // gradients.
   if (run_.parallel.data_parallel == DataParallel::kFsdp1 && !zero_.defined()) {
     zero_ = tape_.empty({}, DType::kFloat32, aten::kScalarTensor);
   }
