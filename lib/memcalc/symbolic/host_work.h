@@ -64,7 +64,7 @@ inline constexpr std::size_t kHostWorkCount = 42;
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
     {{"Trainer: between two steps"},
      {"Trainer.training_step"},
-     {"Trainer: walks over modules"},
+     {"walks over modules"},
      {"accelerate: is_peft_model"},
      {"collator: a token"},
      {"tokenizer: a token"},
