@@ -115,6 +115,7 @@ CASES = [
     (("--model", "gemma-3n-e2b-text", "--seq", "64", "--checkpointing", "every-2", "--reentrant"),
      "layers that share keys and values with a layer outside of a checkpoint"),
     (("--model", "hubert-large", "--task", "seqcls"), "accepted: no --task, and --loop bare or trainer"),
+    (("--model", "gpt2", "--infer", "--new-tokens", "4", "--assistant_model", "x"), "how many are accepted decides bytes and time"),
     (("--model", "gpt2", "--infer", "--new-tokens", "4", "--sampling", "top-k=50"), "by commas, without values, found"),
     (("--model", "qwen3-asr-0.6b-audio", "--bs", "4"), "and no other: at another size the module makes other calls; accepted: 2"),
     # weights (weights_test.py has the files themselves)

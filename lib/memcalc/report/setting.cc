@@ -150,6 +150,7 @@ void add_inference(const Inference& inference, std::vector<std::string>& words) 
                                             : fmt::format("inference, {} new {}", inference.new_tokens,
                                                           plural(inference.new_tokens, "token")));
   if (inference.beams > 1) words.push_back(fmt::format("{} beams", inference.beams));
+  if (inference.return_sequences > 1) words.push_back(fmt::format("{} answers each", inference.return_sequences));
   if (inference.sampling) {
     const bool is_plain = *inference.sampling == Sampling{};
     words.push_back(is_plain ? "sampling" : "sampling by " + join(words_of(*inference.sampling)));
