@@ -31,10 +31,11 @@ constexpr const char* kUsage =
     "       memcalc plan --model MODEL --gpus N --global-batch N [OPTIONS]\n"
     "       memcalc trace --model MODEL [OPTIONS]\n"
     "       memcalc weights PATH [OPTIONS]\n"
+    "       memcalc upgrade --from VERSIONS --to VERSIONS --model MODEL [OPTIONS]\n"
     "       memcalc utilization [OPTIONS]\n"
     "       memcalc check ROWS [OPTIONS]\n"
     "       memcalc calibrate FILES [OPTIONS]\n"
-    "       memcalc models | gpus\n"
+    "       memcalc models | gpus | profiles | programs [OPTIONS]\n"
     "       memcalc completion SHELL\n";
 
 // CLI11 separates groups with two blank lines.
@@ -195,8 +196,13 @@ constexpr Entry kCommands[] = {
 
 bool asks_about_all(const std::string& first) { return first == "--help" || first == "-h" || first == "completion"; }
 
-// `memcalc --model …` is `memcalc estimate --model …`.
+// `memcalc --model …` is `memcalc estimate --model …`; `memcalc help plan` is `memcalc plan --help`, as other programs
+// have it.
 std::vector<std::string> with_default_command(std::vector<std::string> arguments) {
+  if (arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
+  }
   const std::string& first = arguments.front();
   if (asks_about_all(first) || first == "--version") return arguments;
   if (first.starts_with('-')) {

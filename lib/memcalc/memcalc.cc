@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "memcalc/alloc/replay_options.h"
-#include "memcalc/alloc/warm_up.h"
 #include "memcalc/cost/cost.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/missing_rates.h"
@@ -16,6 +15,7 @@
 #include "memcalc/report/assemble.h"
 #include "memcalc/report/epoch.h"
 #include "memcalc/report/rank_reports.h"
+#include "memcalc/report/replayed_run.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/native_format.h"
 #include "memcalc/spec/run_names.h"
@@ -58,10 +58,8 @@ FullCard on_full_card(const SymbolicRun& symbolic, const Report& report) {
 }
 
 Report estimate_rank(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
-  SymbolicRun symbolic = run_symbolically(model, run, device, rank);  // what is asked of the allocator
-  const ReplayOptions options = replay_options(run, device, symbolic.measured_from);
-  if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
-  ReplayResult memory = replay(symbolic.trace, options);                            // what the allocator makes of it
+  // What is asked of the allocator, and what it makes of it.
+  auto [symbolic, memory] = replayed_run(model, run, device, rank);
   const std::optional<StepTime> time = time_of(symbolic, model, run, device);       // how long it takes
   Report report = assemble(model, run, device, symbolic, std::move(memory), time);  // what that means
   if (!report.fits() && report.starts() && !run.expandable_segments) report.full_card = on_full_card(symbolic, report);

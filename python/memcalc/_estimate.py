@@ -5,14 +5,15 @@ import functools
 import importlib.metadata
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from . import _core
 from ._errors import error
-from ._model import Model
+from ._model import Model, reference_of
 from ._options import RunOptions
 from ._report import Report
-from ._specs import device_spec, model_spec, registry
+from ._specs import device_spec, model_spec, registry, spec_directory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,15 @@ def _with_installed_versions(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**options, "versions": installed} if installed else options
 
 
+def _name_elsewhere(name: str) -> str:
+    """What an option of this name, which other programs have, is called here (specs/option_names.json)."""
+    path = Path(spec_directory(), "option_names.json")
+    for program in json.loads(path.read_text(encoding="utf-8"))["programs"] if path.exists() else ():
+        if name in program["names"]: return f"memcalc's command line calls it {program['names'][name]}"
+        if name in program.get("without_effect", ()): return "it changes neither memory nor the time of a step: leave it out"
+    return ""
+
+
 def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
               options: Mapping[str, Any]) -> _core.Question:
     sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
@@ -64,9 +74,15 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
         gpu = described if gpu is None else gpu
     options = _with_installed_versions(options)
     device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
-    if not isinstance(model, Model):
-        return _core.Question(model_spec(os.fspath(model), sizes), device, options, gpu is None, registry())
-    return _core.Question(model._spec, device, {**model._options, **options}, gpu is None, registry())
+    try:
+        if not isinstance(model, Model):
+            return _core.Question(model_spec(reference_of(model), sizes), device, options, gpu is None, registry())
+        return _core.Question(model._spec, device, {**model._options, **options}, gpu is None, registry())
+    except _core.UsageError as refused:
+        name = refused.part
+        if name and str(refused) == f"unknown option '{name}'" and (hint := _name_elsewhere(name)):
+            refused.args = (f"{refused}; {hint}",)
+        raise
 
 
 def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[str] | None = None,

@@ -23,6 +23,13 @@ class Parameter(NamedTuple):
     trainable: bool
 
 
+def reference_of(model: object) -> str:
+    """A name or a path. Whoever gives something else is told how to make a Model of it."""
+    if isinstance(model, (str, os.PathLike)): return os.fspath(model)
+    raise error(_core.UsageError, "model", f"expected a name, a path or a Model, found {type(model).__name__}; "
+                "Model.from_config(…) takes a configuration, Model.from_module(…) a module")
+
+
 class Model:
     """A model's architecture. `Model("llama-3-8b", layers=8)`: a registry name, a hub id, a config.json, a directory
     with one or weights beside one; the keywords change its sizes (`layers`, `hidden`, `heads`, `kv_heads`, `head_dim`,
@@ -32,7 +39,7 @@ class Model:
     """
 
     def __init__(self, reference: str | os.PathLike[str], **sizes: int | bool) -> None:
-        self._spec: _core.ModelSpec = model_spec(os.fspath(reference), dict(sizes))
+        self._spec: _core.ModelSpec = model_spec(reference_of(reference), dict(sizes))
         self._options: dict[str, Any] = {}
         self._config = None if sizes else _config_of(os.fspath(reference), self._spec.name)
 

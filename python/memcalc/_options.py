@@ -219,6 +219,8 @@ class RunOptions(TypedDict, total=False):
     """`--beams`: beams of generate()'s beam search [1]"""
     sampling: Sequence[str] | None
     """`--sampling`: do_sample with temperature,top-k,top-p,… [greedy]"""
+    num_return_sequences: int | None
+    """`--num-return-sequences`: answers to each prompt [1]"""
     kv_cache_dtype: str | None
     """`--kv-cache-dtype`: fp32, fp16 or bf16 [as the activations]"""
     gpus: int | None

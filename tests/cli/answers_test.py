@@ -36,12 +36,16 @@ SETTINGS = (
     (("--model", "ast-audioset"), "batch 1 x 1024 x 128 numbers"),
     (("--model", "bloom-560m"), "batch 1 x 2048 tokens"),
     (("--model", "fasterrcnn-resnet50-fpn"), "where there is room. Fits on"),
+    (("--model", "gpt2", "--seq", "64", "--margin", "30"), "beside a margin of 30.0 GiB. Fits on"),
     (("--model", "gpt2", "--seq", "64", "--lora", "8", "--lora-targets", "c_attn", "--stages", "all", "--load", "host",
       "--save", "merge"), "LoRA rank 8 of c_attn, all stages, loaded on the host, saving merge"),
     (("--model", "gpt2", "--seq", "64", "--eval-bs", "4", "--eval-logits", "--label-smoothing", "--expandable"),
      "expandable segments, label smoothing, evaluation of 4 at once, logits kept"),
     (("--model", "gpt2", "--seq", "64", "--task", "seqcls", "--loop", "bare", "--offload-optimizer"), "optimizer on the host"),
     (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "top-k,temperature"), "sampling by temperature, top-k"),
+    (("--model", "gpt2", "--infer", "--seq", "64", "--new-tokens", "4", "--sampling", "plain", "--num-return-sequences", "3"), "3 answers each"),
+    (("--model", "smollm2-135m", "--gpus", "4", "--parallel", "ds-zero3", "--offload-states", "host", "--offload-parameters", "host",
+      "--bf16", "--seq", "64"), "deepspeed, states on the host, parameters on the host"),
 )
 
 
@@ -52,9 +56,28 @@ class Setting(unittest.TestCase):
                 text = run(*arguments, "--no-remedies", env={"LC_ALL": "C"}).stdout
                 self.assertIn(words, " ".join(text.replace("\n", ", ").split()).replace(", , ", ", "))
 
+    def test_a_model_without_attention_names_none(self):
+        for arguments in (("mamba-130m", "--seq", "64"), ("resnet18", "--loop", "bare"), ("yolov8n", "--loop", "bare")):
+            with self.subTest(arguments[0]): self.assertNotIn("attention", run("--model", *arguments).stdout)
+
     def test_no_line_is_wider_than_80_columns(self):
         text = run("--model", "albert-base-v2", "--optimizer", "paged_adamw_8bit", "--gpus", "2").stdout
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+
+class Configs(unittest.TestCase):
+    """config.json as people have it, beside what transformers makes of it."""
+    def answer(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config.json"
+            path.write_text(text)
+            return run("--model", path, "--infer", "--format", "json")
+
+    def test_without_vision_config_llava_has_its_own_default(self):
+        self.assertEqual(json.loads(self.answer('{"model_type": "llava"}').stdout)["params"]["total"], 7_062_902_784)
+
+    def test_bart_s_four_untied_matrices_are_refused(self):
+        self.assertIn("/tie_word_embeddings: false is not modelled", self.answer('{"model_type": "bart", "tie_word_embeddings": false}').stderr)
 
 
 class Json(unittest.TestCase):

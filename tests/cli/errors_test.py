@@ -115,6 +115,7 @@ CASES = [
     (("--model", "gemma-3n-e2b-text", "--seq", "64", "--checkpointing", "every-2", "--reentrant"),
      "layers that share keys and values with a layer outside of a checkpoint"),
     (("--model", "hubert-large", "--task", "seqcls"), "accepted: no --task, and --loop bare or trainer"),
+    (("--model", "gpt2", "--infer", "--new-tokens", "4", "--assistant_model", "x"), "how many are accepted decides bytes and time"),
     (("--model", "gpt2", "--infer", "--new-tokens", "4", "--sampling", "top-k=50"), "by commas, without values, found"),
     (("--model", "qwen3-asr-0.6b-audio", "--bs", "4"), "and no other: at another size the module makes other calls; accepted: 2"),
     # weights (weights_test.py has the files themselves)
@@ -149,6 +150,7 @@ class Errors(unittest.TestCase):
                   "nesting": b"[" * 10_000_000, "deep": b'{"a":' * 1_000_000, "binary": bytes(range(256)),
                   "unknown": b'{"model_type": "nothing-known"}', "no type": b"{}",
                   "duplicate": b'{"model_type": "gpt2", "n_embd": 768, "n_embd": 1}',
+                  "no number": b'{"model_type": "gpt2", "n_embd": NaN}',
                   "heads": json.dumps({"model_type": "gpt2", "n_embd": 100, "n_head": 7}).encode()}
         with tempfile.TemporaryDirectory() as folder:
             for name, content in broken.items():
@@ -168,6 +170,10 @@ class Errors(unittest.TestCase):
             process = run("--model", "gpt2", "--bs", batch)
             self.assertEqual((process.returncode, process.stderr), (0, ""))
             self.assertIn("Does NOT fit", process.stdout)
+
+    def test_help_is_a_command_as_well(self):
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "plan").stdout, run("plan", "--help").stdout)
 
     def test_a_failed_run_leaves_no_answer_on_stdout(self):
         process = run(*BERT, "--format", "json", "--seq", "513")

@@ -43,6 +43,19 @@ CASES = [
 
 
 class Answers(unittest.TestCase):
+    def test_a_sweep_says_on_which_card(self):
+        self.assertEqual(run("sweep", *GPT2, "--bs", "1,2").stdout.splitlines()[0], "2 of 2 points fit on h100-sxm.")
+
+    def test_cards_of_one_model_have_room_for_their_memory(self):
+        text = run("compare", *GPT2, "--gpu", "all").stdout
+        self.assertTrue(text.startswith("gpt2: "), text[:80])
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.assertRegex(text.splitlines()[2], "^card +memory +needed")
+
+    def test_a_time_that_stays_has_no_sign(self):
+        text = run("upgrade", *GPT2, "--from", "p1", "--to", "p4").stdout
+        self.assertNotRegex(text, r"[-+]0\.0 %")
+
     def test_json_follows_the_schema(self):
         for arguments, status in CASES:
             with self.subTest(arguments):

@@ -2,6 +2,7 @@
 
 Each is answered on the first try, or refused in one line that says what memcalc can do instead."""
 import json
+import math
 import tempfile
 import time
 import unittest
@@ -73,11 +74,16 @@ REFUSED = [
     ("on a Mac", "--model llama-3.1-8b --infer --gpu m3-max", ["--memory"]),
     ("a GGUF in Q4_K_M", "--model llama-3.1-8b --infer --quantize Q4_K_M", ["--quantize nf4"]),
     ("DeepSeek-V3 on eight H200", "--model deepseek-v3 --infer --gpus 8 --gpu h200", ["--gpus 1"]),
+    ("four answers to each prompt", "--model llama-3.1-8b --infer --num-return-sequences 4", ["it belongs to generate() (--infer --new-tokens N)"]),
+    ("tensor parallelism by another name", "--model llama-3.1-8b --tp-size 4", ["memcalc calls it --tp"]),
+    ("a card's memory with its unit", "--model gpt2 --memory 24GB", ["--memory: expected a number", "in GiB, found '24GB'"]),
+    ("all but a layer frozen, by half its name", "--model gpt2 --freeze except:h.0", ["begins as except:h.0 says", "transformer.wte.weight"]),
     ("vLLM's KV tokens", "--model llama-3.1-8b --infer --gpu-memory-utilization 0.9", ["--infer --new-tokens"]),
 ]
 
 CONFIG = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
-          "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "bfloat16"}
+          "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+          "time_step_limit": [0.0, math.inf]}  # which Python's json writes as Infinity
 
 
 class Questions(unittest.TestCase):

@@ -95,6 +95,8 @@ def test_does_not_fit_is_an_answer():
 
 REFUSED = [  # keywords of estimate("gpt2", …), exception, part, words of the message
     ({"batchsize": 4}, memcalc.UsageError, "batchsize", "did you mean 'batch_size'?"),
+    ({"gradient_checkpointing": True}, memcalc.UsageError, "gradient_checkpointing", "command line calls it --checkpointing full"),
+    ({"learning_rate": 1e-4}, memcalc.UsageError, "learning_rate", "leave it out"),
     ({"batch_size": 0}, memcalc.UsageError, "batch_size", "a whole number of 1 or more, found 0"),
     ({"batch_size": 2.5}, memcalc.UsageError, "batch_size", "found 2.5"),
     ({"batch_size": "4"}, memcalc.UsageError, "batch_size", "found '4'"),
@@ -196,3 +198,10 @@ def test_the_lock_is_released():
     stop.set()
     thread.join()
     assert after > before + 1000
+
+
+@pytest.mark.parametrize("model", [None, {"model_type": "gpt2"}, 3])
+def test_what_is_no_model_is_told_how_to_become_one(model):
+    with pytest.raises(memcalc.UsageError, match="Model.from_config.* takes a configuration") as refused:
+        memcalc.estimate(model)
+    assert refused.value.part == "model"

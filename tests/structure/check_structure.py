@@ -19,7 +19,7 @@ NARROW = {
     "alloc": ("base/", "spec/", "symbolic/trace.h", "symbolic/cuda_graph_streams.h"),
     "cost": ("base/", "spec/", "symbolic/trace.h", "symbolic/kernel_list.h", "symbolic/host_memory.h", "symbolic/host_work.h", "symbolic/compiled_code.h",
              "symbolic/within_call.h", "symbolic/first_calls.h", "symbolic/aten.h", "symbolic/aten_programs.h",
-             "symbolic/vector_quantize.h", "symbolic/shard_copies.h"),
+             "symbolic/vector_quantize.h", "symbolic/shard_copies.h", "symbolic/topk_blocks.h"),
 }
 # The probe puts the allocator itself on the driver: no façade shows its blocks.
 INNER = {"probe/replay.cc": ("memcalc/alloc/caching_allocator.h",)}

@@ -48,7 +48,7 @@ constexpr Case kCases[] = {
     {"lora-parameter-compiled", "--model mixtral-8x7b --layers 2 --lora 8 --compile --loop bare --precision bf16"},
     {"freeze-names-a-parameter", "--model gpt2 --freeze nonsense"},
     {"freeze-leaves-some", "--model gpt2 --freeze ."},
-    {"freeze-leaves-some", "--model gpt2 --freeze except:nonsense"},
+    {"freeze-except-matches", "--model gpt2 --freeze except:nonsense"},
     {"freeze-pattern", "--model gpt2 --freeze except:("},
     {"quantize-experts-exist", "--model llama-3.2-1b --layers 2 --lora 8 --quantize nf4 --quantize-experts"},
     {"lora-parameter-packed",

@@ -348,10 +348,10 @@ TEST(Cost, WhatIsReducedIsHiddenAndWhatIsGatheredIsNot) {
   list.push_back(reduced);
   for (int i = 0; i < 10; ++i) list.push_back(kernel(1e9, Phase::kBackward));
   list.push_back(kernel(1e6, Phase::kOptimizer));
-  // Kernels follow each other 0.9 us later where other streams hold work that waits.
-  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6 + 11 * 0.9e-6, 1e-8);
+  // Kernels follow each other 0.4 us later on hosts of several cards, and 0.9 where other streams hold work that waits.
+  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6 + 11 * 1.3e-6, 1e-8);
   list[0].stream = CudaStream::kPointToPoint;
-  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6, 1e-8);
+  EXPECT_NEAR(cost(list, device(), rates()).step_seconds, 10e-3 + 1e-6 + 11 * 0.4e-6, 1e-8);
   list[0].stream = CudaStream::kAllGather;
   // 2 s: longer than what runs before it.
   list[0].work = work::Communication{.kind = Collective::kAllGather, .bytes = 4e11, .ranks = 2};

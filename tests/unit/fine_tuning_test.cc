@@ -88,7 +88,7 @@ TEST_F(FineTuningTest, OfAllButSomeParametersThoseTrainWhoseNamesBeginSo) {
               none.frozen = {"except:q_proj"};
               return none;
             }()),
-            "freeze-leaves-some")
+            "freeze-except-matches")
       << "no name begins so";
 }
 

@@ -126,6 +126,36 @@ TEST(Generation, CacheOfTheReport) {
   EXPECT_EQ(report.kv_cache->bytes, 12 * 107 * report.kv_cache->bytes_per_token);
 }
 
+// num_return_sequences: so many rows for each prompt, drawn apart.
+TEST(Generation, AnswersAreRowsOfTheirOwn) {
+  const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 2});
+  RunSpec run = generating(model, 8);
+  run.inference()->sampling = Sampling{};
+  run.inference()->return_sequences = 3;
+  const Report report = estimate(model, run, registry().device("h100-sxm"));
+  ASSERT_TRUE(report.kv_cache.has_value());
+  EXPECT_EQ(report.kv_cache->sequences, 12);
+  run.inference()->return_sequences = 1;
+  run.batch_size = 12;
+  EXPECT_NEAR(static_cast<double>(estimate(model, run, registry().device("h100-sxm")).memory.peak_allocated),
+              static_cast<double>(report.memory.peak_allocated), 65536)
+      << "but for the ids and masks of the batch";
+}
+
+// The ids of two of three beams do not lie one behind the other, so that reshape copies them; all three do.
+TEST(Generation, SomeOfTheBeamsAreCopiedOut) {
+  const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});
+  const auto copies_of = [&](std::int64_t answers) {
+    RunSpec run = generating(model, 8, 3);
+    run.inference()->return_sequences = answers;
+    const SymbolicRun made = run_symbolically(model, run, registry().device("h100-sxm"));
+    return std::count_if(made.trace.blocks.begin(), made.trace.blocks.end(),
+                         [&](const Block& block) { return block.requested == 4 * answers * (100 + 8) * 8; });
+  };
+  EXPECT_EQ(copies_of(2), 2) << "one of each call";
+  EXPECT_EQ(copies_of(1), 0);
+}
+
 // MLA caches the latent and the rotated key alone: (512 + 64) x 2 bytes x 27 layers.
 TEST(Generation, LatentAttentionCachesTheLatent) {
   const ModelSpec model = registry().model("deepseek-v2-lite");

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "memcalc/cost/host_time.h"
+#include "memcalc/report/render_internal.h"
 #include "memcalc/symbolic/host_memory.h"
 
 namespace memcalc {
@@ -34,6 +37,22 @@ TEST(HostStep, TorchrunLeavesAProcessOneThread) {
   EXPECT_FALSE(has_one_host_thread(run));
   run.parallel.gpus = 2;
   EXPECT_TRUE(has_one_host_thread(run));
+}
+
+TEST(HostStep, TheReportSaysThatTheOptimizerBindsThere) {
+  Throughput time;
+  time.step.step_seconds = time.step.host_seconds = 2;
+  time.step.optimizer_seconds = 1.5;
+  time.step.kernels = 1000;
+  const auto bound = [&] {
+    for (const auto& [name, words] : rates_of(time)) {
+      if (name == "bound by") return words;
+    }
+    return std::string();
+  };
+  EXPECT_NE(bound().find("to issue"), std::string::npos) << "a loop of an optimizer on the card";
+  time.steps_on_host = true;
+  EXPECT_NE(bound().find("in its memory"), std::string::npos) << bound();
 }
 
 }  // namespace

@@ -480,6 +480,16 @@ TEST(KernelTime, TopkTakesItsSlices) {
   EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 32.5e-6, 1e-9);
 }
 
+// Of long ones several blocks share each slice, of however many: four passes over all of them.
+TEST(KernelTime, TopkOfLongSlicesGoesByItsElements) {
+  Kernel topk = kernel(0);
+  topk.op = &aten::kTopk;
+  topk.work = work::Rows{.count = 4000, .width = 32'000};
+  const double fewer = kernel_seconds(topk, device(), rates());
+  topk.work = work::Rows{.count = 8000, .width = 32'000};
+  EXPECT_NEAR(kernel_seconds(topk, device(), rates()) / fewer, 2, 0.1);
+}
+
 // As many rows for each expert would fill each wave of tiles.
 TEST(KernelTime, ExpertsThatAreMultipliedInALoopAreUneven) {
   Kernel one = kernel(0), groups = kernel(0);

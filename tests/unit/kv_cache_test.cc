@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "memcalc/models/encoder_decoder.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -54,6 +55,16 @@ class KvCache : public ::testing::Test {
     return sum;
   }
 
+  /// How often the host was recorded to do it.
+  [[nodiscard]] std::int64_t times_of(HostWork what) const {
+    std::int64_t count = 0;
+    for (const Kernel& kernel : tape_.kernels.list()) {
+      const auto* work = kernel.as<work::OfHost>();
+      if (work != nullptr && work->what == what) count += work->times;
+    }
+    return count;
+  }
+
   Tape tape_;
   NoGrad no_grad_{tape_.modes};
 };
@@ -77,14 +88,7 @@ TEST_F(KvCache, GrowsByACopyInEveryPass) {
 
 // What DynamicLayer.lazy_initialization takes on the host is told in calls and in training.
 TEST_F(KvCache, TheFirstPassMakesItsLayers) {
-  const auto made = [&] {
-    std::int64_t count = 0;
-    for (const Kernel& kernel : tape_.kernels.list()) {
-      const auto* work = kernel.as<work::OfHost>();
-      if (work != nullptr && work->what == HostWork::kCacheLayer) count += work->times;
-    }
-    return count;
-  };
+  const auto made = [&] { return times_of(HostWork::kCacheLayer); };
   tape_.kernels.recording = true;
   KeyValueCache cache;
   pass(cache, 3, 10);
@@ -95,6 +99,18 @@ TEST_F(KvCache, TheFirstPassMakesItsLayers) {
   KeyValueCache of_training;
   pass(of_training, 3, 10);
   EXPECT_EQ(made(), 6);
+}
+
+// configuration_utils.py, get_text_config(): where the forward pass makes its cache itself.
+TEST_F(KvCache, AnEncoderDecodersOwnCacheCopiesItsConfiguration) {
+  tape_.kernels.recording = true;
+  ModelOutput output;
+  EncoderDecoderCache of_generate;
+  record_copied_configurations(tape_, nullptr, output, 2);
+  record_copied_configurations(tape_, &of_generate, output, 2);
+  EXPECT_EQ(times_of(HostWork::kCopiedConfiguration), 0);
+  record_copied_configurations(tape_, &output.past_key_values, output, 2);
+  EXPECT_EQ(times_of(HostWork::kCopiedConfiguration), 2);
 }
 
 // At most one layer's old keys live beside the new ones: torch.cat, then the old ones die, then the values.

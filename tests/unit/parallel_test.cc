@@ -36,9 +36,10 @@ using test::Whole;
 using test::whole_model;
 using ::testing::ElementsAre;
 
-RunSpec run_on(std::int64_t gpus, DataParallel mode) {
+RunSpec run_on(std::int64_t gpus, DataParallel mode, std::int64_t micro_batches = 1) {
   RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kBare};
   options.gpus = gpus;
+  options.accumulation_steps = micro_batches;
   options.parallel.data_parallel = mode;
   return resolve(small_llama(), options).run;
 }
@@ -465,6 +466,32 @@ TEST(Zero1, GivesTheLargestToTheRankThatHasLeast) {
   // By size: 40 to 0 (40, 0), 30 to 1 (40, 30), 30 to 1 (40, 60), 20 to 0 (60, 60), 10 to 0.
   EXPECT_THAT(partition.order, ElementsAre(1, 2, 4, 3, 0));
   EXPECT_THAT(partition.rank_of, ElementsAre(0, 0, 1, 0, 1));
+}
+
+// _broadcast_params_from_rank, torch 2.11.
+TEST(Zero1, BroadcastsEachParameterByItself) {
+  const SymbolicRun run = run_symbolically(small_llama(), run_on(2, DataParallel::kZero1), device());
+  const auto broadcasts = std::count_if(run.kernels.begin(), run.kernels.end(), [](const Kernel& kernel) {
+    const auto* sent = kernel.as<work::Communication>();
+    return sent != nullptr && sent->kind == Collective::kBroadcast && kernel.phase == Phase::kOptimizer;
+  });
+  EXPECT_EQ(static_cast<std::size_t>(broadcasts), run.parameters.size());
+}
+
+// foreach_reduce and _accumulate_sharded_grad, torch 2.11: from the second micro-batch on.
+TEST(Fsdp, AddsShardsOfGradientsOnTheStreamThatReduces) {
+  const auto additions = [](DataParallel kind, std::int64_t micro_batches) {
+    std::int64_t count = 0;
+    const SymbolicRun run = run_symbolically(small_llama(), run_on(2, kind, micro_batches), device());
+    for (const Kernel& kernel : run.kernels) {
+      if (kernel.stream != CudaStream::kReduceScatter || kernel.op == nullptr) continue;
+      if (std::string_view(kernel.op->name) == "aten::add") count += kernel.repeats;
+    }
+    return count;
+  };
+  for (const DataParallel kind : {DataParallel::kFsdp1, DataParallel::kFsdp2}) EXPECT_EQ(additions(kind, 1), 0);
+  EXPECT_EQ(additions(DataParallel::kFsdp2, 3), 2 * (2 * 9 + 3)) << "each parameter's";
+  EXPECT_EQ(additions(DataParallel::kFsdp1, 3), 2 * 3) << "of two layers and the root";
 }
 
 TEST(Streams, HavePoolsOfTheirOwn) {

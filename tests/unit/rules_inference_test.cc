@@ -37,6 +37,15 @@ const test::RuleCase kCases[] = {
     {"beams-of-experts", "mixtral-8x7b", [](RunSpec& run) { run.inference()->beams = 2; }, kGenerates},
     {"sampling-or-beams", "gpt2", [](RunSpec& run) { run.inference()->beams = 2; }, kDraws},
     {"sampling-of-speech", "whisper-tiny", [](RunSpec& run) { run.inference()->sampling = Sampling{}; }, kGenerates},
+    {"return-sequences-of-greedy", "gpt2", [](RunSpec& run) { run.inference()->return_sequences = 2; }, kGenerates},
+    {"return-sequences-within-beams",
+     "gpt2",
+     [](RunSpec& run) { run.inference()->return_sequences = 5; },
+     {.sequence_length = 100, .inference = Inference{.new_tokens = 3, .beams = 4}}},
+    {"return-sequences-of-speech",
+     "whisper-tiny",
+     [](RunSpec& run) { run.inference()->return_sequences = 2; },
+     {.inference = Inference{.new_tokens = 3, .beams = 2}}},
 };
 
 TEST(RulesOfInference, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_inference(), kCases); }

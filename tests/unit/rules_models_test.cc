@@ -57,6 +57,8 @@ const test::RuleCase kCases[] = {
     {"images-flash-attention", "llava-1.5-7b", [](RunSpec& run) { run.attention = Attention::kFlash; }, kLongEnough},
     {"images-beams", "llava-1.5-7b", [](RunSpec& run) { run.inference()->beams = 2; },
      {.sequence_length = 1024, .inference = Inference{.new_tokens = 4}}},
+    {"images-return-sequences", "llava-1.5-7b", [](RunSpec& run) { run.inference()->return_sequences = 2; },
+     {.sequence_length = 1024, .inference = Inference{.new_tokens = 4, .sampling = Sampling{}}}},
     // masks and caches
     {"padding-of-images", "resnet18", [](RunSpec& run) { run.padding = true; }},
     {"padding-of-layers", "layers/decoder", [](RunSpec& run) { run.padding = true; }},

@@ -95,6 +95,7 @@ TEST(RunFields, RefuseAValueInOneLineThatSaysWhatIsAccepted) {
            {"--clip-grad", "nan", "--clip-grad: expected a number of 0 or more, found 'nan'"},
            {"--storage-rate", "inf", "a number above 0, found 'inf'"},
            {"--tokens", "1e30", "--tokens: expected a number from 1 to"},
+           {"--memory", "24GB", "--memory: expected a number from 0.0625 to 1048576, in GiB, found '24GB'"},
            {"--precision", "bf-16", "did you mean 'bf16'"},
            {"--optimizer", "adamx", "did you mean"},
            {"--checkpointing", "every-0", "one of none, full, selective, every-N, found 'every-0'"},

@@ -142,6 +142,15 @@ TEST_F(Registry, OwnFilesAreReadStrictly) {
             gpu + ": /memory_bytes: found 0; accepted: an integer from 1 to 1125899906842624");
 }
 
+// Bamba's time_step_limit: Python's json writes what JSON lacks, and reads it again.
+TEST_F(Registry, AConfigMayHoldInfinityAsPythonWritesIt) {
+  const ModelSpec model = model_from_json(
+      R"({"model_type": "gpt2", "limits": [0.0, Infinity, -Infinity], "said": "\"NaN\" and Infinity"})", "config.json");
+  EXPECT_EQ(model.model_type, "gpt2");
+  const auto of_no_number = [] { (void)model_from_json(R"({"model_type": "gpt2", "n_embd": NaN})", "config.json"); };
+  EXPECT_NE(error_text(of_no_number).find("/n_embd: found an object"), std::string::npos);
+}
+
 TEST_F(Registry, AnEarlierFolderHidesALaterOne) {
   write("models/gpt2.json", R"({"name": "gpt2", "config": {"model_type": "gpt2", "n_layer": 1}, "source": "me",
                                 "date": "2026-11-21"})");

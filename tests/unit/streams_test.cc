@@ -78,6 +78,29 @@ TEST(Streams, ACollectiveTakesLongerBesideKernels) {
   EXPECT_NEAR(step_of(list, slower), alone + 6e-3, 0.1e-3);
 }
 
+// What sums also reads and writes the memory: kernels that memory bounds hold up an all-reduce, not a gather.
+TEST(Streams, AnAllReduceTakesLongerBesideWhatMemoryBounds) {
+  DeviceRates slower = rates();
+  slower.link.collective_contention = slower.link.all_reduce_contention = 0.5;
+  const KernelList gathers = with_ten(collective(Collective::kAllGather, 12e-3, 10));
+  EXPECT_NEAR(step_of(gathers, slower), step_of(gathers), 1e-9);
+  slower.link.collective_contention = 0;
+  const KernelList sums = with_ten(collective(Collective::kAllReduce, 6e-3));  // goes round twice
+  EXPECT_NEAR(step_of(sums, slower), step_of(sums) + 4.5e-3, 0.1e-3) << "half of nine milliseconds";
+}
+
+// The list of the optimizer has run, whatever comes beside the gather that it held up.
+TEST(Streams, AGatherDoesNotSlowTheOptimizerBeforeIt) {
+  DeviceRates shared = rates();
+  shared.link.memory_contention = 0.2;
+  KernelList list;
+  list.push_back(collective(Collective::kAllGather, 2e-3));
+  list.back().phase = Phase::kForward;
+  list.push_back(kernel(1e9));
+  list.push_back(kernel(20e9, Phase::kOptimizer));
+  EXPECT_NEAR(step_of(list, shared), step_of(list), 1e-9);
+}
+
 // The host issues it while the card is far behind: it runs beside the first kernels, not beside those behind it.
 TEST(Streams, AGatherThatIsIssuedAheadSlowsWhatItRunsBeside) {
   DeviceRates shared = rates();

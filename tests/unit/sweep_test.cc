@@ -49,7 +49,7 @@ TEST(Sweep, WhatTheLibraryRefusesIsAPointWithAReason) {
   EXPECT_EQ(answer.rows.size(), 3U);
   EXPECT_THAT(answer.notes, Contains(HasSubstr("beyond the 1024 positions")));
   EXPECT_THAT(answer.notes, Contains(HasSubstr("no estimate of 1 point: no such thing")));
-  EXPECT_THAT(answer.headline, HasSubstr("1 of 3 fit"));
+  EXPECT_THAT(answer.headline, HasSubstr("1 of 3 points fits"));
 }
 
 TEST(Sweep, ABugOfOursIsARowThatSaysSoAndTheOthersStay) {

@@ -26,7 +26,7 @@ function verdict_card({report, certainty, milliseconds, command}, title) {
     ['allocated at the peak', bytes(report.memory.peak_allocated_bytes)],
     ['reserved by PyTorch', bytes(report.memory.peak_reserved_bytes)],
     ['parameters', `${count(report.params.total)}${report.params.trainable !== report.params.total ? `, ${count(report.params.trainable)} trained` : ''}`],
-    time ? ['a step', `${seconds(time.step_seconds)}${time.tokens_per_second ? `, ${count(time.tokens_per_second)} tokens/s` : `, ${three(time.samples_per_second)} samples/s`}`] : null,
+    time ? [report.run.infer ? 'a call' : 'a step', `${seconds(time.step_seconds)}${time.tokens_per_second ? `, ${count(time.tokens_per_second)} tokens/s` : `, ${three(time.samples_per_second)} samples/s`}`] : null,
     report.concurrent_sequences ? ['largest batch', count(report.concurrent_sequences)] : null,
     report.host_memory?.total_bytes > 0 ? ['of the host', bytes(report.host_memory.total_bytes)] : null,
   ].filter(Boolean);
@@ -79,11 +79,12 @@ function show_curve(place, answer, top, title) {
 
 function phases_table(report) {
   const time = report.time?.by_phase ?? {};
-  const rows = Object.entries(report.memory.phases).map(([name, phase]) => ({
+  const ran = Object.entries(report.memory.phases).filter(([, phase]) => phase.peak_bytes > 0);  // a call has no backward pass
+  const rows = ran.map(([name, phase]) => ({
     class: name === report.memory.peak.phase ? 'peak-row' : null,
     cells: [words(name), {text: bytes(phase.peak_bytes), class: 'number'}, {text: seconds(time[`${name}_seconds`]), class: 'number'}],
   }));
-  const parts = [table(['phase', {text: 'largest allocated', class: 'number'}, {text: 'time', class: 'number'}], rows, 'Phases of a step')];
+  const parts = [table(['phase', {text: 'largest allocated', class: 'number'}, {text: 'time', class: 'number'}], rows, report.run.infer ? 'Phases of a call' : 'Phases of a step')];
   if (report.stages?.length) {
     parts.push(table(['stage', {text: 'allocated', class: 'number'}, {text: 'reserved', class: 'number'}, 'what makes it smaller'],
       report.stages.map((stage) => ({class: stage.is_largest ? 'peak-row' : null, cells: [words(stage.name), {text: bytes(stage.peak_allocated_bytes), class: 'number'}, {text: bytes(stage.peak_reserved_bytes), class: 'number'}, stage.lowered_by ?? '']})), 'Stages of the job'));

@@ -81,8 +81,8 @@ double contiguous_seconds(const Kernel& kernel, const work::Rows& rows, const De
   constexpr double kMomentsUs = 3.7, kBackwardUs = 3.6, kUpdateUs = 1.5, kImagesUs = 1.9;
   const std::int64_t pixels = std::max<std::int64_t>(rows.width / rows.images, 1), images = rows.images;
   const std::int64_t threads = threads_for(pixels);
-  const auto steps = static_cast<double>(ceil_div(images, std::max<std::int64_t>(kThreads / threads, 1)) *
-                                         ceil_div(pixels, threads));
+  const auto steps =
+      static_cast<double>(ceil_div(images, std::max<std::int64_t>(kThreads / threads, 1)) * ceil_div(pixels, threads));
   const auto channels = static_cast<double>(rows.count);
   const double bytes = channels * static_cast<double>(rows.width) * static_cast<double>(size_of(kernel.dtype));
   const double of_multiprocessor = channels / device.multiprocessors;
@@ -94,18 +94,18 @@ double contiguous_seconds(const Kernel& kernel, const work::Rows& rows, const De
   // warps' steps do, and few blocks wait for memory as those above.
   const std::int64_t wide = std::max(threads_for(pixels / 4), std::min(threads, kLeastThreads));
   const std::int64_t at_once = std::max<std::int64_t>(kLeastThreads / wide, 1);
-  const std::int64_t blocks = std::clamp<std::int64_t>(kMostBlocks / std::max<std::int64_t>(rows.count, 1), 1,
-                                                       ceil_div(images, at_once));
+  const std::int64_t blocks =
+      std::clamp<std::int64_t>(kMostBlocks / std::max<std::int64_t>(rows.count, 1), 1, ceil_div(images, at_once));
   const auto each = static_cast<double>(ceil_div(pixels, wide));
   constexpr Step kWarpStep = {.cached_us = 0.0471e-3, .memory_us = 0.0226e-3, .shared_us = 0};
   constexpr double kBlockUs = 0.585e-3;
   const double slower = kMultiprocessors / device.multiprocessors;
   const double warps = channels * static_cast<double>(images) * each * static_cast<double>(wide) / kWarp;
   const double begun = channels * static_cast<double>(blocks) * kBlockUs;
-  const double stepped = step_us({.cached_us = warps * step_us(kWarpStep, bytes, 0), .memory_us = 0, .shared_us = 1},
-                                 0, begun);
-  const double waited = static_cast<double>(ceil_div(ceil_div(images, at_once), blocks)) * each *
-                        step_us(kMoments, bytes, 0);
+  const double stepped =
+      step_us({.cached_us = warps * step_us(kWarpStep, bytes, 0), .memory_us = 0, .shared_us = 1}, 0, begun);
+  const double waited =
+      static_cast<double>(ceil_div(ceil_div(images, at_once), blocks)) * each * step_us(kMoments, bytes, 0);
   return (moments + kUpdateUs + kImagesUs + std::max(slower * stepped, waited)) * kMicrosecond;
 }
 

@@ -232,9 +232,8 @@ StepTime cost(const KernelList& kernels, const DeviceSpec& device, const DeviceR
   if (kernels.empty()) return result;
   constexpr std::size_t kShown = 10;  // kernels
   const DistinctKernels distinct(kernels);
-  IssueTimes issuing(distinct, what == Costed::kCall), with_autograd(distinct, false);
-  const std::vector<double> seconds =
-      seconds_of(distinct, device, rates, what == Costed::kCall ? with_autograd : issuing, waiting);
+  IssueTimes issuing(distinct, what == Costed::kCall);
+  const std::vector<double> seconds = seconds_of(distinct, device, rates, issuing, waiting);
   const Timeline timeline(distinct, seconds, device, rates, issuing);
   result = what == Costed::kCall ? timeline.call(rates.host) : timeline.steady(rates.host);
   std::optional<Extremes> hosts;

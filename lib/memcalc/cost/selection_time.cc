@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "memcalc/symbolic/topk_blocks.h"
+
 namespace memcalc {
 
 namespace {
@@ -26,14 +28,14 @@ double of_multiprocessors(const DeviceSpec& device) {
 /// sbtopk: a block looks through each slice, and a warp sorts what it took. Of 288 to 98,304 slices of an H200
 /// (tests/measured/step_operators_h200.jsonl.gz), half within 6 %; an H100's 576 to 4,096 alike. mbtopk, of few long
 /// slices: a radix select in four passes of several blocks each. Slices of 32,000 and more were timed; shorter ones
-/// that torch gives to it, too (ops/sort.cc, uses_several_blocks), are told as sbtopk's.
+/// that torch gives to it, too, are told as sbtopk's.
 double topk_seconds(const Kernel& kernel, const work::Rows& slices, const DeviceSpec& device,
                     const DeviceRates& rates) {
   constexpr double kLaunchUs = 6.5, kSliceNs = 1.5, kSortUs = 5, kSortedSliceNs = 0.6;
-  constexpr std::int64_t kMostLong = 4000, kLong = 20000;
+  constexpr std::int64_t kTimed = 20000;
   constexpr double kPassesUs = 58, kWidthNs = 0.095, kElementNs = 0.0112;
   const auto count = static_cast<double>(slices.count), width = static_cast<double>(slices.width);
-  if (slices.count <= kMostLong && slices.width >= kLong) {
+  if (slices.width >= kTimed && topk_shares_slices(slices.count, slices.width)) {
     return kPassesUs * kMicrosecond +
            (width * kWidthNs + count * width * kElementNs * of_multiprocessors(device)) * 1e-9;
   }

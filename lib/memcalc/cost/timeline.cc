@@ -36,8 +36,8 @@ constexpr double kCardSpread = 0.015;
 // Kernels of the compute stream follow each other later where other streams hold work that waits: 2.6, 2.7 and 2.5 us
 // after the one before in steps of FSDP2, with checkpoints and of FSDP1, 2.5 and 2.2 in tensor parallelism (DTensor),
 // 1.6 and 1.5 alone, 1.7 under DDP, 1.5 in a pipeline (medians of timelines on two H200s whose hosts ran ahead,
-// 2026-11-30: docs/studies/time.md).
-constexpr double kQueuesGapUs = 0.9;
+// 2026-11-30: docs/studies/time.md). On those hosts all of them are 0.4 later than on a host of one card, alone, too.
+constexpr double kSeveralCardsGapUs = 0.4, kQueuesGapUs = 0.9;
 constexpr std::string_view kFunctional = "_c10d_functional::";
 
 /// Whether such work stands on other streams all the time: FSDP's gathers, DTensor's collectives.
@@ -72,9 +72,17 @@ Timeline::Issue::Way way_of(const Kernel& kernel) {
 Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const LinkRates& links) {
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
-  // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
-  const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
-  issue.longer = in_waves ? links.product_contention : links.memory_contention;
+  if (const auto* collective = kernel.as<work::Communication>()) {
+    issue.longer = is_needed_at_once(kernel) ? links.gather_contention : links.collective_contention;
+    issue.is_all_reduce = collective->kind == Collective::kAllReduce;
+  } else if (kernel.operator_class != OperatorClass::kContraction) {
+    issue.longer = links.memory_contention;
+    issue.delays = links.all_reduce_contention;
+  } else {
+    // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it
+    // has.
+    issue.longer = kernel.as<work::Attention>() == nullptr ? links.product_contention : links.memory_contention;
+  }
   issue.time_class = static_cast<TimeClass>(kernel.operator_class);
   if (is_list(kernel)) issue.passes = list_passes(kernel);
   if (const auto* wait = kernel.as<work::Wait>()) {
@@ -132,7 +140,9 @@ StepTime mean_of(const StepTime& generating, const StepTime& other, double share
 std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
                                IssueTimes& issuing, double waiting) {
   const std::int64_t ranks = ranks_of(kernels);
-  const double gap = (rates.host.gap_us + (ranks > 1 && queues_beside(kernels) ? kQueuesGapUs : 0)) * kMicrosecond;
+  double gap_us = rates.host.gap_us;
+  if (ranks > 1) gap_us += kSeveralCardsGapUs + (queues_beside(kernels) ? kQueuesGapUs : 0);
+  const double gap = gap_us * kMicrosecond;
   const double slowest = slowest_of(ranks, kCardSpread);
   std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
     if (const auto* communication = kernel.as<work::Communication>()) {
@@ -155,7 +165,6 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
       issuing_(issuing),
       before_(before),
       queue_kernels_(std::max<std::size_t>(static_cast<std::size_t>(rates.host.queue_kernels), 1)),
-      contention_(rates.link.collective_contention),
       slowest_(slowest_of(ranks_of(kernels), rates.host.rank_spread)) {
   issues_ =
       kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) { return issue_of(kernel, device, rates.link); }));
@@ -375,6 +384,9 @@ class Clocks {
     advance<kTells>(until, of.time_class, of, part);
     if (communicates) {
       for (std::size_t h = 0; h < kHosts; ++h) until[h] = compute_[h] + beside[h] * of.longer;
+      if (all_reduces_) {
+        for (std::size_t h = 0; h < kHosts; ++h) communication_[h] += beside[h] * (1 + of.longer) * of.delays;
+      }
       advance<kTells>(until, TimeClass::kCommunication, of, part);
     }
     slot = compute_;
@@ -396,7 +408,9 @@ class Clocks {
     }
     const bool gathers = of.way == Issue::Way::kGathers;
     const bool holds_up = gathers && !of.is_awaited;
-    const double longer = 1 + timeline_.contention_;
+    const double longer = 1 + of.longer;
+    contention_ = of.longer;
+    all_reduces_ = of.is_all_reduce;
     const Seconds& used = of.is_awaited ? uses_[0] : uses_[1];
     Seconds slowed = compute_;
     for (std::size_t h = 0; h < kHosts; ++h) {
@@ -404,7 +418,7 @@ class Clocks {
       if (h == 0) issued_late_now_ = host_[h] > std::max(communication_[h], made) ? host_[h] : 0;
       const double begin = end_of_running(h, std::max({communication_[h], host_[h], made}));
       const double beside = holds_up ? std::clamp((compute_[h] - begin) / longer, 0.0, of.seconds) : of.seconds;
-      communication_[h] = begin + of.seconds + beside * timeline_.contention_;
+      communication_[h] = begin + of.seconds + beside * of.longer;
       slowed[h] += slowed_between(h, begin, communication_[h]);
     }
     if (gathers) advance<kTells>(slowed, TimeClass::kCommunication, of, part);
@@ -428,7 +442,7 @@ class Clocks {
   void end_alone() {
     for (std::size_t h = 0; h < kHosts; ++h) {
       const double left = std::max(communication_[h] - compute_[h], 0.0);
-      communication_[h] -= left * timeline_.contention_ / (1 + timeline_.contention_);
+      communication_[h] -= left * contention_ / (1 + contention_);
     }
   }
 
@@ -441,7 +455,7 @@ class Clocks {
   /// What kernels of the compute stream lose that have been issued and run within these times, beside a collective.
   [[nodiscard]] double slowed_between(std::size_t host, double begin, double end) const {
     if (begin >= compute_[host]) return 0;
-    const std::size_t first = ends_before(host, begin), last = ends_before(host, end);
+    const std::size_t first = ends_until(host, begin), last = ends_before(host, end);
     const auto until = [&](std::size_t place) {
       return place == 0 ? slowed_[next_slot_] : slowed_[(next_slot_ + place - 1) % slowed_.size()];
     };
@@ -457,6 +471,13 @@ class Clocks {
       (end[host] < time ? first : last) = end[host] < time ? middle + 1 : middle;
     }
     return first;
+  }
+
+  /// How many lie before it or there.
+  [[nodiscard]] std::size_t ends_until(std::size_t host, double time) const {
+    std::size_t place = ends_before(host, time);
+    while (place < queue_.size() && queue_[(next_slot_ + place) % queue_.size()][host] <= time) ++place;
+    return place;
   }
 
   /// When the kernel of the compute stream ends that runs at some time; that time where none does.
@@ -503,6 +524,8 @@ class Clocks {
   Seconds updated_{};              // when the optimizer had, that which ran last
   std::array<Seconds, 2> uses_{};  // since when what was gathered last is used, and what was before it
   double slowed_beside_ = 0;
+  double contention_ = 0;     // of the collective issued last, what it takes longer beside kernels
+  bool all_reduces_ = false;  // it does
 };
 
 namespace {

@@ -46,7 +46,8 @@ class Timeline {
       kReduces,  // the same, or the optimizer
     };
     double seconds = 0;  // of a launch; of what is not launched on the compute stream altogether
-    double longer = 0;   // beside a collective, by this share
+    double longer = 0;   // beside a collective, by this share; a collective beside kernels
+    double delays = 0;   // an all-reduce beside it, by this share of its time
     double passes = 1;   // that the host issues by themselves
     std::int32_t launches = 1;
     std::int32_t waits_for = 0;  // with `waits`: for so many kernels; 0: for all that were issued
@@ -60,6 +61,7 @@ class Timeline {
     bool is_awaited = false;  // by a kernel that `awaits` it
     bool is_on_bus = false;   // and not in multiprocessors
     bool uses_tensor_cores = false;
+    bool is_all_reduce = false;
   };
 
   /// `seconds`: of each kernel (seconds_of). `issuing`: of the same kernels. `before`: that the host takes before each,
@@ -89,7 +91,6 @@ class Timeline {
   std::span<const double> before_;
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
-  double contention_;          // what a collective takes longer beside kernels, as a share of its time
   bool gathers_ = false;       // beside the kernels
   double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };

@@ -1,30 +1,57 @@
 // On which of several cards a run fits.
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/report/assemble.h"
+#include "memcalc/report/replayed_run.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/validate.h"
 
 namespace memcalc {
 namespace {
 
-// Cards that differ in size only ask for the same memory: one estimate serves both. Placement is compared by presence
-// of any, since a measured one belongs to one card.
-bool behaves_alike(const DeviceSpec& a, const DeviceSpec& b) {
+// Cards that are alike but for their size ask for the same memory: one run serves them. Placement is compared by
+// presence of any, since a measured one belongs to one card.
+bool asks_alike(const DeviceSpec& a, const DeviceSpec& b) {
   const auto behaviour = [](const DeviceSpec& d) {
     return std::make_tuple(d.compute_capability_major, d.compute_capability_minor, d.gcn_architecture,
-                           d.multiprocessors, d.max_threads_per_multiprocessor, d.context_bytes, d.kernel_bytes,
-                           d.kernel_bytes_with_cudnn, d.assumed_context ? d.assumed_context->bytes : 0,
-                           d.nccl.has_value(), d.cublas_workspace_bytes, d.cublaslt_workspace_bytes);
+                           d.multiprocessors, d.max_threads_per_multiprocessor, d.cublas_workspace_bytes,
+                           d.cublaslt_workspace_bytes);
   };
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
 }
 
-FitRow row_of(const Report& report) { return {.needed_bytes = report.needed(), .needed_error = report.needed_error}; }
+/// Whether a card's size decides what it is asked for: cuDNN's plans are chosen by it, and the chunks of Unsloth's
+/// loss.
+bool goes_by_size(const RunSpec& run, const SymbolicRun& symbolic) {
+  return run.fine_tuning.unsloth ||
+         std::any_of(symbolic.kernels.begin(), symbolic.kernels.end(), [](const Kernel& kernel) {
+           return kernel.kind == KernelKind::kConvolution || kernel.kind == KernelKind::kDepthwiseConvolution;
+         });
+}
+
+FitRow row_of(const Report& report) {
+  FitRow row{.gpu = report.device.name,
+             .memory_bytes = report.device.memory_bytes,
+             .needed_bytes = report.needed(),
+             .needed_error = report.needed_error};
+  const Bytes usable = report.device.usable_bytes();
+  row.headroom_bytes = usable - row.needed_bytes;
+  row.verdict = report.starts() ? verdict_of(row.needed_bytes, row.needed_error, usable) : Verdict::kDoesNotFit;
+  return row;
+}
+
+/// Of runs whose step another card can have taken: one rank, no share of a card that belongs to others, and weights
+/// that are packed on none of the cards in another way.
+bool takes_anothers_step(const RunSpec& run) {
+  return !run.parallel.is_parallel() && !run.shares_card_with_vllm() &&
+         run.fine_tuning.quantization == Quantization::kNone;
+}
 
 }  // namespace
 
@@ -34,25 +61,26 @@ std::span<const char* const> common_cards(const ModelSpec& model) {
 }
 
 std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run, std::span<const DeviceSpec> devices) {
-  std::vector<FitRow> rows;
+  std::vector<FitRow> rows(devices.size());
+  std::vector<bool> done(devices.size());
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    std::size_t twin = run.shares_card_with_vllm() ? i : 0;  // whose share is one of the card's size
-    while (twin < i && !behaves_alike(devices[twin], devices[i])) ++twin;
-    FitRow row;
-    bool starts = true;
-    if (twin < i) {
-      row = rows[twin];
-    } else {
-      const Report report = estimate(model, run, without_rates(devices[i]));
-      row = row_of(report);
-      starts = report.starts();
+    if (done[i]) continue;
+    std::vector<std::size_t> alike;
+    for (std::size_t j = i + 1; j < devices.size() && takes_anothers_step(run); ++j) {
+      if (!done[j] && asks_alike(devices[i], devices[j])) alike.push_back(j);
     }
-    row.gpu = devices[i].name;
-    row.memory_bytes = devices[i].memory_bytes;
-    row.headroom_bytes = devices[i].usable_bytes() - row.needed_bytes;
-    row.verdict = verdict_of(row.needed_bytes, row.needed_error, devices[i].usable_bytes());
-    if (!starts) row.verdict = Verdict::kDoesNotFit;
-    rows.push_back(std::move(row));
+    if (alike.empty()) {
+      rows[i] = row_of(estimate(model, run, without_rates(devices[i])));
+      continue;
+    }
+    validate(model, run);
+    const auto [symbolic, memory] = replayed_run(model, run, devices[i]);
+    rows[i] = row_of(assemble(model, run, without_rates(devices[i]), symbolic, memory));
+    if (goes_by_size(run, symbolic)) continue;
+    for (const std::size_t j : alike) {
+      rows[j] = row_of(assemble(model, run, without_rates(devices[j]), symbolic, memory));
+      done[j] = true;
+    }
   }
   return rows;
 }

@@ -2,13 +2,12 @@
 #include <cstdint>
 #include <utility>
 
-#include "memcalc/alloc/replay_options.h"
-#include "memcalc/alloc/warm_up.h"
 #include "memcalc/cost/calibrate.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/report/plot.h"
 #include "memcalc/report/render_replay_file.h"
 #include "memcalc/report/render_trace.h"
+#include "memcalc/report/replayed_run.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/validate.h"
 #include "memcalc/train/step.h"
@@ -16,20 +15,10 @@
 namespace memcalc {
 namespace {
 
-/// A run of a rank and its replay.
-struct Replayed {
-  SymbolicRun symbolic;
-  ReplayResult memory;
-};
-
-Replayed replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline,
-                  std::int64_t rank = 0) {
+ReplayedRun replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, bool record_timeline,
+                     std::int64_t rank = 0) {
   validate(model, run);
-  SymbolicRun symbolic = run_symbolically(model, run, device, rank);
-  const ReplayOptions options = replay_options(run, device, symbolic.measured_from, record_timeline);
-  if (symbolic.warm_up != kNoBlock) settle_warm_up(symbolic.trace, symbolic.warm_up, options);
-  ReplayResult memory = replay(symbolic.trace, options);
-  return {std::move(symbolic), std::move(memory)};
+  return replayed_run(model, run, device, rank, record_timeline);
 }
 
 }  // namespace
@@ -45,25 +34,25 @@ std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec&
 }
 
 std::string trace(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const TraceOptions& options) {
-  const Replayed all = replayed(model, run, device, true);
+  const ReplayedRun all = replayed(model, run, device, true);
   return render_trace(all.symbolic.trace, all.memory, options);
 }
 
 std::string plot_step(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
-  const Replayed all = replayed(model, run, device, true);
+  const ReplayedRun all = replayed(model, run, device, true);
   return plot_timeline(all.symbolic.trace, all.memory, "One step of " + model.name + " on " + device.name);
 }
 
 StepCurve step_curve(const Report& report, std::size_t most_points) {
   const std::int64_t rank = report.ranks.empty() ? 0 : report.ranks[report.largest_rank].first;
-  const Replayed all = replayed(report.model, report.run, report.device, true, rank);
+  const ReplayedRun all = replayed(report.model, report.run, report.device, true, rank);
   StepCurve curve = step_curve(all.symbolic.trace, all.memory, most_points);
   curve.rank = rank;
   return curve;
 }
 
 std::string replay_file(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
-  const Replayed all = replayed(model, run, device, false);
+  const ReplayedRun all = replayed(model, run, device, false);
   return render_replay_file(all.symbolic, all.memory, device);
 }
 

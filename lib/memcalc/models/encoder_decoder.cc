@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "memcalc/symbolic/host_work.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -143,6 +144,10 @@ Tensor shift_right(const Tensor& labels) {
 Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& labels)) {
   if (batch.decoder_input_ids.defined()) return batch.decoder_input_ids;
   return shift(batch.labels.defined() ? batch.labels : batch.input_ids);
+}
+
+void record_copied_configurations(Tape& tape, const EncoderDecoderCache* cache, const ModelOutput& output, int copies) {
+  if (cache == &output.past_key_values) record_host_work(tape, HostWork::kCopiedConfiguration, copies);
 }
 
 Tensor replaced_by(ModuleBuilder& builder, const Tensor& tied) { return builder.until_tied(tied.shape()); }

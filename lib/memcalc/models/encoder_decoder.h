@@ -69,6 +69,10 @@ struct Seq2SeqLayer {
 /// The batch's own, or the labels shifted; without labels BART shifts its input instead.
 [[nodiscard]] Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& labels) = shift_right);
 
+/// A cache that this forward pass makes by itself: each DynamicCache(config=...) copies the configuration of a model
+/// that has an encoder, too (configuration_utils.py, get_text_config). generate() makes its cache before.
+void record_copied_configurations(Tape& tape, const EncoderDecoderCache* cache, const ModelOutput& output, int copies);
+
 /// A batch without a mask: a decoder whose own tokens have no padding mask.
 [[nodiscard]] inline const Batch& unmasked() {
   static const Batch batch;

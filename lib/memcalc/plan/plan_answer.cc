@@ -1,12 +1,14 @@
 // The words of the plan.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "memcalc/plan/plainness.h"
 #include "memcalc/plan/plan.h"
 #include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/parallel_names.h"
+#include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_names.h"
 
@@ -21,12 +23,30 @@ std::string layout_of(const Parallel& p) {
   return text;
 }
 
+/// "--optimizer beside --tp, --ep: tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not go
+/// together; a reason of the planner's own as it is.
+std::string reason_words(const std::string& rule) {
+  for (const RuleGroup& group : rule_groups()) {
+    for (const Rule& each : group.rules) {
+      if (each.id != rule) continue;
+      std::string options(each.options);
+      std::string_view between = " beside ";
+      for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos;
+           at += between.size(), between = ", ") {
+        options.replace(at, 1, between);
+      }
+      return options + ": " + rule;
+    }
+  }
+  return rule;
+}
+
 std::string rejections_note(const Plan& plan) {
   constexpr std::size_t kListed = 6;
   std::string text = "candidates taken out: ";
   for (std::size_t i = 0; i < std::min(kListed, plan.rejections.size()); ++i) {
     text += (i > 0 ? "; " : "") + format_count(static_cast<std::int64_t>(plan.rejections[i].count)) + " (" +
-            plan.rejections[i].rule + ")";
+            reason_words(plan.rejections[i].rule) + ")";
   }
   if (plan.rejections.size() > kListed) {
     text += "; and " + std::to_string(plan.rejections.size() - kListed) +

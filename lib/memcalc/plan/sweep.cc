@@ -59,18 +59,27 @@ std::size_t count_of_fitting(const Sweep& swept) {
       std::count_if(swept.points.begin(), swept.points.end(), [](const SweepPoint& p) { return p.outcome.fits(); }));
 }
 
-std::string fit_words(const Sweep& swept) {
-  return std::to_string(count_of_fitting(swept)) + " of " + std::to_string(swept.points.size()) + " fit.";
+/// What all points that have a name share; empty: they are of several.
+std::string only_name(const Sweep& swept, const std::string& (*name_of_point)(const SweepPoint&)) {
+  std::string only;
+  for (const SweepPoint& point : swept.points) {
+    const std::string& name = name_of_point(point);
+    if (name.empty() || name == only) continue;
+    if (!only.empty()) return "";
+    only = name;
+  }
+  return only;
+}
+std::string only_model(const Sweep& swept) {
+  return only_name(swept, [](const SweepPoint& point) -> const std::string& { return point.model; });
+}
+std::string only_card(const Sweep& swept) {
+  return only_name(swept, [](const SweepPoint& point) -> const std::string& { return point.device.name; });
 }
 
 /// " of gpt2"; nothing where the points are of several models, whose labels name them.
 std::string model_words(const Sweep& swept) {
-  std::string name;
-  for (const SweepPoint& point : swept.points) {
-    if (point.model.empty() || point.model == name) continue;
-    if (!name.empty()) return "";
-    name = point.model;
-  }
+  const std::string name = only_model(swept);
   return name.empty() ? "" : " of " + name;
 }
 
@@ -123,8 +132,11 @@ Answer answer_of(const Sweep& swept) {
   answer.command = "sweep";
   answer.complete = swept.complete;
   answer.positive = count_of_fitting(swept) > 0;
-  answer.headline =
-      std::to_string(swept.points.size()) + (swept.points.size() == 1 ? " point" : " points") + ", " + fit_words(swept);
+  const std::size_t fitting = count_of_fitting(swept);
+  const std::string card = only_card(swept);
+  answer.headline = std::to_string(fitting) + " of " + std::to_string(swept.points.size()) +
+                    (swept.points.size() == 1 ? " point" : " points") + (fitting == 1 ? " fits" : " fit") +
+                    (card.empty() ? "" : " on " + card) + ".";
   std::vector<Column> more = {{"allocated_bytes", "allocated", Unit::kBytes},
                               {"reserved_bytes", "reserved", Unit::kBytes},
                               {"needed_bytes", "needed", Unit::kBytes},
@@ -170,7 +182,9 @@ Answer comparison_of(const Sweep& swept, const Prices& prices) {
   answer.command = "compare";
   answer.complete = swept.complete;
   answer.positive = count_of_fitting(swept) > 0;
-  answer.headline = fit_words(swept);
+  const std::string model = only_model(swept);
+  answer.headline = (model.empty() ? "" : model + ": ") + std::to_string(count_of_fitting(swept)) + " of " +
+                    std::to_string(swept.points.size()) + " fit.";
   Sweep others = swept;  // the model and the card have columns of their own
   std::erase_if(others.varied, [](const std::string& name) { return name == "model" || name == "gpu"; });
   answer.columns = columns_of(others, {{"memory_bytes", "memory", Unit::kBytes, true},
@@ -182,7 +196,8 @@ Answer comparison_of(const Sweep& swept, const Prices& prices) {
                                        {"mfu", "MFU", Unit::kShare, true},
                                        {"dollars_per_gpu_hour", "$/GPU h", Unit::kDollars, true},
                                        {"dollars_per_billion_tokens", "$/1e9 tokens", Unit::kDollars}});
-  answer.columns.insert(answer.columns.begin(), {{"model", "model", Unit::kText}, {"gpu", "card", Unit::kText}});
+  answer.columns.insert(answer.columns.begin(),
+                        {{"model", "model", Unit::kText, !model.empty()}, {"gpu", "card", Unit::kText}});
   bool priced = false;
   for (const SweepPoint& point : swept.points) {
     const Outcome& outcome = point.outcome;

@@ -8,11 +8,12 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
+#include "memcalc/plan/search_control.h"
 
 namespace memcalc {
 namespace {
 
-VersionFigures figures_under(const ModelSpec& model, RunRequest& request, const DeviceSpec& device,
+VersionFigures figures_under(const ModelSpec& model, RunRequest request, const DeviceSpec& device,
                              const Profile& profile) {
   request.run.profile = profile;
   VersionFigures figures;
@@ -38,7 +39,11 @@ std::string signed_bytes(Bytes bytes) {
   return bytes == 0 ? size : (bytes > 0 ? "+" : "-") + size;
 }
 
-std::string signed_share(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+/// "+1.5 %", "-0.1 %"; what rounds to nothing has no sign.
+std::string signed_share(double share) {
+  const std::string text = fmt::format("{:+.1f} %", 100 * share);
+  return text == "+0.0 %" || text == "-0.0 %" ? "0.0 %" : text;
+}
 
 /// Columns: what, before, after, allocated, reserved, time, what it was compared by, and the changes in numbers.
 std::vector<Value> row_of(const std::string& name, const std::string& before, const std::string& after,
@@ -97,17 +102,25 @@ Upgrade compare_versions(const ModelSpec& model, RunRequest request, const Devic
   request.versions = {};
   upgrade.before = figures_under(model, request, device, from);
   if (!upgrade.before.report) throw Error(ErrorCode::kUnsupported, "--from: " + upgrade.before.refusal, "--from");
-  upgrade.after = figures_under(model, request, device, to);
   for (const std::size_t i : differences(from, to)) {
     const Behavior& row = behavior_table()[i];
-    Profile alone = from;
-    row.set(alone.behaviors, row.get(to.behaviors));
     upgrade.effects.push_back({.behavior = &row,
                                .before = std::string(row.values[row.get(from.behaviors)]),
                                .after = std::string(row.values[row.get(to.behaviors)]),
                                .evidence = std::max(evidence_of(row, from.behaviors), evidence_of(row, to.behaviors)),
-                               .figures = figures_under(model, request, device, alone)});
+                               .figures = {}});
   }
+  // One estimate each, and one of all together: with --lengths each executes many steps.
+  (void)for_each_index(upgrade.effects.size() + 1, {}, [&](std::size_t i) {
+    if (i == upgrade.effects.size()) {
+      upgrade.after = figures_under(model, request, device, to);
+      return;
+    }
+    const Behavior& row = *upgrade.effects[i].behavior;
+    Profile alone = from;
+    row.set(alone.behaviors, row.get(to.behaviors));
+    upgrade.effects[i].figures = figures_under(model, request, device, alone);
+  });
   return upgrade;
 }
 

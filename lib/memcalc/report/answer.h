@@ -32,7 +32,7 @@ struct Column {
   std::string key;
   std::string heading;
   Unit unit = Unit::kText;
-  bool dispensable = false;  // left out of a text that is too narrow for all columns, the last such first
+  bool dispensable = false;  // left out of too narrow a text: first what is alike in all rows, then the last
 };
 
 struct Answer {

@@ -34,7 +34,10 @@ std::string verdict_without_card(const Report& report) {
   const bool takes_less = std::any_of(report.other_gpus.begin(), report.other_gpus.end(), [&](const FitRow& row) {
     return row.verdict == Verdict::kFits && row.memory_bytes < report.needed();
   });
-  std::string text = "Needs " + format_bytes(report.needed()) + (takes_less ? " where there is room." : ".");
+  const Bytes margin = report.device.margin_bytes;
+  std::string text = "Needs " + format_bytes(report.needed()) +
+                     (margin > 0 ? " beside a margin of " + format_bytes(margin) : "") +
+                     (takes_less ? " where there is room." : ".");
   const auto add = [&](Verdict verdict, const char* words) {
     const std::string names = cards(report.other_gpus, verdict);
     if (!names.empty()) text += words + names + ".";

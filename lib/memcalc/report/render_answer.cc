@@ -106,13 +106,24 @@ std::size_t widest_line(std::string_view text) {
   return widest;
 }
 
+/// Of a text that the headline has as well.
+bool is_same_in_all(const Answer& answer, std::size_t column) {
+  return answer.rows.size() > 1 &&
+         std::all_of(answer.rows.begin(), answer.rows.end(),
+                     [&](const std::vector<Value>& row) { return row[column] == answer.rows.front()[column]; });
+}
+
 std::string text_table_of(const Answer& answer, const RenderOptions& options) {
   std::vector<std::size_t> kept = filled_columns(answer);
   std::string table = table_of(answer, kept, Format::kText);
   std::size_t left_out = 0;
   while (widest_line(table) > options.columns) {
-    const auto last =
-        std::find_if(kept.rbegin(), kept.rend(), [&](std::size_t i) { return answer.columns[i].dispensable; });
+    auto last = std::find_if(kept.rbegin(), kept.rend(), [&](std::size_t i) {
+      return answer.columns[i].dispensable && answer.columns[i].unit == Unit::kText && is_same_in_all(answer, i);
+    });
+    if (last == kept.rend()) {
+      last = std::find_if(kept.rbegin(), kept.rend(), [&](std::size_t i) { return answer.columns[i].dispensable; });
+    }
     if (last == kept.rend()) break;
     kept.erase(std::next(last).base());
     ++left_out;

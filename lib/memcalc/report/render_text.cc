@@ -12,6 +12,7 @@
 namespace memcalc {
 namespace {
 
+constexpr std::size_t kColumns = 80;
 constexpr std::size_t kNameColumns = 18;
 constexpr std::size_t kBytesColumns = 10;
 constexpr std::size_t kHostColumns = 24;
@@ -315,7 +316,6 @@ class TextRenderer {
     std::string peaks;
     for (const PhasePeak& each : phase_peaks(report_)) {
       const std::string peak = std::string(each.label) + " " + format_bytes(each.bytes);
-      constexpr std::size_t kColumns = 80;
       if (peaks.size() + 3 + peak.size() > kColumns) {
         line(peaks);
         peaks.clear();
@@ -352,8 +352,9 @@ class TextRenderer {
     const std::vector<AccountingLine> lines = accounting_lines(accounting);
     std::size_t names = kNameColumns;  // "quantisation constants" needs more
     for (const AccountingLine& each : lines) names = std::max(names, each.name.size() + 1);
-    title("Bytes per parameter" + std::string(names - kNameColumns, ' ') +
-          "          as usually counted     as PyTorch holds them");
+    const std::string_view what = "Bytes per parameter", headings = "as usually counted     as PyTorch holds them";
+    const std::size_t gap = std::min(names - kNameColumns + 10, kColumns - what.size() - headings.size());
+    title(std::string(what) + std::string(gap, ' ').append(headings));
     for (const AccountingLine& each : lines) {
       const bool nothing = (each.classic == nullptr || each.classic->total_bytes == 0) &&
                            (each.profile == nullptr || each.profile->total_bytes == 0);

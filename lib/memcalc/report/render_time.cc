@@ -30,22 +30,16 @@ std::string_view title_of(const Throughput& time) { return time.of_call ? "Time 
 
 namespace {
 
-/// The optimizer runs over arrays in host memory: no host takes so long to issue a kernel.
-bool steps_on_host(const StepTime& step) {
-  constexpr double kLongest = 200e-6;
-  return step.host_seconds > kLongest * static_cast<double>(step.kernels) &&
-         step.optimizer_seconds > 0.5 * step.host_seconds;
-}
-
 /// What decides the step, and what to change.
-std::string bound_of(const StepTime& step, bool of_call) {
+std::string bound_of(const Throughput& time) {
+  const StepTime& step = time.step;
   switch (step.bound()) {
     case Bound::kHost:
-      if (steps_on_host(step)) {
+      if (time.steps_on_host && step.optimizer_seconds > 0.5 * step.host_seconds) {
         return "the host: " + format_seconds(step.optimizer_seconds) + " of the optimizer's step in its memory";
       }
       return "the host: " + format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel") +
-             (of_call ? "; a larger batch issues fewer for each sample"
+             (time.of_call ? "; a larger batch issues fewer for each sample"
                       : "; a larger batch or --compile issues fewer for each sample");
     case Bound::kLinks:
       return "the links: " + format_seconds(step.by_class[static_cast<std::size_t>(TimeClass::kCommunication)]) +
@@ -99,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
                            products + " of sizes that they have not seen: " + format_seconds(first->seen_step_seconds) +
                            " where all were seen, " + format_seconds(first->new_step_seconds) + " where none was");
   }
-  rates.emplace_back("bound by", bound_of(step, time.of_call));
+  rates.emplace_back("bound by", bound_of(time));
   const HostRange& hosts = step.hosts;
   if (hosts.most_seconds > hosts.least_seconds) {
     rates.emplace_back("on measured hosts", format_seconds(hosts.least_seconds) + " (" + hosts.least_host + ") to " +

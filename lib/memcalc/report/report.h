@@ -145,6 +145,7 @@ struct GenerationTime {
 struct Throughput {
   StepTime step;         // of one rank
   bool of_call = false;  // step is a call of a model that does not train
+  bool steps_on_host = false;  // the optimizer runs over arrays in host memory (spec/host_step.h)
   std::optional<GenerationTime> generation;
   std::string lacks;               // what takes time in a step and is not in this one; empty: nothing
   std::optional<StepError> error;  // where such runs were measured; of no step that lacks something

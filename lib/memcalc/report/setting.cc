@@ -52,10 +52,9 @@ std::string sample_words(const ModelSpec& model, const RunSpec& run) {
   return words + " numbers";
 }
 
-/// Only a user's own layers may be without.
-bool attends(const ModelSpec& model) {
-  const auto* custom = model.architecture.get_if<CustomSpec>();
-  return custom == nullptr || custom::has_layer<custom::AttentionLayer>(custom->layers);
+/// Of programs those of diffusers, all of which attend by sdpa; others need not attend at all.
+bool names_attention(const ModelSpec& model) {
+  return is_program(model) ? is_denoiser(model) : chooses_attention(model);
 }
 
 const char* compiled_words(const Training& training) {
@@ -96,6 +95,16 @@ std::string adapters_text(const Lora& lora) {
   const std::string names = lora.targets.empty() ? "" : " of " + join(lora.targets);
   if (names.size() <= kWidest) return text + names;
   return text + " of " + format_counted(static_cast<std::int64_t>(lora.targets.size()), "target");
+}
+
+/// What lies off the card between uses.
+void add_offloading(const Parallel& parallel, std::vector<std::string>& words) {
+  const auto add = [&](OffloadTo place, const char* what) {
+    if (place == OffloadTo::kNowhere) return;
+    words.push_back(std::string(what) + (place == OffloadTo::kHost ? " on the host" : " on NVMe"));
+  };
+  add(parallel.offload_states, "states");
+  add(parallel.offload_parameters, "parameters");
 }
 
 /// What a trainer of TRL or of sentence-transformers is told beside its loop.
@@ -141,6 +150,7 @@ void add_inference(const Inference& inference, std::vector<std::string>& words) 
                                             : fmt::format("inference, {} new {}", inference.new_tokens,
                                                           plural(inference.new_tokens, "token")));
   if (inference.beams > 1) words.push_back(fmt::format("{} beams", inference.beams));
+  if (inference.return_sequences > 1) words.push_back(fmt::format("{} answers each", inference.return_sequences));
   if (inference.sampling) {
     const bool is_plain = *inference.sampling == Sampling{};
     words.push_back(is_plain ? "sampling" : "sampling by " + join(words_of(*inference.sampling)));
@@ -174,7 +184,7 @@ std::vector<std::string> setting_of(const Report& report) {
     words.emplace_back(title_of(training->loop));
     add_trainer(*training, words);
   }
-  if (attends(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
+  if (names_attention(report.model)) words.push_back("attention " + std::string(name_of(run.attention)));
   if (training != nullptr) add_savings(*training, run.task, words);
   const FineTuning& tuning = run.fine_tuning;
   if (tuning.lora) words.push_back(adapters_text(*tuning.lora));
@@ -198,6 +208,7 @@ std::vector<std::string> setting_of(const Report& report) {
   if (run.parallel.is_parallel()) {
     for (std::string& word : split_of(run.parallel)) words.push_back(std::move(word));
   }
+  add_offloading(run.parallel, words);
   if (run.dropout) words.push_back("dropout " + format_exact(*run.dropout));
   if (run.expandable_segments) words.emplace_back("expandable segments");
   if (training != nullptr) add_job(*training, words);

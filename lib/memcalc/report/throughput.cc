@@ -144,7 +144,7 @@ TrainingRun training_run_of(const Report& report, double tokens) {
 Throughput throughput_of(const Report& report, const StepTime& step) {
   const RunSpec& run = report.run;
   const DeviceSpec& device = report.device;
-  Throughput time{.step = step, .of_call = !run.trains()};
+  Throughput time{.step = step, .of_call = !run.trains(), .steps_on_host = steps_on_host(run)};
   if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
     const double later = real(run.inference()->new_tokens - 1);
     time.generation = GenerationTime{.prefill_seconds = step.step_seconds - step.decode_seconds,

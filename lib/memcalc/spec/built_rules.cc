@@ -11,7 +11,7 @@ extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/line
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled,
     kLoraParameterPacked, kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 extern const BuiltRule kCutCrossEntropyTypes;                                // symbolic/ops/cut_cross_entropy.h
-extern const BuiltRule kFreezePattern;                                       // spec/freeze_patterns.h
+extern const BuiltRule kFreezePattern, kFreezeUnmatched;                     // spec/freeze_patterns.h
 
 // --- models
 
@@ -90,6 +90,9 @@ const BuiltRule kFreezeNotAll{"freeze-leaves-some", "--freeze",
                               ErrorCode::kUsage};
 const BuiltRule kFreezePattern{"freeze-pattern", "--freeze", "'{}' is no regular expression that can be read here",
                                "except:PATTERN,… as ECMAScript writes it, or parts of names", ErrorCode::kUsage};
+const BuiltRule kFreezeUnmatched{"freeze-except-matches", "--freeze",
+                                 "nothing would train: no parameter's name begins as {} says",
+                                 "except:PATTERN of whole names from their beginning, such as {}", ErrorCode::kUsage};
 const BuiltRule kMarlinShape{"marlin-takes-layer", "--quantize --model",
                              "the Marlin kernel of quantize {} takes no layer of {} x {} ({}), and other kernels are "
                              "not modelled",
@@ -231,6 +234,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kFreezeName,
                                      &kFreezeNotAll,
                                      &kFreezePattern,
+                                     &kFreezeUnmatched,
                                      &kMarlinShape,
                                      &kFp8Experts,
                                      &kPackedHead,

@@ -9,11 +9,12 @@
 
 namespace memcalc::family {
 
-/// Reads `key` of the configuration, an empty one where it is absent or null, as one of `model_type`, and keeps what
-/// was assumed.
+/// Reads `key` of the configuration as one of `model_type`, and keeps what was assumed. Where it is absent or null,
+/// that is `absent`, JSON.
 template <typename Read>
-void read_part(HfReader& config, std::string_view key, const std::string& model_type, const Read& read) {
-  const JsonDocument none = JsonDocument::parse("{}", config.json().file());
+void read_part(HfReader& config, std::string_view key, const std::string& model_type, const Read& read,
+               std::string_view absent = "{}") {
+  const JsonDocument none = JsonDocument::parse(absent, config.json().file());
   const JsonObject part = config.json().nullable_object(key).value_or(none.root());
   HfReader reader(part, model_type);
   read(reader);

@@ -183,10 +183,14 @@ struct LinkRates {
   double network_us = 1;         // each step that leaves the host
   double network_bandwidth = 1;  // of the network adapters' rate in one direction
   // What a kernel takes longer while a collective runs beside it, as a share of its time: collectives hold some
-  // multiprocessors and move data through the same memory. And what the collective takes longer.
+  // multiprocessors and move data through the same memory.
   double product_contention = 1e-12;
   double memory_contention = 1e-12;
+  // And what the collective takes longer: one that gathers, which only copies, and one that sums; an all-reduce beyond
+  // that by this share of the kernels beside it that memory bounds.
+  double gather_contention = 1e-12;
   double collective_contention = 1e-12;
+  double all_reduce_contention = 1e-12;
   // Of the hosts, not fitted: specs/networks.json
   double network_bytes_per_second = 12.5e9;  // of one card's adapter, one direction
   std::int64_t gpus_per_host = 8;
@@ -472,7 +476,9 @@ void visit_rates(Rates& rates, Visit visit) {
   visit("link", "network_bandwidth", rates.link.network_bandwidth);
   visit("link", "product_contention", rates.link.product_contention);
   visit("link", "memory_contention", rates.link.memory_contention);
+  visit("link", "gather_contention", rates.link.gather_contention);
   visit("link", "collective_contention", rates.link.collective_contention);
+  visit("link", "all_reduce_contention", rates.link.all_reduce_contention);
   visit("transfer", "latency_us", rates.transfer.latency_us);
   visit("transfer", "pinned_bytes_per_second", rates.transfer.pinned_bytes_per_second);
   visit("transfer", "pageable_bytes_per_second", rates.transfer.pageable_bytes_per_second);

@@ -116,6 +116,7 @@ struct Family {
   bool checkpoints = true;                        // supports_gradient_checkpointing
   bool repeats_layers = false;                    // a layer runs several times in a forward pass (ALBERT)
   bool skips_layers_at_random = false;            // LayerDrop: in training Python reads a random number before each
+  bool has_no_attention = false;                  // state spaces alone: Mamba
   double instructions_per_operator = 0;           // Python's, in a layer that decodes; 0: not counted
   void (*as_transformers)(ModelSpec&) = nullptr;  // what transformers makes of config.json whatever it says
 

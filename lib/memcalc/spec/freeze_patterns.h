@@ -9,7 +9,7 @@
 namespace memcalc {
 
 namespace rules {
-extern const BuiltRule kFreezePattern;  // built_rules.cc
+extern const BuiltRule kFreezePattern, kFreezeUnmatched;  // built_rules.cc
 }
 
 /// In front of the first text of --freeze: patterns that names begin with, of which alone the parameters train.

@@ -34,6 +34,10 @@ namespace memcalc {
 /// gpt-oss: its attention sinks are in transformers' eager attention only (and in kernels from the hub).
 [[nodiscard]] bool has_eager_attention_only(const ModelSpec& model);
 
+/// Whether --attn chooses how it attends: not of torchvision's, of Mamba, of a user's layers without attention. A
+/// program attends as it was recorded.
+[[nodiscard]] bool chooses_attention(const ModelSpec& model);
+
 /// A user's own layers.
 [[nodiscard]] bool is_custom(const ModelSpec& model);
 

@@ -319,8 +319,36 @@ bool holds_head(const Weights& weights) {
                      [](const WeightTensor& tensor) { return tensor.name == "lm_head.weight"; });
 }
 
+/// Python's json writes Infinity and NaN as words, which JSON lacks: Bamba's time_step_limit is [0.0, Infinity]. Here
+/// they become what transformers 5 writes in their place, {"__float__": "Infinity"} (configuration_utils.py).
+std::string with_tagged_floats(std::string text) {
+  constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
+  if (text.find("Infinity") == std::string::npos && text.find("NaN") == std::string::npos) return text;
+  std::string tagged;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    const auto* const word = std::find_if(std::begin(kWords), std::end(kWords),
+                                          [&](std::string_view each) { return !in_string && rest.starts_with(each); });
+    if (word != std::end(kWords)) {
+      tagged.append(R"({"__float__": ")").append(*word).append("\"}");
+      at += word->size();
+      continue;
+    }
+    if (rest.front() == '"') in_string = !in_string;
+    const std::size_t taken = in_string && rest.front() == '\\' ? std::min<std::size_t>(rest.size(), 2) : 1;
+    tagged.append(rest.substr(0, taken));
+    at += taken;
+  }
+  return tagged;
+}
+
+JsonDocument read_config(const std::string& path) {
+  return JsonDocument::parse(with_tagged_floats(read_text_file(path)), path);
+}
+
 ModelSpec model_from_config(const std::string& path) {
-  const JsonDocument document = JsonDocument::read_file(path);
+  const JsonDocument document = read_config(path);
   return model_without_weights(document, config_name(document.root(), path));
 }
 
@@ -338,7 +366,7 @@ ModelSpec model_from_weights(const std::string& reference) {
   auto weights = std::make_shared<Weights>(read_weights(reference));
   const fs::path config = fs::path(weights->path).parent_path() / "config.json";
   if (!is_file(config)) throw unknown_architecture(reference, *weights);
-  const JsonDocument document = JsonDocument::read_file(config.string());
+  const JsonDocument document = read_config(config.string());
   const std::string name = config_name(document.root(), config.string());
   ModelSpec model = holds_head(*weights) ? model_from_document(document, name) : model_without_weights(document, name);
   if (!model.checkpoint_dtype) {
@@ -701,7 +729,7 @@ std::vector<DeviceListing> SpecRegistry::devices() const {
 }
 
 ModelSpec model_from_json(const std::string& text, const std::string& name) {
-  const JsonDocument document = JsonDocument::parse(text, name);
+  const JsonDocument document = JsonDocument::parse(with_tagged_floats(text), name);
   return is_program_file(document.root()) ? program_model(document.root()) : model_without_weights(document, name);
 }
 

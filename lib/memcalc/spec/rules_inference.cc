@@ -119,6 +119,31 @@ constexpr Rule kSampling[] = {
      .code = ErrorCode::kUnsupported},
 };
 
+constexpr Rule kReturnSequences[] = {
+    {.id = "return-sequences-of-greedy",
+     .options = "--num-return-sequences --sampling --beams",
+     .message = "return sequences: the likeliest tokens make one answer, and generate() refuses to give "
+                "{--num-return-sequences} of them",
+     .accepted = "--sampling LIST, or --beams K",
+     .broken = [](const RuleQuestion& q) { return !q.run.inference()->sampling && q.run.inference()->beams == 1; }},
+    {.id = "return-sequences-within-beams",
+     .options = "--num-return-sequences --beams",
+     .message =
+         "return sequences: a search with {--beams} beams ends with as many answers, and generate() refuses to give "
+         "{--num-return-sequences}",
+     .accepted = "at least as many --beams",
+     .broken =
+         [](const RuleQuestion& q) {
+           return q.run.inference()->beams > 1 && q.run.inference()->return_sequences > q.run.inference()->beams;
+         }},
+    {.id = "return-sequences-of-speech",
+     .options = "--num-return-sequences --task",
+     .message = "return sequences: what Whisper's own generate() makes of several answers is not modelled",
+     .accepted = "--num-return-sequences 1",
+     .broken = [](const RuleQuestion& q) { return q.run.task == Task::kSpeech; },
+     .code = ErrorCode::kUnsupported},
+};
+
 constexpr RuleGroup kGroups[] = {
     {.title = "Inference", .concerns = [](const RuleQuestion& q) { return !trains(q); }, .rules = kInference},
     {.title = "Generation",
@@ -130,6 +155,9 @@ constexpr RuleGroup kGroups[] = {
     {.title = "Sampling",
      .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->sampling.has_value(); },
      .rules = kSampling},
+    {.title = "Several answers",
+     .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->return_sequences > 1; },
+     .rules = kReturnSequences},
 };
 
 }  // namespace

@@ -256,6 +256,13 @@ constexpr Rule kImagesInText[] = {
      .message = "beams: what generate() of {model}, a model of images and text, repeats for each beam is not modelled",
      .accepted = "--beams 1",
      .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; }},
+    {.id = "images-return-sequences",
+     .options = "--num-return-sequences --images",
+     .message =
+         "return sequences: what generate() of {model}, a model of images and text, repeats for each answer is not "
+         "modelled",
+     .accepted = "--num-return-sequences 1",
+     .broken = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->return_sequences > 1; }},
 };
 
 // --- masks and caches

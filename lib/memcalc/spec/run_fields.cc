@@ -34,9 +34,12 @@ std::string expected_of(const Field& field) {
     case FieldType::kWhole:
       return field.most < 9e18 ? fmt::format("a whole number from {:.0f} to {:.0f}", field.least, field.most)
                                : fmt::format("a whole number of {:.0f} or more", field.least);
-    case FieldType::kNumber:
-      return field.most < 9e18 ? fmt::format("a number from {} to {}", field.least, field.most)
-                               : fmt::format("a number of {} or more", field.least);
+    case FieldType::kNumber: {
+      const std::string unit = field.unit.empty() ? "" : fmt::format(", in {}", field.unit);
+      return (field.most < 9e18 ? fmt::format("a number from {} to {}", field.least, field.most)
+                                : fmt::format("a number of {} or more", field.least)) +
+             unit;
+    }
     case FieldType::kFlag: return list_of(field.group).empty() ? "no value" : "no value, true or false";
     case FieldType::kName: return "one of " + join(strings(field.names));
     case FieldType::kText: return field.names.empty() ? "a text" : "one of " + join(strings(field.names));

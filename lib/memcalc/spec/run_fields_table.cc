@@ -73,11 +73,7 @@ std::optional<FieldValue> image_width_of(const RunRecord& r) {
   const ImageTextSpec* const spec = image_text_of(r.model);
   return spec != nullptr ? fields::read(spec->image_width) : std::nullopt;
 }
-bool attends(const RunRecord& r) {
-  const auto* custom = r.model.architecture.get_if<CustomSpec>();
-  if (custom != nullptr) return custom::has_layer<custom::AttentionLayer>(custom->layers);
-  return !is_of_torchvision(r.model);
-}
+bool attends(const RunRecord& r) { return chooses_attention(r.model); }
 bool has_targets(const RunRecord& r) {
   const auto* recorded = r.model.architecture.get_if<ProgramSpec>();
   return trains(r) && (recorded != nullptr ? has_symbol(*recorded, "target") : r.run.task == Task::kSeq2Seq);
@@ -570,6 +566,12 @@ const Field kFields[] = {
         {.accepted = "plain, or of repetition-penalty, temperature, top-k, top-p and min-p, by commas, without values",
          .set = put_sampling,
          .get = take_sampling,
+         .exists = adds_tokens,
+         .belongs_to = "generate() (--infer --new-tokens N)"}),
+    row("--num-return-sequences", "num_return_sequences", G::kInference, K::kWhole, "N", "answers to each prompt [1]",
+        {.unit = "answers",
+         .set = put<&Inference::return_sequences>,
+         .get = take_but<&Inference::return_sequences, std::int64_t{1}>,
          .exists = adds_tokens,
          .belongs_to = "generate() (--infer --new-tokens N)"}),
     row("--kv-cache-dtype", "kv_cache_dtype", G::kInference, K::kName, "T", "fp32, fp16 or bf16 [as the activations]",

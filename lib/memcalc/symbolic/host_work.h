@@ -55,14 +55,16 @@ enum class HostWork : std::uint8_t {
   kZeroReduced,              // ZeRO-1 and 2: a parameter's gradient in its hook
   kZeroStepped,              // a parameter in the engine's step
   kLogitsProcessor,          // what LogitsProcessorList asks of each processor that draws tokens
+  kUnpackedWeight,           // of Linear4bit with more rows than its one kernel takes: dequantize_4bit within it
+  kCopiedConfiguration,      // an encoder-decoder's: DynamicCache asks it for its decoder's, which is a deep copy
 };
-inline constexpr std::size_t kHostWorkCount = 40;
+inline constexpr std::size_t kHostWorkCount = 42;
 
 /// Their names in the KernelList, where host work is a kernel without time of its own (work::OfHost).
 inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
     {{"Trainer: between two steps"},
      {"Trainer.training_step"},
-     {"Trainer: walks over modules"},
+     {"walks over modules"},
      {"accelerate: is_peft_model"},
      {"collator: a token"},
      {"tokenizer: a token"},
@@ -99,7 +101,9 @@ inline constexpr std::array<Operator, kHostWorkCount> kHostWorkOperators = {
      {"ZeRO-3: fetch_sub_module in backward"},
      {"ZeRO: reduce_ready_partitions_and_remove_grads"},
      {"DeepSpeedEngine.step"},
-     {"LogitsProcessorList.__call__"}}};
+     {"LogitsProcessorList.__call__"},
+     {"bitsandbytes: dequantize_4bit"},
+     {"PreTrainedConfig.get_text_config"}}};
 
 void record_host_work(Tape& tape, HostWork work, std::int64_t times = 1);
 

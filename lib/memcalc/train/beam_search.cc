@@ -31,6 +31,15 @@ Tensor gather_beams(const Tensor& x, const Tensor& indices) {
   return no_grad::gather(x, wrapped);
 }
 
+/// _flatten_beam_dim(x[:, :count]), [batch * count, …]: a view where its rows lie one behind the other, else a copy.
+Tensor best_of(const Tensor& x, std::int64_t count) {
+  const Tensor best = no_grad::slice(x, 1, 0, count);
+  Shape rows{x.size(0) * count};
+  if (x.rank() > 2) rows = Shape{x.size(0) * count, x.size(2)};
+  const bool is_view = count == 1 || count == x.size(1) || x.size(0) == 1;
+  return no_grad::view(is_view ? best : no_grad::clone(best), rows);
+}
+
 /// What the loop carries: its best running beams and its best finished ones.
 struct Beams {
   Tensor running_sequences, sequences, running_scores, scores, is_sent_finished, may_improve, hits_stopping_criteria;
@@ -197,8 +206,11 @@ Tensor Generation::beam_search(const Batch& batch) {
   }
   tape_.kernels.repeats = repeats_;
   Tensor result;
-  {  // the best beam of each sequence; how long it became is counted in its beam indices
-    Tensor present = no_grad::add(no_grad::select(beams.indices, 1));
+  {  // the best beams of each sequence; how long they became is counted in their beam indices
+    beams.sequences = best_of(beams.sequences, call_.return_sequences);
+    beams.scores = best_of(beams.scores, call_.return_sequences);
+    beams.indices = best_of(beams.indices, call_.return_sequences);
+    Tensor present = no_grad::add(beams.indices);
     Tensor counted = no_grad::to(present, DType::kBool);
     present.reset();
     Tensor sums = no_grad::sum(counted, 1);
@@ -208,7 +220,7 @@ Tensor Generation::beam_search(const Batch& batch) {
     const Tensor output_length = no_grad::add(longest);
     read_on_host(output_length);
     read_on_host(longest);
-    result = slice(beams.sequences, 1, 0, 1);
+    result = slice(beams.sequences, 1, 0, length);
   }
   drop(top_num_beam_mask);
   beams.clear();

@@ -50,6 +50,8 @@ void freeze_all_but(Tape& tape, Model& model, const std::vector<std::string>& fr
       trains[i] = trains[i] || begins_with(pattern, model.parameters[i].name);
     }
   }
+  if (std::find(trains.begin(), trains.end(), true) == trains.end())
+    throw refusal(rules::kFreezeUnmatched, {one_line(join(fragments, ",")), model.parameters.front().name});
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     if (!trains[i]) tape.autograd.set_trainable(model.parameters[i].tensor, false);
   }

@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/view.h"
+#include "memcalc/train/module_walks.h"
 #include "memcalc/train/sampled_scores.h"
 
 namespace memcalc {
@@ -69,7 +70,8 @@ Tensor Generation::run(const Batch& batch) {
     if (model_.images != nullptr) prepare_images(batch);
     input_ids_ = batch.input_ids;
   }
-  if (call_.beams > 1) expand_inputs(batch);
+  const std::int64_t copies = std::max(call_.beams, call_.return_sequences);
+  if (copies > 1) expand_inputs(batch, copies);
   if (tokens_.forces_end) force_end();
   // generate() keeps its own model_kwargs while the decoding method's grow.
   Tensor input_ids = input_ids_, attention_mask = attention_mask_, position_ids = position_ids_;
@@ -156,10 +158,10 @@ Tensor Generation::decoder_start(std::int64_t batch_size) const {
   return no_grad::multiply(no_grad::ones(tape_, {batch_size, 1}, DType::kInt64));
 }
 
-/// _expand_inputs_for_generation: a copy of every tensor for each beam. The arguments live until the call returns; the
+/// _expand_inputs_for_generation: so many copies of every tensor. The arguments live until the call returns; the
 /// encoder's output is replaced in place.
-void Generation::expand_inputs(const Batch& batch) {
-  const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, call_.beams); };
+void Generation::expand_inputs(const Batch& batch, std::int64_t copies) {
+  const auto repeated = [&](const Tensor& x) { return no_grad::repeat_interleave(x, copies); };
   Tensor input_ids = repeated(input_ids_);
   Tensor attention_mask = attention_mask_.defined() ? repeated(attention_mask_) : Tensor();
   Tensor position_ids = position_ids_.defined() ? repeated(position_ids_) : Tensor();
@@ -320,6 +322,10 @@ Tensor Generation::sample(const Batch& batch) {
   Tensor next_token_logits, next_token_scores, probabilities, next_tokens;
   Batch model_inputs;
   ModelOutput outputs = prefill(batch);
+  // _optimize_model_for_decode: behind the prompt experts are told to take batched products, and at the end grouped
+  // ones again, each a walk over all modules.
+  if (model_.inactive_parameters > 0)
+    record_host_work(tape_, HostWork::kWalkedModule, 2 * count_modules(model_.parameters).all);
   for (const ExecutedToken& token : tokens_to_execute()) {
     begin_token(token);
     if (token.skipped > 0) update_model_kwargs(token.skipped);

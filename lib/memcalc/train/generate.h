@@ -34,6 +34,7 @@ inline constexpr std::int64_t kMostLayerTokens = 16384;
 struct GenerationCall {
   std::int64_t new_tokens = 1;                       // max_new_tokens
   std::int64_t beams = 1;                            // num_beams
+  std::int64_t return_sequences = 1;                 // num_return_sequences
   bool at_least = true;                              // min_new_tokens is as much: the end's score becomes -inf
   bool samples = false;                              // do_sample with all logits as they are; false: greedy
   bool padded = true;                                // where there is a mask it masks something
@@ -52,7 +53,7 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  /// generate(): the ids [batch * beams, prompt + new tokens], or of an encoder-decoder those of its decoder.
+  /// generate(): the ids [batch * return_sequences, prompt + new tokens], or of an encoder-decoder its decoder's.
   [[nodiscard]] Tensor run(const Batch& batch);
   /// As the last token left the cache.
   [[nodiscard]] const KeyValueCacheSize& cache_size() const { return cache_size_; }
@@ -66,7 +67,7 @@ class Generation {
   [[nodiscard]] static Tensor position_ids_for(const Tensor& attention_mask);
   void prepare_images(const Batch& batch);
   [[nodiscard]] Tensor decoder_start(std::int64_t batch_size) const;
-  void expand_inputs(const Batch& batch);
+  void expand_inputs(const Batch& batch, std::int64_t copies);
 
   // shared by both decoding methods
   /// The key under which model_inputs has the ids.

@@ -31,7 +31,9 @@ KeyValueCacheSize call_forward(Tape& tape, Model& model, const Batch& batch) {
 KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, const SpecialTokens& tokens,
                                 std::int64_t most_layer_tokens, const Batch& batch) {
   tape.moment.phase = Phase::kForward;
-  GenerationCall call{.new_tokens = run.inference()->new_tokens, .beams = run.inference()->beams};
+  GenerationCall call{.new_tokens = run.inference()->new_tokens,
+                      .beams = run.inference()->beams,
+                      .return_sequences = run.inference()->return_sequences};
   if (const std::optional<Sampling>& sampling = run.inference()->sampling) {
     call.samples = true;
     call.score_rules = *sampling;

@@ -4,8 +4,8 @@ usage: host_levels.py MEMCALC [--runs]     prints a line for each machine: times
 
 A machine is one lease: a virtual machine from when it was lent until it was given back. Of its training steps on one card that no profiler had
 slowed and that the host clearly decides (it needs 1.2 times as long as the kernels, with the reference host's rates), the median of what was measured over
-what those rates say: of the host's own milliseconds in forward, backward and optimizer, each from an idle card, where they were taken (zero_grad() is not in
-them, so it is left out of what the rates say, too), else of the step.
+what those rates say: of the host's own milliseconds in forward, backward and optimizer, each from an idle card, where they were taken (of one batch, where a step accumulates
+several; zero_grad() is not in them, so it is left out of what the rates say, too), else of the step.
 Where several leases of a day cannot be told apart, they count as one.
 """
 import json
@@ -64,7 +64,9 @@ def main():
         phases = (record.get("again") or record).get("host_ms") or record.get("measured", {}).get("host_ms")
         seed = re.match(r"(blind|extra)\d{4}", name)
         seed = record.get("harness", {}).get("of", seed and seed[0]) if how is None or seed else None
-        if phases: time = memcalc.json(*time_errors.question(memcalc, how, record), "--no-remedies", "--host", without_zero_grad)["time"]
+        if phases:  # of one batch, where a step accumulates several
+            of_one = dict(record, run=dict(record["run"], accumulation_steps=1)) if how is None else record
+            time = memcalc.json(*time_errors.question(memcalc, how, of_one), "--no-remedies", "--host", without_zero_grad)["time"]
         took = sum(phases) / (1e3 * time["host_seconds"]) if phases else measured / (1e3 * time["step_seconds"])
         return dict(id=name, folder=None if seed else how and how.name, seed=seed, times=took, phases=bool(phases))
 

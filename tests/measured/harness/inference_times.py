@@ -7,16 +7,19 @@ usage: inference_times.py draw SEED N OUT
        inference_times.py draw-large SEED OUT                           twenty: images and text and large models that generate, packed ones, speech, beams, experts, a call
        inference_times.py draw-sampled SEED OUT                         twenty-three of all that is modelled, three that draw their tokens, and one with a static cache, which is not
        inference_times.py draw-bound SEED OUT                           twenty-four: batches that the card decides, long prompts, packed ones, drawn tokens, eager attention and the kinds above
+       inference_times.py draw-cards SEED OUT                           twenty-seven: calls and tokens that the card decides, several answers, a state's models and the kinds above
        inference_times.py predict MEMCALC CASES OUT [--hosts MEASURED]   with the middle host; or with what each case's host took
        inference_times.py measure CASES OUT [--budget SECONDS]          on a card (or on several: --cards)
        inference_times.py compare PREDICTED [PREDICTED …] MEASURED
 A measured case has peak_allocated and peak_reserved of its second call, before anything else was on the card, call_ms (the median of whole calls after one that warms up) and first_ms (the median of calls for one token),
 token_ms (their difference, for each token after the first), tokens_ms (each later token of each whole call, by a clock read after it) and
-tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was.
+tiny_ms: a tiny LLaMA's forward without autograd just before and just after each call, which tells how fast the host was; beside each hosts_us, the seconds of the clock,
+a loop of Python and a loop of launches in microseconds: whether Python and the driver are slow together.
+quick_ms, where --quick is given: what a process that is there for it took for tiny calls of three families, directly before the group was measured (a file of the host of the moment before).
 paired_ms: of one more call each later token and a tiny LLaMA's forward right behind it, both on the same state of the machine. Of a case without
 new_tokens it is model(**batch). No profiler and no backward pass touches the process before all calls are timed: both slow later ones
 (docs/time.md). A case with "profile" is profiled afterwards: kernels and their milliseconds of one call, of the longest each.
-Four cases build and warm up at the same time, each in a process of its own; then each measures alone, while the others wait for it.
+Four cases (fewer, where they fill the card: "reserved") build and warm up at the same time, each in a process of its own; then each measures alone, while the others wait for it.
 """
 import argparse, gc, json, os, random, statistics, subprocess, sys, tempfile, time, traceback
 from pathlib import Path
@@ -136,7 +139,7 @@ def generated(r, name, task, more, *, lengths=(64, 128, 256, 512, 1000), tokens=
     if "call" not in more: run["new_tokens"] = new
     if task == "images": run["images"] = r.choice([1, high if name.endswith("448") else 2]); del run["task"]
     words = [name, f"b{run['batch_size']}", f"s{run['sequence_length']}" + ("-call" if "call" in more else f"+{new}"), run.get("quantize") or run["precision"]]
-    words += [f"beam{more.get('beams')}"] * ("beams" in more) + ["eager"] * ("attention" in more) + ["static"] * ("static" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more)
+    words += [f"beam{more.get('beams')}"] * ("beams" in more) + ["eager"] * ("attention" in more) + ["static"] * ("static" in more) + ["+".join(more.get("sampling", []))] * ("sampling" in more) + [f"answers{more.get('num_return_sequences')}"] * ("num_return_sequences" in more)
     return dict(id="-".join(words), run=run, **({"static": True} if "static" in more else {}))
 
 
@@ -200,6 +203,36 @@ def draw_bound(a):
     write_lines(a.out, [generated(r, *case) for place in range(6) for case in drawn[place::6]])
 
 
+def draw_cards(a):
+    """Of model(**batch) three large batches, two models that keep a state and one of images and text; of generate() four whose tokens read much of the card's memory, three packed, two that draw
+    their tokens, two with several answers, three encoder-decoders, speech, two of experts, a Gemma, MPT, GLM, two of images and text, beams, a static cache.
+    The card is to decide the first eight."""
+    r = random.Random(a.seed)
+    known = {path.stem for path in (ROOT / "specs/models").glob("*.json")}
+    full = [(name, "causal", dict(call=True, batch_size=b, sequence_length=s, precision=p)) for name, (b, s, p) in zip(
+        r.sample(("llama-3.1-8b", "mistral-7b", "qwen2.5-7b", "gemma-2-9b", "phi-4", "olmo-2-7b", "qwen3-8b"), 3), r.sample([(32, 512, "bf16"), (16, 1024, "fp16"), (8, 2048, "bf16"), (4, 1024, "fp32"), (4, 4000, "bf16")], 3))]
+    wide = [(name, "causal", dict(batch_size=b, sequence_length=s, precision=p)) for name, (b, s, p) in zip(
+        r.sample(("opt-13b", "pythia-12b", "llama-2-13b", "phi-2", "stablelm-3b", "pythia-6.9b", "gemma-7b", "opt-6.7b", "mistral-7b", "falcon3-10b"), 4), r.sample([(32, 1000, "bf16"), (16, 2000, "bf16"), (16, 64, "fp32"), (64, 512, "bf16"), (8, 1000, "fp32"), (24, 1000, "fp16")], 4))
+        if name in known]
+    names = [name for name in r.sample(DECODERS, len(DECODERS)) if not name.startswith("gemma") and name not in [each[0] for each in full + wide]]
+    rest = [(name, "causal", more) for name, more in zip(names, (dict(quantize="nf4", precision="bf16", batch_size=r.choice([1, 2])), dict(quantize="nf4", precision="bf16", batch_size=32, sequence_length=512), dict(quantize="int8", precision="fp16")))]
+    ways = r.sample([["temperature", "top-p"], ["top-k"], ["repetition-penalty", "temperature", "top-k", "top-p"], ["min-p"], ["temperature", "top-k", "top-p"]], 3)
+    rest += [(name, "causal", dict(sampling=way, precision="bf16")) for name, way in zip(names[3:], ways[:2])]
+    rest += [(names[5], "causal", dict(sampling=ways[2], num_return_sequences=r.choice([4, 8]), precision="bf16", batch_size=r.choice([1, 4]))), (r.choice(("t5-base", "bart-base", names[6])), "", dict(beams=4, num_return_sequences=2, batch_size=r.choice([2, 8])))]
+    rest += [(r.choice(some), task, {}) for some, task in ((("t5-large", "flan-t5-small", "mt5-small"), "seq2seq"), (("bart-large", "m2m100-418m"), "seq2seq"), (("pegasus-xsum", "opus-mt-en-de"), "seq2seq"),
+                                                           (("whisper-tiny", "whisper-base", "whisper-small"), "speech"), (EXPERTS, "causal"), (UNMEASURED["experts"] + ("olmoe-1b-7b", "deepseek-moe-16b"), "causal"))]
+    rest += [(name, "causal", dict(call=True, precision="bf16", sequence_length=r.choice([128, 256]))) for name in (r.choice(("mamba-130m", "mamba-370m", "mamba-790m")), r.choice(("falcon-h1-0.5b", "lfm2-1.2b", "mamba2-130m")))]
+    rest += [(name, "causal", dict(precision="bf16")) for name in (r.choice(("gemma-2-2b", "gemma-3-1b", "gemma-2b")), "mpt-7b", r.choice(("glm-4-9b", "glm-edge-1.5b")))]
+    next(more for name, _, more in rest if name == "mpt-7b")["attention"] = "eager"
+    rest += [(r.choice(some), "images", {}) for some in r.sample(GENERATE_IMAGES, 2)] + [(r.choice(FORWARD_ONLY["images"]), "images", dict(call=True, batch_size=8))]
+    families = [name for name in names[7:] if not name.startswith("granite")]  # generate() of programs is refused
+    rest += [(families[0], "causal", dict(beams=4)), (families[1], "causal", dict(static=True, precision="bf16"))]
+    rest = [(name, task or ("seq2seq" if name in ("t5-base", "bart-base") else "causal"), more) for name, task, more in rest]
+    places, bound = iter(rest), iter(full + wide)
+    mixed = [case for three in zip(bound, *[places] * 3) for case in three]
+    write_lines(a.out, [generated(r, *case) for case in mixed + list(bound) + list(places)])
+
+
 def predict(a):
     sys.path.insert(0, str(ROOT / "scripts"))
     import memcalc_rows
@@ -252,7 +285,10 @@ def built(case, device="cuda"):
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[run["precision"]]
     for name in ("kaiming_uniform_", "uniform_", "normal_", "xavier_uniform_", "trunc_normal_"):  # what the weights are does not count
         setattr(torch.nn.init, name, lambda tensor, *_, **__: tensor)
-    with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation=run["attention"]).eval()
+    try:
+        with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation=run["attention"]).eval()
+    except ValueError:  # a class without attention
+        with torch.device(device): model = cls.from_config(cfg, dtype=dtype, attn_implementation="eager").eval()
     with torch.no_grad():
         for p in model.parameters():
             if p.dim() > 1: p.uniform_(-0.02, 0.02)
@@ -320,10 +356,18 @@ class Tiny:
         self.model = tf.LlamaForCausalLM(tf.LlamaConfig(num_key_value_heads=2, **small)).to(device).eval()
         self.ids = torch.randint(0, 90, (1, 16), device=device)
 
+        self.small, self.loops = torch.zeros(64, device=device), []  # (seconds, Python's and the launches' microseconds) beside each
+
     def __call__(self):
         times = []
         for _ in range(7):
             self.wait(); t = time.perf_counter(); self.model(input_ids=self.ids); times.append(1e3 * (time.perf_counter() - t)); self.wait()
+        t, total = time.perf_counter(), 0
+        for number in range(20_000): total += number & 7
+        between, small = time.perf_counter(), self.small
+        for _ in range(150): small.add_(1)
+        end = time.perf_counter(); self.wait()
+        self.loops.append([round(time.time(), 2), round(1e6 * (between - t)), round(1e6 * (end - between))])
         return round(statistics.median(times[2:]), 3)
 
 
@@ -373,18 +417,19 @@ class Timed:
     def call(self, tokens):
         self.stamps.clear()
         self.wait(); t = time.perf_counter()
-        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, num_beams=self.run.get("beams", 1), pad_token_id=0, **self.how)
+        if tokens: self.model.generate(**self.batch, max_new_tokens=tokens, min_new_tokens=tokens, num_beams=self.run.get("beams", 1), num_return_sequences=self.run.get("num_return_sequences", 1), pad_token_id=0, **self.how)
         else: out = self.model(**self.batch)
         self.wait(); return 1e3 * (time.perf_counter() - t)
 
     def measure(self, longest=3.0):
         row, end = self.row, time.time() + longest
+        self.tiny.loops.clear()
         speeds, whole, first, tokens = [self.tiny()], [], [], []
         while len(whole) < (3 if self.new else 7) and (time.time() < end or len(whole) < 2):
             if self.new: first.append(self.call(1)); speeds.append(self.tiny())
             whole.append(self.call(self.new)); speeds.append(self.tiny())
             tokens.append([round(1e3 * (b - a), 2) for a, b in zip(self.stamps, self.stamps[1:])])
-        row.update(call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 2) for x in whole], tiny_ms=speeds)
+        row.update(call_ms=round(statistics.median(whole), 3), calls_ms=[round(x, 2) for x in whole], tiny_ms=speeds, hosts_us=list(self.tiny.loops))
         if self.new:
             row.update(first_ms=round(statistics.median(first), 3), firsts_ms=[round(x, 2) for x in first], tokens_ms=tokens)
             row["token_ms"] = round((row["call_ms"] - row["first_ms"]) / (self.new - 1), 4)
@@ -429,14 +474,55 @@ def child(case, out, ready, turn, device):
         with open(out + ".profiles", "a") as file: file.write(json.dumps({k: v for k, v in row.items() if k == "id" or k.startswith("profile_")}) + "\n")
 
 
+QUICK = '''
+import json, statistics, sys, time, torch
+import importlib.util
+spec = importlib.util.spec_from_file_location("_host", sys.argv[1] + "/memcalc/measure/_host.py")
+_host = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(_host)
+made = _host.tiny_models()
+for model, ids, _ in made.values(): _host.timed_calls(model, ids, 6)
+print("ready", flush=True)
+for line in sys.stdin:
+    begin, rounds = time.time(), []
+    for _ in range(int(line)): rounds.append({name: round(statistics.median(_host.timed_calls(model, ids, 4))) for name, (model, ids, _) in made.items()})
+    middle = {name: statistics.median(each[name] for each in rounds) for name in made}
+    print(json.dumps(dict(at=round(begin, 2), seconds=round(time.time() - begin, 2), call=round(_host.call_factor_of(middle), 4), llama=[each["llama"] for each in rounds])), flush=True)
+'''  # calls of memcalc.measure --host alone, when it is asked for them
+
+
+class Quick:
+    """A process that times tiny calls before a group."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", QUICK, str(ROOT / "python")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdout.readline()
+
+    def __call__(self, rounds=12):
+        print(rounds, file=self.process.stdin, flush=True)
+        said = self.process.stdout.readline()
+        return json.loads(said) if said.strip() else None
+
+
+def groups_of(cases, most, gib):
+    """As they come, so many together as fit on the card beside each other."""
+    while cases:
+        n, held = 1, cases[0].get("reserved", 0)
+        while n < min(most, len(cases)) and held + cases[n].get("reserved", 0) < gib * 2**30: held += cases[n].get("reserved", 0); n += 1
+        yield cases[:n]
+        cases = cases[n:]
+
+
 def measure(a):
     """In groups; one that takes too long costs itself alone."""
     import select, torch, transformers  # once, without a card: children find them there (bitsandbytes would take one)
     assert not torch.cuda.is_initialized()
     end, cases = time.time() + a.budget, lines_of(a.cases)
     Path(a.out).touch()
-    while cases and time.time() < end:
-        group, cases, begin = cases[:a.together], cases[a.together:], time.time()
+    quick = Quick() if a.quick else None
+    for group in groups_of(cases, a.together, a.gib):
+        begin = time.time()
+        if begin > end: break
         children = []
         for place, case in enumerate(group):
             (said, say), (told, tell) = os.pipe(), os.pipe()
@@ -459,6 +545,8 @@ def measure(a):
             able, _, _ = select.select([said], [], [], max(0.1, min(begin + a.setup, end) - time.time()))
             is_ready[pid] = bool(able) and os.read(said, 1) == b"1"
             if not is_ready[pid]: print(case["id"], "is not ready", flush=True); ended(pid, 0.5)
+        if quick:
+            with open(a.out + ".quick", "a") as file: file.write(json.dumps(dict(group=[case["id"] for case in group], quick=quick())) + "\n")
         for case, pid, said, tell in children:
             if is_ready[pid]: os.write(tell, b"1"); ended(pid, 25)
             os.close(said); os.close(tell)
@@ -483,7 +571,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("draw-sampled", draw_sampled, "seed out"), ("draw-bound", draw_bound, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
+    for name, function, words in (("draw", draw, "seed n out"), ("draw-unmeasured", draw_unmeasured, "seed out"), ("draw-mixed", draw_mixed, "seed out"), ("draw-wide", draw_wide, "seed out"), ("draw-large", draw_large, "seed out"), ("draw-sampled", draw_sampled, "seed out"), ("draw-bound", draw_bound, "seed out"), ("draw-cards", draw_cards, "seed out"), ("predict", predict, "memcalc cases out"), ("measure", measure, "cases out"), ("compare", compare, "")):
         command = commands.add_parser(name)
         for word in words.split(): command.add_argument(word, type=int if word in ("seed", "n") else str)
         if name == "compare": command.add_argument("files", nargs="+")
@@ -491,6 +579,8 @@ def main():
             command.add_argument("--budget", type=float, default=220)
             command.add_argument("--setup", type=float, default=30, help="seconds in which a group must be built")
             command.add_argument("--together", type=int, default=4)
+            command.add_argument("--quick", action="store_true", help="times tiny calls before each group")
+            command.add_argument("--gib", type=float, default=120, help="of the card, for cases that say what they reserve")
             command.add_argument("--cards", type=int, default=1, help="so many hold the models that are built at the same time; one measures")
             command.add_argument("--device", default="cuda")
         if name == "predict": command.add_argument("--hosts")

@@ -337,7 +337,7 @@ def predict_job(memcalc, job, folder):
         stages = {stage["name"]: stage for stage in report["stages"]}
         said.update(allocated=stages["train"]["peak_allocated_bytes"], save=stages["save"]["peak_allocated_bytes"])
     seconds = (report.get("time") or {}).get("step_seconds")
-    if seconds is not None: said["step_s"] = seconds
+    if seconds is not None: said.update(step_s=seconds, host_s=report["time"]["host_seconds"], kernel_s=report["time"]["kernel_seconds"])
     return said
 
 
@@ -352,6 +352,7 @@ def predict(a):
 def needs_of(job):
     """What is imported by a process anew: bitsandbytes and torchao start CUDA as they are imported, LLaMA-Factory has another TRL."""
     if "--whole-logits" in job["arguments"]: return "TRL_OLD"
+    if "--trl" in job["arguments"]: return "TRL_" + job["arguments"][job["arguments"].index("--trl") + 1].replace(".", "_")
     if "--transformers" in job["arguments"]: return "TF_" + job["arguments"][job["arguments"].index("--transformers") + 1].replace(".", "_")
     optimizer = (job["arguments"] + ["none"])[job["arguments"].index("--optimizer") + 1] if "--optimizer" in job["arguments"] else "none"
     if "--quantize" in job["arguments"] or any(part in optimizer for part in ("bnb", "paged", "lion", "ademamix")): return "BNB"
@@ -367,6 +368,7 @@ def measure_job(job, out, rank, port, folder=None):
     needs = needs_of(job)
     if needs is not None and needs in os.environ:
         if needs == "TRL_OLD" or needs.startswith("TF_"): os.environ["JOBS_LIGHT"] = "1"
+        if needs.startswith("TRL_"): os.environ["JOBS_NO_VLLM"] = "1"
         path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port, folder=folder)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"

@@ -35,9 +35,10 @@ def begin_fake_group(gpus):
 
 
 def write_events(path):
-    """Each request: what, a number of the block, its bytes, the innermost functions outside of torch."""
+    """Each request: what, a number of the block, its bytes, the innermost functions outside of torch ("N=functions" when they are met for
+    the first time, N then), the number of its stream (its place in the order in which streams are met); of a segment its address, too."""
     import torch
-    numbers, made = {}, 0
+    numbers, made, met, streams = {}, 0, {}, {}
     with gzip.open(path, "wt") as out:
         for event in torch.cuda.memory._snapshot()["device_traces"][0]:
             address = (event["action"].startswith("segment"), event.get("addr", 0))
@@ -46,4 +47,9 @@ def write_events(path):
                       if f["filename"].endswith(".py") and "-packages/torch/" not in f["filename"]]
             inner = [f"{os.path.basename(f['filename'])}:{f['line']}:{f['name']}" for f in event.get("frames", [])[:1]
                      if f["filename"].endswith(".py") and "-packages/torch/" in f["filename"]]
-            out.write(f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{' '.join(inner + frames[:5])}\n")
+            functions = " ".join(inner + frames[:5])
+            known = f"{met[functions]}" if functions in met else f"{len(met)}={functions}"
+            met.setdefault(functions, len(met))
+            stream = streams.setdefault(event.get("stream"), len(streams))
+            line = f"{event['action']}\t{numbers.get(address, -1)}\t{event['size']}\t{known}\t{stream}"
+            out.write(line + (f"\t{address[1]:x}\n" if address[0] else "\n"))

@@ -25,7 +25,7 @@ ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
 FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
          "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
-         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger", "--dora", "--group-by-length")
+         "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger", "--dora", "--group-by-length", "--reentrant")
 WORDS = 2000
 STEPS = 5
 TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -48,7 +48,7 @@ OPTIMIZERS = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused", "adamw
 
 def import_all():
     """Before any fork; nothing of it starts CUDA."""
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
+    if "JOBS_NO_VLLM" not in os.environ: sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
     import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
     # No cache is wanted, and what functions close over is more than dill can pickle.
     datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
@@ -58,11 +58,11 @@ def import_all():
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
         try:
             __import__(module)
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:
             print(f"without {module}: {error}", flush=True)
     try:
         from trl import (DPOTrainer, GRPOTrainer, KTOTrainer, RewardTrainer, RLOOTrainer, SFTTrainer)  # noqa: F401
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:
         print(f"without TRL's trainers: {error}", flush=True)
 
 
@@ -88,7 +88,7 @@ class Job:
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
                  "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage "
-                 "--lora-targets --lora-modules-to-save --save --freeze --transformers").split()
+                 "--lora-targets --lora-modules-to-save --save --freeze --transformers --trl").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"
@@ -144,7 +144,7 @@ def words(r, n): return " ".join(f"w{r.randrange(WORDS)}" for _ in range(n))
 def ids(r, n): return [r.randrange(3, WORDS) for _ in range(n)]
 
 
-AUTO = {"causal": "CausalLM", "qa": "QuestionAnswering", "images": "ImageTextToText", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
+AUTO = {"causal": "CausalLM", "qa": "QuestionAnswering", "tokcls": "TokenClassification", "image": "ImageClassification", "images": "ImageTextToText", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
         "speech": "SpeechSeq2Seq"}
 
 
@@ -154,6 +154,7 @@ def make_model(job, task, labels=2):
     keys = dict(job.config)
     config = tf.AutoConfig.for_model(keys.pop("model_type"), **keys)
     if task == "seqcls": config.pad_token_id, config.num_labels = config.pad_token_id or 0, labels
+    if job.config["model_type"] == "deit": config.architectures = ["DeiTForImageClassification"]  # there is one with a teacher, too
     if keys.get("d_kv"): config.decoder_start_token_id = config.pad_token_id = 0
     auto = getattr(tf, "AutoModel" + ("For" + AUTO[task] if AUTO[task] else ""))
     dtype = torch.bfloat16 if job.options.get("--weights-dtype") == "bf16" else torch.float32
@@ -161,7 +162,8 @@ def make_model(job, task, labels=2):
         from cut_cross_entropy.transformers.patch import cce_patch
         cce_patch(job.config["model_type"])
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
-    with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if job.gpus > 1 else DEVICE):
+    on_host = job.gpus > 1 or job.options.get("--load") == "host"
+    with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if on_host else DEVICE):
         return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn"))
 
 
@@ -232,6 +234,7 @@ def lora(job):
     more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
     targets = job.options.get("--lora-targets", "all-linear")
     targets = targets.removeprefix("re:") if targets.startswith("re:") or targets == "all-linear" else targets.split(",")
+    more.update(job.extra.get("lora", {}))
     if "--dora" in job.options: more["use_dora"] = True
     if "--lora-modules-to-save" in job.options: more["modules_to_save"] = job.options["--lora-modules-to-save"].split(",")
     return LoraConfig(r=job.number("--lora", 8), lora_alpha=16, target_modules=targets,
@@ -249,13 +252,15 @@ def arguments_of(job):
     if "--group-by-length" in o: kw["train_sampling_strategy"] = "group_by_length"
     if "--label-smoothing" in o: kw["label_smoothing_factor"] = 0.1
     if "--checkpointing" in o or not job.loop.startswith("trl-"):
-        kw["gradient_checkpointing"] = o.get("--checkpointing", "none") == "full"
+        kw["gradient_checkpointing"] = o.get("--checkpointing", "none") != "none"
+        if o.get("--checkpointing", "none").startswith("every-"): kw["gradient_checkpointing_kwargs"] = dict(every_n_layers=int(o["--checkpointing"][6:]))
+        if "--reentrant" in o: kw["gradient_checkpointing_kwargs"] = dict(use_reentrant=True)
     if "--optimizer" in o: kw["optim"] = OPTIMIZERS.get(o["--optimizer"], o["--optimizer"])
     if "--max-grad-norm" in o: kw["max_grad_norm"] = float(o["--max-grad-norm"])
     if "--eval-bs" in o:
         kw.update(per_device_eval_batch_size=job.number("--eval-bs", 8), eval_strategy="steps", eval_steps=2)
         if "--eval-accum" in o: kw["eval_accumulation_steps"] = job.number("--eval-accum", 1)
-    kw.update({key: value for key, value in job.extra.items() if key != "st_loss"})
+    kw.update({key: value for key, value in job.extra.items() if key not in ("st_loss", "lora")})
     if job.gpus > 1:
         if job.parallel.startswith("fsdp"):
             prefetch = dict(backward_prefetch="BACKWARD_PRE") if "--fsdp-backward-prefetch" in o else {}
@@ -302,6 +307,7 @@ def plain_trainer(job):
         prepare_whisper(model.get_base_model().generation_config if "--lora" in o else model.generation_config)
         c = model.config
         speech = torch.randn(c.num_mel_bins, 2 * c.max_source_positions)
+    if task == "image": picture = torch.randn(3, model.config.image_size, model.config.image_size)
     if task == "causal" and "--eval-generate" in o:
         whole = model.get_base_model() if "--lora" in o else model
         whole.generation_config.update(eos_token_id=1, pad_token_id=0, bos_token_id=1)
@@ -309,6 +315,8 @@ def plain_trainer(job):
     def sample(n):
         text = ids(r, n)
         if task == "seqcls": return dict(input_ids=text, labels=r.randrange(2))
+        if task == "tokcls": return dict(input_ids=text, labels=[each % 2 for each in text])
+        if task == "image": return dict(pixel_values=picture, labels=r.randrange(2))
         if task == "qa": return dict(input_ids=text, start_positions=r.randrange(n), end_positions=r.randrange(n))
         if task == "speech": return dict(input_features=speech, labels=list(text))
         return dict(input_ids=text, labels=ids(r, target) if task == "seq2seq" else list(text))
@@ -561,7 +569,20 @@ def twice(trainer, job):
     trainer._get_train_sampler = lambda *unused: torch.utils.data.SequentialSampler(trainer.train_dataset)
 
 
-def time_trainer(trainer, wait, of_lengths=False):
+def level():
+    """How many times as long as on the reference host the tiny models of memcalc.measure take now: forward, backward."""
+    import importlib.util
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.environ.get("JOBS_HOST", os.path.join(here, "../../../python/memcalc/measure/_host.py"))
+    spec = importlib.util.spec_from_file_location("of_host", path)
+    of_host = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(of_host)
+    models = of_host.tiny_models()
+    for each in models.values(): of_host.timed(*each, 2)
+    return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 5)) for name, each in models.items()})]
+
+
+def time_trainer(trainer, wait, of_lengths=False, keeps=False):
     """Seconds of steps: from the end of one, or of the evaluation behind it, to the end of the next, the device awaited at each,
     as ../trainer.jsonl has them (`each`); then of as many more that nothing waits for until the last is done (`together`, of one
     step; not beside evaluations). Where batches differ in width, of every step from the first on, in order (`steps_s`), and what
@@ -616,16 +637,18 @@ def time_trainer(trainer, wait, of_lengths=False):
     gc.collect()
     wait()
     if not ON_CPU:
-        torch.cuda.empty_cache()
+        if not keeps: torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    started = time.perf_counter()
     trainer.train()
+    whole = time.perf_counter() - started
     each = sorted(seconds[1:] if of_lengths else seconds[WARM_STEPS:])
     logged = next((each for each in reversed(trainer.state.log_history) if "train_runtime" in each), {})
     more = dict(mallocs=mallocs) if of_lengths else {}
     if not ON_CPU: more.update(reserved=torch.cuda.max_memory_reserved())
     if parts: more.update(parts=parts.result)
     return dict(each=each, step_s=each[len(each) // 2] if each else None, together_s=together[0] if together else None,
-                steps=trainer.state.global_step, steps_s=seconds, **more, runtime_s=logged.get("train_runtime"),
+                steps=trainer.state.global_step, steps_s=seconds, **more, runtime_s=logged.get("train_runtime"), train_s=whole,
                 python_us=clock,
                 peak=0 if ON_CPU else max([torch.cuda.max_memory_allocated(), *marks]))
 
@@ -646,7 +669,10 @@ def run_for_times(job, wait):
         jobs_card.begin_fake_group(parsed.gpus)
     trainer = make_trainer(parsed)
     if job.get("twice"): twice(trainer, parsed)
-    result = time_trainer(trainer, wait, bool(parsed.samples))
+    result = time_trainer(trainer, wait, bool(parsed.samples), job.get("keep_cache", False))
+    if not ON_CPU:
+        try: result["level"] = level()
+        except Exception as error: result["level"] = repr(error)[:200]
     return dict(result, allocated=result["peak"] - base, gpu=None if ON_CPU else torch.cuda.get_device_name(0), arguments=job["arguments"])
 
 

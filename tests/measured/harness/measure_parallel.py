@@ -295,7 +295,7 @@ def run_trainer_case(case, rank, world, outdir):
     if mode != "dp": os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(case["port"]))
     torch.cuda.set_device(rank); torch.zeros(1, device="cuda")
     r = dict(cases.head(case), rank=rank, gpu=torch.cuda.get_device_name(0), nvml_context=nvml(rank))
-    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
+    kw = dict(output_dir=os.path.join(tempfile.gettempdir(), "t_" + case["id"]), per_device_train_batch_size=case["batch_size"], max_steps=case.get("timed_steps") or case.get("steps", 3), bf16=case["precision"] == "amp-bf16",
               gradient_checkpointing=case.get("checkpointing") == "full", report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True, dataloader_num_workers=0, remove_unused_columns=False)
     if mode.startswith("fsdp"): kw.update(fsdp=True, fsdp_config=dict(version=int(mode[-1])))
     args = tf.TrainingArguments(**kw)
@@ -306,17 +306,21 @@ def run_trainer_case(case, rank, world, outdir):
     mark = lambda name: marks.append([n(), name, A() - base, R(), P() - base]) if history else None
     mark("start")
     m, batch, cfg, task = M.build(dict(case, precision={"amp-bf16": "fp32"}.get(case["precision"], case["precision"]), checkpointing="none"))
-    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch_size"] * world * 8); del batch
+    items, collate = T.dataset(case, task, cfg.vocab_size, n=case["batch_size"] * world * max(8, case.get("timed_steps", 3))); del batch
     m = m.cpu(); gc.collect(); torch.cuda.empty_cache(); mark("model on the host")  # as from_pretrained leaves it
     r["params"] = sum(p.numel() for p in m.parameters())
+    stamps = []
     class Marks(tf.TrainerCallback):
         def on_step_begin(self, args, state, *a, **k):
             if state.global_step == 0: r["alloc_after_wrap"] = A() - base; [torch.cuda.reset_peak_memory_stats(i) for i in range(world if mode == "dp" else 0)] or torch.cuda.reset_peak_memory_stats()
             mark("step %d begin" % state.global_step)
-        def on_step_end(self, args, state, *a, **k): torch.cuda.synchronize(); mark("step %d end" % (state.global_step - 1))
+        def on_step_end(self, args, state, *a, **k): torch.cuda.synchronize(); stamps.append(time.perf_counter()); mark("step %d end" % (state.global_step - 1))
     t = tf.Trainer(model=m, args=args, train_dataset=items, data_collator=collate, callbacks=[Marks()]); t.train()
     r["optim"] = str(args.optim); r["wrapped"] = type(t.model_wrapped).__name__
+    if case.get("time_s"):  # each step ends with a wait, as measure_trainer.py has it; the first two are left out
+        took = [round(1e3 * (b - a), 2) for a, b in zip(stamps[1:], stamps[2:])]; r.update(step_ms=took, step_ms_median=sorted(took)[len(took) // 2], step_ms_min=min(took))
     r.update(peak_allocated=P() - base, peak_reserved=torch.cuda.max_memory_reserved(), alloc_end=A() - base, nvml_after=nvml(rank))
+    if case.get("time_s") and case.get("beside", True): import two_cards; r["beside"] = two_cards.beside_of()
     if mode == "dp": r.update(peak_allocated_by_rank=[P(i) for i in range(world)], peak_reserved_by_rank=[torch.cuda.max_memory_reserved(i) for i in range(world)])
     if history:
         for i in case.get("ranks", [0]):

@@ -2,8 +2,9 @@
 
     two_cards_cases.py SEED [KINDS MODEL LAYERS] > two_cards_cases_SEED.jsonl
 
-KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of its options, encoders and images among them) or
-"third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first).
+KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of its options, encoders and images among them),
+"third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first) or
+"fourth" (of seed 10003: each way once, the Trainer under torchrun among them; what is profiled comes last, in processes of its own).
 """
 import random, sys
 
@@ -20,6 +21,8 @@ MORE = DECODERS + ["llama-3.2-1b", "smollm2-135m", "gpt2", "phi3-mini"]
 OTHERS = ["bert-large", "bert-large-mlm", "roberta-large-mlm", "vit-base", "vit-large"]
 FEWER = {"phi3-mini": 12, "mistral-7b": 8, "phi-2": 16}  # layers: what two cards build in seconds
 DEEPSPEED = [("reduce_bucket_size", 500000000), ("stage3_max_live_parameters", 1000000000), ("stage3_max_reuse_distance", 1000000000), ("stage3_param_persistence_threshold", 100000), ("stage3_prefetch_bucket_size", 50000000), ("sub_group_size", 1000000000)]
+LATER = ("third", "fourth")
+TRACED = ("ddp-b2", "fsdp2-b2", "fsdp1-b2", "zero1-b2", "tp2-b4", "fsdp2-b1x2")
 WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
 
@@ -29,12 +32,12 @@ def layouts():
             "fsdp2-b1x2": dict(parallel="fsdp2", batch_size=1, accumulation_steps=2), "fsdp2-b2-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b2": dict(parallel="fsdp1"),
             "tp2-b4": dict(tp=2, batch_size=4, optimizer="adamw-for"), "pp2-1f1b-b1x4": dict(pp=2, schedule="1f1b", micro_batches=4, batch_size=1)}
     for name, way in ways.items():
-        how = dict(time_s=1.6, limit=22, **(dict(beside=name in ("ddp-b2", "fsdp2-b2", "pp2-1f1b-b1x4"), **(dict(trace_step=True, trace_steps=2) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "tp2-b4", "pp2-1f1b-b1x4") else {})) if KINDS == "third" else dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
+        how = dict(time_s=1.6, limit=22, **({} if KINDS == "fourth" else dict(beside=name in ("ddp-b2", "fsdp2-b2", "pp2-1f1b-b1x4"), **(dict(trace_step=True, trace_steps=2) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "tp2-b4", "pp2-1f1b-b1x4") else {})) if KINDS == "third" else dict(trace_step=True, **(dict(trace_steps=3) if KINDS == "more" else {})) if name in ("ddp-b2", "fsdp2-b2", "fsdp2-b2-ckpt", "fsdp1-b2", "tp2-b4", "zero1-b2") else {}))
         run = {**COMMON, **WIDE, "batch_size": 2, **way}
         if "pp" in run: del run["accumulation_steps"]
-        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS != 'third' else MODEL + '-'}{LAYERS}l-w2-{name}", **run, **how)
-    for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else {"b2": {}}.items() if KINDS == "third" else ():  # what one card takes for the same
-        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS != 'third' else MODEL + '-'}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, trace_step=True, trace_steps=3)
+        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS not in LATER else MODEL + '-'}{LAYERS}l-w2-{name}", **run, **how)
+    for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else {"b2": {}}.items() if KINDS in LATER else ():  # what one card takes for the same
+        yield dict(id=f"{MODEL.split('-7b')[0] if KINDS not in LATER else MODEL + '-'}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, **(dict(trace_step=True, trace_steps=3) if KINDS != "fourth" else {}))
 
 
 def base(models):
@@ -103,14 +106,38 @@ def more():
         yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=22, **(dict(trace_step=True, trace_steps=2) if kind in ("ddp", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-mixed", "zero1") else {}))
 
 
+def fourth():
+    """Each way once, in a drawn order."""
+    kinds = ["ddp", "ddp-accumulated", "zero1", "fsdp1", "fsdp2", "fsdp2-accumulated", "fsdp2-lora", "tp", "tp-sequence", R.choice(["cp-ring", "cp-all-gather"]), "trainer-ddp", "trainer-fsdp2"]
+    R.shuffle(kinds)
+    for kind in kinds:
+        way, _, option = kind.partition("-")
+        c = base([m for m in SPLIT if m != "olmo2-1b"] + ["llama-3.2-1b"] if way == "tp" else SPLIT + ["llama-3.2-1b"] if way == "cp" else ["tinyllama-1.1b", "qwen2.5-0.5b", "llama-3.2-1b"] if option == "lora" else ["tinyllama-1.1b", "olmo2-1b", "pythia-1b", "phi-2"] if way == "trainer" else MORE)
+        if c["model"] in FEWER: c["layers"] = FEWER[c["model"]]
+        if c["model"] == "gpt2": c["sequence_length"] = min(c["sequence_length"], 1024)
+        if way in ("ddp", "zero1", "fsdp1", "fsdp2"): c["parallel"] = way
+        if way == "tp": c.update(tp=2, optimizer="adamw-for")
+        if option == "sequence": c.update(sp=True, tie=False, optimizer="adamw")
+        if way == "cp": c.update(cp=2, cp_type=option, sequence_length=4096, batch_size=R.choice([1, 2]))
+        if way == "trainer": c.update(loop="trainer", optimizer="adamw-fused", max_grad_norm=1.0, pin_memory=True, parallel=option, precision="amp-bf16", weights_dtype="fp32")
+        if option == "lora" or way in ("fsdp1", "fsdp2") and R.random() < .4: c.update(MIXED)
+        if option == "lora": c["lora"] = R.choice([8, 16])
+        if option == "accumulated": c["accumulation_steps"] = R.choice([2, 4]); c["batch_size"] = max(1, c["batch_size"] // 2)
+        if way == "fsdp2" and option != "lora" and R.random() < .4: c["no_reshard_after_forward"] = True
+        words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "lora") if c.get(n, 1) != 1] + [c["precision"]]
+        words += [n for n in ("checkpointing", "no_reshard_after_forward") if c.get(n)]
+        yield dict(id="w2-" + "-".join(words), **c, time_s=1.6, limit=26, **(dict(timed_steps=14) if way == "trainer" else {}))
+
+
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
     if case.pop("other", False): return case
-    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True
+    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
     return case
 
 
 if __name__ == "__main__":
-    found = [*(drawn() if KINDS == "first" else more()), *layouts()]
-    if KINDS == "third": found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
+    found = [*(drawn() if KINDS == "first" else fourth() if KINDS == "fourth" else more()), *layouts()]
+    if KINDS in LATER: found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
+    if KINDS == "fourth": found += [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in found if c["id"].rsplit("-w2-")[-1] in TRACED or c["id"].endswith("-w1-b2")]
     cases.write(map(described, found))

@@ -19,6 +19,8 @@ void read_bart(HfReader& config, const BartDefaults& defaults, BartSpec& spec) {
   spec.dropout = config.probability("dropout", defaults.dropout);
   spec.attention_dropout = config.probability("attention_dropout", defaults.attention_dropout);
   spec.activation_dropout = config.probability("activation_dropout", 0);
+  // Without it the encoder, the decoder and the head each have a matrix of their own beside `shared`.
+  config.only_flag("tie_word_embeddings", true);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
   config.divides("encoder_attention_heads", spec.encoder_attention_heads, "d_model", spec.d_model);
   config.divides("decoder_attention_heads", spec.decoder_attention_heads, "d_model", spec.d_model);

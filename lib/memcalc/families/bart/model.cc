@@ -249,9 +249,10 @@ class BartForConditionalGeneration : public Model {
     const bool caches = !batch.labels.defined() || plan_.caches_with_labels;
     Tensor decoder_input_ids = decoder_input_ids_of(batch, plan_.wraps_labels ? wrap_last_to_front : shift_right);
     output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
+    EncoderDecoderCache* const cache = caches ? cache_of(run_, batch, output) : nullptr;
+    record_copied_configurations(shared_.weight.tape(), cache, output, 2);
     Tensor last_hidden_state =
-        decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state,
-                           caches ? cache_of(run_, batch, output) : nullptr);
+        decoder_[0].decode(run_, shared_, decoder_input_ids, batch, output.encoder_last_hidden_state, cache);
     if (!batch.labels.defined()) decoder_input_ids.reset();  // BartModel.forward made them
     const auto logits_of = [this](const Tensor& states) {
       Tensor logits = lm_head_(states);

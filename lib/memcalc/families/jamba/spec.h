@@ -6,6 +6,7 @@
 
 #include "memcalc/spec/decoder_spec.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/token_by_token.h"
 
 namespace memcalc {
 
@@ -21,8 +22,7 @@ struct JambaSpec : RotaryDecoderSpec {
   bool conv_bias = true;
   bool projection_bias = false;
 
-  /// Its mixers run token by token, here as in Python.
-  [[nodiscard]] static std::int64_t default_length() { return 512; }
+  [[nodiscard]] static std::int64_t default_length() { return kLengthTokenByToken; }
 };
 
 BuildFamily build_jamba;

@@ -15,8 +15,13 @@ Architecture llava(HfReader& config) {
   constexpr std::string_view kTexts[] = {"llama", "mistral", "qwen2", "qwen3", "gemma"};
   ImageTextSpec spec = read_text_config(config, kTexts, "llama", {.tie = TieKey::kEither});
   LlavaParts parts;
-  read_part(config, "vision_config", "llava vision_config",
-            [&](HfReader& vision) { parts.tower = image_tower(vision, "clip_vision_model"); });
+  // LlavaConfig's own where there is none: CLIP's ViT-L/14 of 336 pixels.
+  constexpr std::string_view kTower =
+      R"({"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+          "patch_size": 14, "image_size": 336, "projection_dim": 768, "vocab_size": 32000})";
+  read_part(
+      config, "vision_config", "llava vision_config",
+      [&](HfReader& vision) { parts.tower = image_tower(vision, "clip_vision_model"); }, kTower);
   const std::int64_t layers = parts.tower.tower.num_hidden_layers;
   const NumberOrList chosen = number_or_list(config.json(), "vision_feature_layer", -2, {-layers - 1, layers});
   parts.single_layer = !chosen.is_list;

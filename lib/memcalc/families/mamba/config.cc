@@ -42,6 +42,7 @@ const Family kMamba = {
     .build = build_mamba,
     .measured = kMambaMeasured,
     .dropout_is_module = false,
+    .has_no_attention = true,
     .cut_cross_entropy = false,
     .compiled_whole_alone = true,
 };

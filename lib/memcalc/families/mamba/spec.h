@@ -5,6 +5,7 @@
 #include <string>
 
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/token_by_token.h"
 
 namespace memcalc {
 
@@ -23,8 +24,7 @@ struct MambaSpec {
   bool residual_in_fp32 = true;
   bool tie_word_embeddings = true;
 
-  /// Its mixers run token by token, here as in Python.
-  [[nodiscard]] static std::int64_t default_length() { return 512; }
+  [[nodiscard]] static std::int64_t default_length() { return kLengthTokenByToken; }
 };
 
 BuildFamily build_mamba;

@@ -128,6 +128,7 @@ const Family kMt5 = {
     .dropout_is_module = false,
     .shares_position_bias = true,
     .decoder_config_is_copy = true,
+    .instructions_per_operator = 78,  // of T5's code with gated layers: 4,843 in 62 operators in bfloat16
     .as_transformers = tie_head,
 };
 

@@ -464,6 +464,7 @@ class T5ForConditionalGeneration : public Model {
     output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
     Tensor decoder_input_ids = decoder_input_ids_of(batch);
     EncoderDecoderCache* const cache = decoder_cache(batch, output);
+    record_copied_configurations(shared_.weight.tape(), cache, output, 2);
     // DynamicCache copies the configuration of a decoder that has an encoder (cache_utils.py, get_text_config), which
     // Dynamo does not trace: it compiles encoder, decoder and head each by itself
     // (tests/measured/compile_breaks.jsonl).

@@ -110,6 +110,7 @@ Tensor gemm_4bit(const Tensor& x, const QuantizedWeight& weight, const Tensor& b
     tape.kernels.product(kGemm4Bit, x.dtype(), 1, rows, weight.out_features, weight.in_features);
     return tape.empty(shape, x.dtype(), kGemm4Bit);
   }
+  record_host_work(tape, HostWork::kUnpackedWeight);
   Tensor scales, shifted;
   if (weight.kind == Quantization::kNf4Double) {
     scales = tape.empty({blocks_of(weight)}, DType::kFloat32, kDequantizeScales);

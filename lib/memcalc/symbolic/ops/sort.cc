@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/topk_blocks.h"
 
 namespace memcalc {
 
@@ -50,16 +51,6 @@ void finish(Node* node, Selection& result) {
   Tape& tape = result.values.tape();
   tape.autograd.set_history(node, result.values);
   if (node != nullptr) tape.autograd.save(*node, result.indices);
-}
-
-/// cuda/TensorTopK.cu, should_use_multi_block: few slices that are long.
-bool uses_several_blocks(std::int64_t slices, std::int64_t slice_size) {
-  constexpr std::pair<std::int64_t, std::int64_t> kLeastSize[] = {{20, 20000}, {40, 10000}, {80, 8000},
-                                                                  {200, 5000}, {800, 3000}, {4000, 800}};
-  for (const auto& [most_slices, least] : kLeastSize) {
-    if (slices <= most_slices) return slice_size >= least;
-  }
-  return slice_size >= 400;
 }
 
 /// mbtopk::launch: a radix select whose thread blocks count digits in memory, and two scans over the blocks.
@@ -149,7 +140,7 @@ Selection topk(const Tensor& x, std::int64_t k, bool sorted) {
   Selection result = empty_selection(x, shape, aten::kTopk);
   const Tensor rows = x.is_contiguous() ? x : x.tape().empty(x.shape(), x.dtype(), aten::kTopk);
   const std::int64_t slices = x.elements() / x.size(-1);
-  if (uses_several_blocks(slices, x.size(-1))) several_blocks_scratch(x, slices);
+  if (topk_shares_slices(slices, x.size(-1))) several_blocks_scratch(x, slices);
   selection_kernel(aten::kTopk, x, result);
   x.tape().kernels.describe(work::Rows{.count = slices, .width = x.size(-1)});
   if (Kernel* kernel = x.tape().kernels.last()) kernel->launches = sorted ? 2 : 1;  // the sort of what was selected

@@ -115,7 +115,7 @@ std::span<const OptimizerRule> torchao_rules() {
        .title = "8-bit AdamW (torchao)",
        .source = "torchao/optim/adam.py",
        .states = "two states of 1 byte with 4 bytes for each block of 256; small tensors: the weight's type",
-       .scalars = "tables of what the bytes stand for",
+       .scalars = "tables of the codes",
        .tables = "learning rates",
        .tables_note = kRatesNote,
        .state_bytes = state_bytes<k8bit>,
@@ -129,7 +129,7 @@ std::span<const OptimizerRule> torchao_rules() {
        .states =
            "two states of half a byte with 4 bytes for each block of 256, in a plain loop of 128; small tensors: the "
            "weight's type",
-       .scalars = "tables of what the bytes stand for",
+       .scalars = "tables of the codes",
        .tables = "learning rates",
        .tables_note = kRatesNote,
        .state_bytes = state_bytes<k4bit>,

@@ -19,6 +19,7 @@
 #include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/train/parallel/ddp.h"
 #include "memcalc/train/parallel/fsdp1_units.h"
+#include "memcalc/train/parallel/shard_kernels.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -32,11 +33,12 @@ constexpr CudaStream kUnshard = CudaStream::kAllGather;
 constexpr CudaStream kPostBackward = CudaStream::kReduceScatter;
 constexpr std::size_t kMostInFlight = 2;  // _limiter_utils.py, _FreeEventQueue
 
-/// Reads `elements` of one type and writes them in another.
-void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to) {
-  tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, to, 0,
-                   static_cast<double>(elements * (size_of(from) + size_of(to))),
-                   from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
+/// Whether `op` asked for the block, which lives.
+bool is_made_by(const Trace& trace, BlockId block, const Operator& op) {
+  const auto made = std::find_if(trace.events.rbegin(), trace.events.rend(), [block](const Event& event) {
+    return event.block == block && event.kind == EventKind::kAllocate;
+  });
+  return made != trace.events.rend() && made->op == &op;
 }
 
 }  // namespace
@@ -470,7 +472,9 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 // The module's parameters are views of the flat one: SplitWithSizesBackward puts their gradients together once all are
 // there, and the flat parameter's AccumulateGrad runs.
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
-  if (param.impl() == tied_) {  // two gradients meet at a node of the unshard stream: their sum is a third tensor
+  // Two gradients meet at a node of the unshard stream. Their sum is a third tensor, unless the first is the sole owner of
+  // its memory, as TRL's head makes it (input_buffer.cpp, accumulate): a Linear layer's is the transpose of a product.
+  if (param.impl() == tied_ && is_made_by(tape.memory.trace, param.impl()->grad.block(), aten::kAdd)) {
     const OnStream on_unshard(tape.moment, own(kUnshard));
     Tensor sum = tape.empty(param.shape(), param.dtype(), aten::kAdd, Category::kGradients);
     free_gradient(param.impl()->grad);
@@ -489,7 +493,10 @@ void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
 
 void Fsdp1::post_backward(Handle& handle, Tensor gradient) {
   record_host_work(tape, HostWork::kFsdp1Backward);
-  if (handle.unsharded_grad.defined()) gradient = std::move(handle.unsharded_grad);  // += in place
+  if (handle.unsharded_grad.defined()) {
+    accumulate_kernel(tape, gradient.elements(), gradient.dtype());  // in place, by AccumulateGrad
+    gradient = std::move(handle.unsharded_grad);
+  }
   if (syncs_ || !handle.is_root) reshard(handle, true);
   if (!syncs_) {
     handle.unsharded_grad = std::move(gradient);
@@ -511,9 +518,14 @@ void Fsdp1::reduce(Handle& handle, Tensor gradient) {
   Tensor sharded = tape.empty({handle.elements / ranks_}, reduce_dtype, aten::kEmptyLike, Category::kGradients);
   tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, unsharded.bytes(), ranks_);
   if (reduce_dtype != handle.local_shard.dtype()) {
+    cast_kernel(tape, sharded.elements(), reduce_dtype, handle.local_shard.dtype());
     sharded = tape.empty({handle.elements / ranks_}, handle.local_shard.dtype(), aten::kToCopy, Category::kGradients);
   }
-  if (!handle.saved_grad_shard.defined()) handle.saved_grad_shard = sharded;  // else += in place
+  if (handle.saved_grad_shard.defined()) {
+    accumulate_kernel(tape, sharded.elements(), sharded.dtype());  // _accumulate_sharded_grad: in place
+  } else {
+    handle.saved_grad_shard = sharded;
+  }
   for (const Tensor& piece : handle.pieces) {
     if (piece.elements() == 0) continue;
     piece.impl()->grad = tape.alias(handle.saved_grad_shard, piece.shape(), piece.strides(), true);

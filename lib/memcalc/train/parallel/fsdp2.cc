@@ -17,6 +17,7 @@
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/train/optimizers/host_step.h"
 #include "memcalc/train/optimizers/rule.h"
+#include "memcalc/train/parallel/shard_kernels.h"
 #include "memcalc/train/parallel/units.h"
 
 namespace memcalc {
@@ -384,6 +385,7 @@ void Fsdp2::post_backward(Group& group) {
   for (ShardedParameter& param : group.params) {
     Tensor& gradient = param.unsharded.impl()->grad;
     if (param.accumulated.defined()) {  // accumulate_unsharded_grad_if_needed: in place
+      if (gradient.defined()) accumulate_kernel(tape, gradient.elements(), param.accumulated.dtype());
       gradient.reset();
     }
     if (!reduces_) continue;
@@ -405,6 +407,7 @@ void Fsdp2::post_backward(Group& group) {
       if (!gradient.defined() || param.accumulated.defined()) continue;
       const DType dtype = reduce_dtype_.value_or(gradient.dtype());
       if (dtype == gradient.dtype()) continue;
+      cast_kernel(tape, gradient.elements(), gradient.dtype(), dtype);
       Tensor cast = tape.empty(gradient.shape(), dtype, aten::kToCopy, Category::kGradients);
       gradient.reset();
       param.accumulated = std::move(cast);

@@ -13,6 +13,7 @@
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/shard_copies.h"
 #include "memcalc/train/parallel/fsdp2.h"
+#include "memcalc/train/parallel/shard_kernels.h"
 
 namespace memcalc {
 
@@ -165,13 +166,17 @@ void Fsdp2::reduce(Group& group, std::vector<ShardedParameter*>& with_gradient, 
     tape.kernels.collective(kAllReduce, Collective::kAllReduce, reduce_dtype, output.bytes(), replicas_, shards_);
     group.all_reduce_state = output;
   }
+  const OnStream on_post_reduce(tape.moment, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
   if (orig_dtype != reduce_dtype) {
-    const OnStream on_all_reduce(tape.moment, own(replicas_ > 1 ? CudaStream::kAllReduce : CudaStream::kReduceScatter));
+    cast_kernel(tape, elements, reduce_dtype, orig_dtype);
     output = tape.empty({elements}, orig_dtype, aten::kToCopy, Category::kGradients);
   }
   for (ShardedParameter* param : with_gradient) {
     Tensor& gradient = param->sharded.impl()->grad;
-    if (gradient.defined()) continue;  // += in place
+    if (gradient.defined()) {  // += in place
+      if (!offloads()) accumulate_kernel(tape, param->shard_elements, orig_dtype);
+      continue;
+    }
     if (offloads()) {
       const OnMetaDevice on_meta(tape.memory);
       gradient = tape.empty(param->sharded.shape(), orig_dtype, aten::kToCopy);

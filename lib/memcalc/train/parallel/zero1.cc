@@ -50,10 +50,10 @@ void Zero1::wrap(Model& model) {
     if (!parameter.tensor.requires_grad()) continue;
     trained.push_back(&parameter);
     elements.push_back(parameter.tensor.elements());
-    broadcast_bytes_ += parameter.tensor.bytes();
   }
   const ZeroPartition partition = zero_partition(elements, sharing_ranks(run.parallel));
   for (const std::size_t i : partition.order) {
+    broadcasts_.push_back(trained[i]->tensor.bytes());
     if (partition.rank_of[i] == rank) mine_.push_back(trained[i]);
   }
 }
@@ -64,11 +64,13 @@ bool Zero1::updates(const Parameter& parameter) const {
 
 ParameterGroup Zero1::optimizer_parameters(const Model& /*model*/) const { return mine_; }
 
-// _sync_params: each parameter in place, from the rank that updated it.
+// _sync_params: each parameter in place and by itself, from the rank that updated it (_broadcast_params_from_rank).
 void Zero1::after_step() {
   Ddp::after_step();
-  tape.kernels.collective(kBroadcast, Collective::kBroadcast, run.weights_dtype.value_or(DType::kFloat32),
-                          broadcast_bytes_, sharing_ranks(run.parallel));
+  const DType dtype = run.weights_dtype.value_or(DType::kFloat32);
+  for (const Bytes bytes : broadcasts_) {
+    tape.kernels.collective(kBroadcast, Collective::kBroadcast, dtype, bytes, sharing_ranks(run.parallel));
+  }
 }
 
 }  // namespace memcalc

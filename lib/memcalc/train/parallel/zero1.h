@@ -34,7 +34,7 @@ class Zero1 : public Ddp {
 
  private:
   std::vector<const Parameter*> mine_;  // in the local optimizer's order
-  Bytes broadcast_bytes_ = 0;
+  std::vector<Bytes> broadcasts_;
 };
 
 }  // namespace memcalc
