@@ -385,6 +385,26 @@ TEST(KernelTime, BatchNormReadsAChannelOnceThatABlockHolds) {
   EXPECT_NEAR(kernel_seconds(each, h200, of_h200), 230.6e-6, 0.05 * 230.6e-6);
 }
 
+// Of an H200 in bfloat16: images of 14 x 14 pixels keep 196 of 256 threads busy, so that they take as long as 16 x 16.
+TEST(KernelTime, PyTorchsBatchNormTakesABlocksSteps) {
+  const auto microseconds = [](std::int64_t images, std::int64_t channels, std::int64_t side, bool backward) {
+    const std::int64_t width = images * side * side;
+    Kernel each = kernel(2e6, backward ? Phase::kBackward : Phase::kForward);
+    each.op = backward ? &aten::kNativeBatchNormBackward : &aten::kNativeBatchNorm;
+    each.kind = KernelKind::kImage;
+    each.dtype = DType::kBFloat16;
+    each.work = work::Rows{.count = channels, .width = width, .backward = backward, .images = images};
+    DeviceRates of_h200 = rates();
+    of_h200.blocks.source = "here";
+    return 1e6 * kernel_seconds(each, h100(), of_h200);
+  };
+  EXPECT_NEAR(microseconds(96, 96, 112, false), 1201.0, 0.08 * 1201.0);
+  EXPECT_NEAR(microseconds(112, 336, 28, true), 240.0, 0.05 * 240.0);
+  EXPECT_NEAR(microseconds(96, 1280, 7, false), 98.6, 0.08 * 98.6) << "a block for 49 pixels of an image";
+  EXPECT_NEAR(microseconds(96, 32, 28, false), 57.8, 0.15 * 57.8);
+  EXPECT_DOUBLE_EQ(microseconds(64, 32, 14, true), microseconds(64, 32, 16, true));
+}
+
 // cuDNN's filters of 7 x 7 over images whose channels are last, float32, of an H200: a block for each channel.
 TEST(KernelTime, ADepthwiseGradientInFloat32IsAChannelsBlock) {
   const auto gradient = [](std::int64_t channels, std::int64_t pixels, bool tf32) {

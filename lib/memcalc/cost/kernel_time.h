@@ -18,6 +18,8 @@ namespace memcalc {
 [[nodiscard]] double memory_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
 [[nodiscard]] double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                                      const DeviceRates& rates);
+[[nodiscard]] double batch_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
+                                        const DeviceRates& rates);
 [[nodiscard]] double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                                   const DeviceRates& rates);
 /// How many results a sum over outer dimensions has, of the bytes that it reads and writes; 0: they do not say.

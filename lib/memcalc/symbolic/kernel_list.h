@@ -57,7 +57,7 @@ struct Rows {
   std::int64_t count = 0, width = 0;
   bool softmax = false;  // may read a row more than once
   bool backward = false;
-  bool one_image = false;  // batch norm of it: its blocks are as few as its channels
+  std::int64_t images = 0;  // batch norm of row-major ones
 
   [[nodiscard]] bool operator==(const Rows&) const = default;
 };

@@ -4,6 +4,7 @@ usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs an
                                                                and of the texts and images every second one is of a model that no row has
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py split CASES.jsonl FOLDER                 card.jsonl, host.jsonl and compiled.jsonl of them, by what is told to bind each
+       blind_steps.py beside MEASURED.jsonl OUT.jsonl MEMCALC  the measured ones told with a host as fast as the tiny LLaMA around each run
        blind_steps.py run BUDGET_S FOLDER MODULES CASES.jsonl … [--profiled CASES.jsonl …]      on the card; MODULES: any_module.py, which builds cases
                                                                of kind "any"; FOLDER/host.json is made first, where it is not there: measure --host
 
@@ -12,11 +13,15 @@ all others have ended, and after them those of the card that were told worst. Th
 processes with a card each (CUDA_VISIBLE_DEVICES) may be given the same FOLDER and cases: each takes what the other has not taken. Compiled runs of a
 file compile beside each other, alone on their card, and are timed one by one when all have.
 
-Until seed 8001 each run was profiled after it was timed. Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
+A tiny LLaMA's steps are timed in each process just before and just after the run (`tiny`: forward and backward over the reference host's, each time), and, where the host is told to
+decide, between steps of one more loop (`paired`: its forward, its backward, the step from an idle card to an idle card, milliseconds).
+
+Until seed 9001 three tiny models were timed before some of the runs (`beside`). Until seed 8001 each run was profiled after it was timed. Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
 it was before 18:40, every second one bound by the card; seed 5001 before 2026-11-30, without eager attention and encoder-decoders of their own, compiled
 runs beside others.
 """
 import fcntl
+import gc
 import json
 import os
 import random
@@ -58,7 +63,7 @@ LENGTHS = (100, 144, 200, 224, 288, 300, 360, 400, 500, 576, 720, 896, 1000, 128
 BATCHES, LARGE = (1, 2, 3, 5, 7, 8, 10, 14, 20, 28), (10, 18, 20, 28, 40, 56, 80)
 LARGEST, LARGEST_COMPILED, SHORTEST, LONGEST = 100e9, 12e9, 30, 1400  # bytes reserved, milliseconds of a step
 CLEARLY = 1.3  # times as long as the host needs, the kernels take: the card decides
-PATIENCE, COMPILE_PATIENCE, RESERVED = 40, 400, 15  # seconds of a case, of a compiled one with its waiting; for those at the end
+PATIENCE, COMPILE_PATIENCE, COMPILING, RESERVED = 40, 400, 150, 15  # seconds of a case, of a compiled one with its waiting; of compiling; for those at the end
 TRAINER_OPTIMIZERS = ["adamw-fused"] * 4 + ["adamw", "adafactor"]
 NOT_BUILT = ("compile", "quantize", "freeze", "liger", "offload_optimizer", "activation_offload", "layers")  # by profile_steps.py, or elsewhere
 
@@ -268,7 +273,7 @@ def run(budget, folder, modules, *cases):
     import torch  # never asked for its cards here: forked children could not take one
     import_ahead([json.loads(line) for path in (*cases, *profiled) for line in Path(path).read_text().splitlines()])
     any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
-    measured, tiny = profile_steps.one, {}
+    measured = profile_steps.one
 
     def program(case):
         how, known = case["harness"], dict(any_module.CASES[case["harness"]["name"]])
@@ -282,12 +287,34 @@ def run(budget, folder, modules, *cases):
             return result if torch.is_tensor(result) else result.loss
         return model, batch, loss_of
 
-    def beside(case):
-        """How many times as long as on the reference host the tiny models of a host's file take now: forward, backward."""
+    def tiny_llama():
+        """Steps of a tiny LLaMA: milliseconds of forward and backward, each from an idle card."""
+        of_host.TINY_MODELS = dict(llama=of_host.TINY_MODELS["llama"])
+        (llama,) = of_host.tiny_models().values()
+        of_host.timed(*llama, 3)
+        return lambda steps: [round(each / 1e3, 3) for each in of_host.middle(of_host.timed(*llama, steps))]
+
+    def around(clear=False):
+        """How many times as long as on the reference host they take now: forward, backward. `clear`: what they held is given back."""
         if profile_steps.DEVICE != "cuda": return None
-        if not tiny: tiny.update(of_host.tiny_models())
-        for each in tiny.values(): of_host.timed(*each, 2)
-        return [round(each, 3) for each in of_host.factors_of({name: of_host.middle(of_host.timed(*each, 5)) for name, each in tiny.items()})]
+        took = tiny_llama()(7)
+        gc.collect()
+        if clear:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        return [round(1e3 * each / there, 3) for each, there in zip(took, of_host.REFERENCE_MODELS["llama"])]
+
+    def pairs(full, sync):
+        """Of six steps the milliseconds of each, and of a tiny LLaMA's just before it."""
+        llama, found = tiny_llama(), []
+        for _ in range(6):
+            found.append(llama(1))
+            sync()
+            begin = time.perf_counter()
+            full()
+            sync()
+            found[-1].append(round(1e3 * (time.perf_counter() - begin), 3))
+        return found
 
     def one(case, wait):
         """The case in this process, which begins when `wait` returns."""
@@ -302,8 +329,12 @@ def run(budget, folder, modules, *cases):
 
     def timed(case):
         how = dict(case["harness"])
-        if not how.get("untimed"): now["beside"] = beside(case) if case["predicted"]["kernel_ms"] < 2 * case["predicted"]["host_ms"] else None
-        if case["run"]["loop"] == "trainer": return dict(case, **trained(case), **now)
+        if not how.get("untimed") and not case["run"].get("compile"): now["tiny"] = [around(clear=True)]
+        if case["predicted"]["kernel_ms"] < 1.2 * case["predicted"]["host_ms"]: profile_steps.MORE = lambda row, full, sync: row.update(paired=pairs(full, sync))
+        if case["run"]["loop"] == "trainer":
+            row = trained(case)
+            now["tiny"].append(around())
+            return dict(case, **row, **now)
         if how.get("kind") == "any":
             profile_steps.vision = lambda _: program(case)
             how["kind"] = "tv"
@@ -326,11 +357,16 @@ def run(budget, folder, modules, *cases):
         if process: return process
         begin = time.time()
         timed_only = case["harness"].get("no_profile")
-        profile_steps.TIMED = lambda row: os.write(said, b"t")
-        if not timed_only and not case["harness"].get("untimed"):
-            profile_steps.TIMED = lambda row: (append("measured.jsonl", dict(row, harness=case["harness"], **now, wall_s=round(time.time() - begin, 2))), os.write(said, b"t"))
+
+
+        def when_timed(row):
+            if not case["harness"].get("untimed"): now["tiny"].append(around())
+            if not timed_only and not case["harness"].get("untimed"): append("measured.jsonl", dict(row, harness=case["harness"], **now, wall_s=round(time.time() - begin, 2)))
+            os.write(said, b"t")
+
+        profile_steps.TIMED = when_timed
         profile_steps.CARD_FREE = lambda row: os.write(said, b"f")
-        if case["run"].get("compile"): profile_steps.WARM = lambda: (os.write(said, b"w"), os.read(waits[case["id"]], 1))
+        if case["run"].get("compile"): profile_steps.WARM = lambda: (os.write(said, b"w"), os.read(waits[case["id"]], 1), now.update(tiny=[around()]))
         try: row = one(case, lambda: os.read(told, 1))
         except BaseException as error: row = dict(case, error=repr(error)[:300], where=traceback.format_exc()[-600:])
         row["wall_s"] = round(time.time() - begin, 2)
@@ -402,7 +438,10 @@ def run(budget, folder, modules, *cases):
             process, said, tell = begun(case)
             compiling.append((process, said, case["id"]))
             os.write(tell, b"g")
-        warm = [each for each in compiling if heard(each[1], each[0], (b"w",), max(1, end - time.time()))]
+        last = min(end, time.time() + COMPILING)
+        warm = [each for each in compiling if heard(each[1], each[0], (b"w",), max(1, last - time.time()))]
+        for each in compiling:
+            if each not in warm and each[0] not in ended: os.kill(each[0], signal.SIGKILL)
         for process, said, name in warm:
             os.write(waking[name], b"g")
             heard(said, process, (b"f",), 20)
@@ -419,6 +458,24 @@ def run(budget, folder, modules, *cases):
         except ChildProcessError: break
 
 
+def beside(measured, out, executable):
+    """The measured runs with what this memcalc says of each on a host as fast as the tiny LLaMA around it was (`with_tiny`)."""
+    from memcalc_pages import Memcalc, in_parallel
+    memcalc, of_host = Memcalc(executable), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
+    reference = json.loads((ROOT / "specs/measured/h100-sxm/rates.json").read_text())["host"]
+
+    def told(line):
+        case = json.loads(line)
+        if not case.get("tiny") or not case.get("step_ms_median"): return case
+        forward, backward = (sum(each) / len(each) for each in zip(*case["tiny"]))
+        rates = {name: value * (backward if name in of_host.BACKWARD_RATES else forward) for name, value in reference.items() if name not in of_host.NO_TIMES}
+        rates |= dict(backward_ratio=backward / forward, queue_kernels=reference["queue_kernels"])
+        case["with_tiny"], _, _ = answer_of(memcalc, case, "--host", memcalc.file(dict(schema_version=1, name="tiny", rates=rates)))
+        return case
+
+    Path(out).write_text("".join(json.dumps(case) + "\n" for case in in_parallel(told, Path(measured).read_text().splitlines())))
+
+
 def split(cases, folder):
     """Files of the compiled cases, of those that the card is told to bind and of the others."""
     files = {"compiled": [], "card": [], "host": []}
@@ -430,4 +487,4 @@ def split(cases, folder):
 
 if __name__ == "__main__":
     os.environ.setdefault("MEMCALC_SPEC_PATH", str(ROOT / "specs"))
-    {"draw": draw, "predict": predict, "split": split, "run": run}[sys.argv[1]](*sys.argv[2:])
+    {"draw": draw, "predict": predict, "split": split, "beside": beside, "run": run}[sys.argv[1]](*sys.argv[2:])

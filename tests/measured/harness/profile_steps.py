@@ -15,6 +15,7 @@ import torch  # noqa: E402
 
 TIMED = CARD_FREE = lambda row: None  # blind_steps.py: called when the step is timed, and when the card is empty
 WARM = lambda: None  # after the first two steps
+MORE = lambda row, full, sync: None  # when the step and its peak are known
 AMP = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 TYPE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -168,7 +169,8 @@ def one(case):
             backward(loss); host[1].append(time.perf_counter() - t); del loss; sync(); t = time.perf_counter()
             step(); host[2].append(time.perf_counter() - t); sync()
         row["host_ms"] = [round(1e3 * sorted(h)[len(h) // 2], 2) for h in host]
-        row["peak_allocated"] = torch.cuda.max_memory_allocated()
+        row["peak_allocated"], row["peak_reserved"] = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        MORE(row, full, sync)
     row["params"] = sum(p.numel() for p in model.parameters())
     row["n_param_tensors"] = sum(1 for _ in model.parameters())
     from torch.profiler import ProfilerActivity as PA, profile

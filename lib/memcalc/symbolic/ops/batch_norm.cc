@@ -17,6 +17,13 @@ namespace memcalc {
 
 namespace {
 
+/// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the
+/// channels innermost, as [N, C] is.
+bool has_channels_innermost(const Tensor& x) {
+  if (x.is_contiguous()) return x.strides()[1] == 1;
+  return is_channels_last(x) && is_dense(x.shape(), x.strides());
+}
+
 /// A block goes over a channel.
 work::Rows channels_of(const Tensor& x, bool backward) {
   const std::int64_t channels = x.rank() > 1 ? x.size(1) : 1;
@@ -24,14 +31,7 @@ work::Rows channels_of(const Tensor& x, bool backward) {
           .width = channels > 0 ? x.elements() / channels : 0,
           .softmax = false,
           .backward = backward,
-          .one_image = x.size(0) == 1};
-}
-
-/// cuda/Normalization.cuh, batch_norm_use_channels_last_kernels: channels last without gaps, or contiguous with the
-/// channels innermost, as [N, C] is.
-bool has_channels_innermost(const Tensor& x) {
-  if (x.is_contiguous()) return x.strides()[1] == 1;
-  return is_channels_last(x) && is_dense(x.shape(), x.strides());
+          .images = has_channels_innermost(x) ? 0 : x.size(0)};
 }
 
 std::int64_t last_power_of_2(std::int64_t n) {
