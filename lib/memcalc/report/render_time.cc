@@ -77,7 +77,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.hfu > time.mfu) rates.emplace_back("HFU", format_percent(time.hfu, 1) + " with what is recomputed");
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
-    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at TDP");
+    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at its power limit");
   if (time.input_seconds) {
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
@@ -128,7 +128,7 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
     lines.emplace_back(
         "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
-  if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at TDP");
+  if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at its power limit");
   return lines;
 }
 
