@@ -89,12 +89,8 @@ TEST(PowerLimit, AnotherLimitIsTheSamePowerOverFewerWatts) {
   list.push_back(product);
   DeviceRates limited = rates();
   const double full = seconds_of(list, device(), limited).front();
-  limited.power = {.watts = 700,
-                   .products = 1.5,
-                   .best = product.flops / full / 1e15,
-                   .others = 0.8,
-                   .idle = 0,
-                   .source = "a test"};
+  limited.power = {
+      .watts = 700, .products = 1.5, .best = product.flops / full / 1e15, .others = 0.8, .idle = 0, .source = "a test"};
   DeviceSpec card = device();
   card.power_watts = 350;
   EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(3.0), 1e-6);

@@ -128,7 +128,8 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
     lines.emplace_back(
         "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
-  if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at its power limit");
+  if (run.energy_kwh > 0)
+    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at its power limit");
   return lines;
 }
 

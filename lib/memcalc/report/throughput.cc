@@ -179,12 +179,15 @@ void set_time(Report& report, const StepTime& step) {
     if (told == report.assumptions.end()) report.assumptions.push_back(std::move(text));
   };
   if (report.time->masked_left_out) {
-    note("MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
-         "card's peak");
+    note(
+        "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
+        "card's peak");
   }
   if (report.device.power_given) {
-    note(fmt::format("at {:.0f} W products slow down by what they draw at the card's own limit; no step below it was "
-                     "measured (not validated)", report.device.power_watts));
+    note(
+        fmt::format("at {:.0f} W products slow down by what they draw at the card's own limit; no step below it was "
+                    "measured (not validated)",
+                    report.device.power_watts));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/card_description.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
@@ -157,8 +158,9 @@ void limit_power(double watts, DeviceSpec& device) {
   }
   const double least = std::ceil(kLeast * device.rates->power.watts);
   if (watts < least || watts > device.power_watts) {
-    throw error(fmt::format("expected {:.0f} to {:.0f} W with {}, found {}", least, device.power_watts, device.name, watts),
-                "power-within-range");
+    throw error(
+        fmt::format("expected {:.0f} to {:.0f} W with {}, found {}", least, device.power_watts, device.name, watts),
+        "power-within-range");
   }
   device.power_watts = watts;
   device.power_given = true;
