@@ -45,7 +45,7 @@ VALUES = {
     "--checkpointing": ("none", "full", "selective", "every-2", "every-3"), "--float8": ("tensorwise", "tensorwise-gather", "rowwise"),
     "--compile-parts": ("model", "layers", "layers-loss"), "--compile-mode": ("default", "reduce-overhead"), "--dropout": (0, 0.1, 0.5), "--clip-grad": (0, 0.5, 1.0),
     "--accum": (2, 4), "--skipped-steps": (1, 2), "--lora": (1, 8, 64), "--lora-targets": ("all-linear", "q_proj,v_proj", "query,value", "c_attn", "fc1"),
-    "--lora-dropout": (0.05, 0.1), "--card": ("mine,24GB,sm89,1008GB/s,165TFLOPS", "mine,80GiB,sm90"), "--memory": (8, 24, 80), "--margin": (0.5, 2), "--bitsandbytes": ("0.41.1", "0.50"), "--liger-kernel": ("0.8.0", "0.8.2"), "--group-size": (32, 64, 128), "--freeze": ("embed", "layers.0", "mlp", "encoder"),
+    "--lora-dropout": (0.05, 0.1), "--card": ("mine,24GB,sm89,1008GB/s,165TFLOPS", "mine,80GiB,sm90"), "--memory": (8, 24, 80), "--power-limit": (500, 600), "--margin": (0.5, 2), "--bitsandbytes": ("0.41.1", "0.50"), "--liger-kernel": ("0.8.0", "0.8.2"), "--group-size": (32, 64, 128), "--freeze": ("embed", "layers.0", "mlp", "encoder"),
     "--loader-workers": (1, 4), "--prefetch-factor": (2, 4), "--new-tokens": (1, 7, 64), "--beams": (2, 4), "--gpus": (1, 2, 4, 8, 16),
     "--nodes": (1, 2), "--tp": (2, 4), "--cp": (2, 4), "--ep": (2, 4), "--pp": (2, 4), "--virtual-stages": (2, 3), "--stage-layers": ("2,2", "3,5", "6,6"),
     "--micro-batches": (2, 4, 8), "--hsdp-shard": (2, 4),

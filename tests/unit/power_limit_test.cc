@@ -82,5 +82,24 @@ TEST(PowerLimit, APauseHelpsWhatComesSoonAfterIt) {
   EXPECT_NEAR(seconds_of(micro_batches, device(), limited, 1).front() / mean, 1, 0.2) << "told as one";
 }
 
+// The same die under half the limit: products draw twice as much of it, other kernels at most all of it.
+TEST(PowerLimit, AnotherLimitIsTheSamePowerOverFewerWatts) {
+  const Kernel product = product_of_4096();
+  KernelList list;
+  list.push_back(product);
+  DeviceRates limited = rates();
+  const double full = seconds_of(list, device(), limited).front();
+  limited.power = {
+      .watts = 700, .products = 1.5, .best = product.flops / full / 1e15, .others = 0.8, .idle = 0, .source = "a test"};
+  DeviceSpec card = device();
+  card.power_watts = 350;
+  EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(3.0), 1e-6);
+  list.push_back(kernel(1e12 * full));
+  EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(3.0), 2e-3) << "the other saves nothing";
+  card.power_watts = 0;  // not known: the rates' own
+  list.resize(1);
+  EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(1.5), 1e-6);
+}
+
 }  // namespace
 }  // namespace memcalc

@@ -318,6 +318,20 @@ TEST(RunRecordFields, HaveTheMemoryOfACardThatWasNotNamed) {
   EXPECT_EQ(command_of(ran), "--model gpt2 --memory 10 --margin 1");
 }
 
+TEST(RunRecordFields, HaveThePowerLimitOfACardWhoseClockIsKnown) {
+  const auto asked = [](const char* gpu, const char* watts) {
+    return Words{"--model", "gpt2", "--gpu", gpu, "--power-limit", watts};
+  };
+  const Question q = question_of(asked("h200-sxm", "500"));
+  EXPECT_EQ(q.device.power_watts, 500);
+  const RunRecord ran{q.model, q.run.run, &q.device, &q.time, q.device_assumed};
+  EXPECT_EQ(command_of(ran), "--model gpt2 --gpu h200-sxm --power-limit 500");
+  EXPECT_NE(refusal_of(asked("h200-sxm", "400")).find("expected 490 to 700 W with h200-sxm, found 400"),
+            std::string::npos);
+  EXPECT_EQ(rule_of(asked("h100-sxm-96gb", "700")), "power-within-range");
+  EXPECT_EQ(rule_of(asked("a100-sxm4-80gb", "300")), "power-needs-rates");
+}
+
 TEST(RunRecordFields, TheShortestCommandSaysWhatDoesNotFollow) {
   const Question q = question_of(
       Words{"--model", "gpt2", "--layers", "2", "--bs", "4", "--seq", "1024", "--loop", "trainer", "--bf16"});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -14,7 +15,7 @@ namespace {
 /// Of a token that is generated, flash_fwd_splitkv: each key and value is read once by some blocks, and a kernel joins
 /// their parts. Of an H100, 2026-11-27: tests/measured/inference_parts_h100.jsonl
 double one_query_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device) {
-  constexpr double kMicrosecond = 1e-6, kLaunchUs = 3.5, kJoinUs = 2.3, kBandwidth = 0.93;
+  constexpr double kLaunchUs = 3.5, kJoinUs = 2.3, kBandwidth = 0.93;
   constexpr std::int64_t kUnsplitKeys = 256;
   const double bytes = 2 * kernel.elements * static_cast<double>(size_of(kernel.dtype));
   return (kLaunchUs + (attention.keys > kUnsplitKeys ? kJoinUs : 0)) * kMicrosecond +
@@ -41,7 +42,7 @@ double attention_seconds(const Kernel& kernel, const work::Attention& attention,
   }
   if (has_hopper_attention(kernel, device)) return hopper_attention_seconds(kernel, attention, device);
   if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device);
-  constexpr double kMicrosecond = 1e-6, kBlock = 128, kKeyBlock = 64;
+  constexpr double kBlock = 128, kKeyBlock = 64;
   // cuDNN's, of an H100 and an H200 (2026-11-29, op_times_h200.jsonl, profile_times_h100.jsonl,
   // profile_times_h200.jsonl): heads of 256 take tiles half as large; backward draws the random numbers again, 0.62
   // instead of 0.53 ms.

@@ -1,4 +1,5 @@
 #include "memcalc/cost/collective.h"
+#include "memcalc/base/seconds.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,7 +8,6 @@ namespace memcalc {
 
 namespace {
 
-constexpr double kMicrosecond = 1e-6;
 constexpr double kNoTime = 1e9;  // of a rate's share
 
 /// Members of a group in one host, where ranks are numbered host by host.

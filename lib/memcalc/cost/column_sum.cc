@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -70,7 +71,7 @@ double column_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const 
   // Where threads share the rows of their block alone memory decides: 4.5 TB/s of an H200, 3.0 of an H100 (mamba2, 0.8
   // to 3.2 G elements; step_operators_h200.jsonl.gz, network_profiles_h100.jsonl.gz).
   constexpr double kSharedRows = 0.92;
-  constexpr double kMicrosecond = 1e-6, kReadAgainUs = 0.265, kValueUs = 0.047, kWithoutBlocksUs = -2.2;
+  constexpr double kReadAgainUs = 0.265, kValueUs = 0.047, kWithoutBlocksUs = -2.2;
   const std::int64_t columns = column_sums(kernel);
   const auto rows = static_cast<std::int64_t>(kernel.elements) / columns;
   const Division division = division_of(rows, columns, device.multiprocessors);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -77,7 +78,6 @@ double own_weight_seconds(const work::Convolution& convolution, double slower) {
 
 double convolution_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device,
                            const ConvolutionRates& rates) {
-  constexpr double kMicrosecond = 1e-6;
   const auto channels = static_cast<double>(convolution.channels);
   const auto depth = static_cast<double>(convolution.depth);
   const double ramp = channels / (channels + rates.channels) * depth / (depth + rates.depth);
@@ -118,7 +118,6 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
     share = r.direct_float32_weight;
     chain = static_cast<double>(convolution.pixels) * static_cast<double>(window) * kTapNs * 1e-9;
   }
-  constexpr double kMicrosecond = 1e-6;
   const double computed = kernel.flops / (share * device.fp32_flops_per_second);
   const double moved = kernel.bytes / (rates.image.bandwidth * device.memory_bandwidth_bytes_per_second);
   return r.launch_us * kMicrosecond + chain + std::max(computed, moved);

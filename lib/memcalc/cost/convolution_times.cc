@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "memcalc/base/mixed_hash.h"
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
@@ -137,7 +138,6 @@ Sizes sizes_of(const Time& time) {
 
 /// The logarithm of measured over ideal. Of the few nearest alone: of all rows it would be asked in vain.
 double logarithm_of_ratio(const Time& time, std::size_t pass) {
-  constexpr double kNanosecond = 1e-9;
   const auto type = static_cast<std::size_t>(time.type);
   const bool other = time.card != 0;
   const double ideal = ideal_seconds(sizes_of(time), moves(static_cast<ConvolutionKind>(time.kind)),

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/costliest.h"
 #include "memcalc/cost/distinct_kernels.h"
 #include "memcalc/cost/issue_times.h"
@@ -175,7 +176,6 @@ void add_first_calls(const FirstCallCounts& of_average, const DistinctKernels& d
                      IssueTimes& issuing, std::optional<Extremes>& hosts, StepTime& result,
                      std::array<double, 2>& range) {
   const KernelList& kernels = distinct.kernels();
-  constexpr double kMicrosecond = 1e-6;
   FirstCallRates of_card = rates.first_calls;
   if (architecture_of(device) < CudaArchitecture::kHopper)
     of_card.product_us = 0;  // the first whose products were timed

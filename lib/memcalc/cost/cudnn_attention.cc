@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/cuda_architecture.h"
 
@@ -18,7 +19,7 @@ namespace memcalc {
 
 namespace {
 
-constexpr double kMicrosecond = 1e-6, kMultiprocessors = 132, kSustained = 989.4e12;  // of the card that was measured
+constexpr double kMultiprocessors = 132, kSustained = 989.4e12;  // of the card that was measured
 
 struct Tiles {
   std::int64_t queries, keys;

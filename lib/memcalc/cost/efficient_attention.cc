@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -89,7 +90,6 @@ Walk walk_of(const work::Attention& attention, const Tiles& of) {
 
 double efficient_attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,
                                    const AttentionRates& rates) {
-  constexpr double kMicrosecond = 1e-6;
   constexpr double kAroundTiles = 0.3;  // of a tile: what a block does before and after
   constexpr double kDropoutBackward = 1.12;
   constexpr std::int64_t kSummed = 32;  // elements of a head that are multiplied at once (GemmType::ThreadK)

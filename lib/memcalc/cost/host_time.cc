@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/compiled_code.h"
@@ -14,8 +15,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr double kMicrosecond = 1e-6;
 
 // Of python_us: what an operator takes among others beyond a loop of it alone, and what each bytecode instruction of
 // the model's code takes. Least squares over the layers that twelve families of transformers 5.17 run for each later

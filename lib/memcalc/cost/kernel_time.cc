@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "memcalc/base/bytes.h"
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/interpolation.h"
@@ -24,11 +25,7 @@
 
 namespace memcalc {
 
-namespace {
-
-constexpr double kMicrosecond = 1e-6;
-
-}  // namespace
+namespace {}  // namespace
 
 // CUDA C++ Programming Guide, "Compute Capabilities": tensor cores from 7.0 on, their 8-bit integers from 7.2, their
 // bfloat16 and TF32 from 8.0. (The GTX 16 of 7.5 have none: no spec is one of them.)
@@ -157,7 +154,6 @@ constexpr double kGroupElementNs = 0.83, kHalfGroupElementNs = 0.55;  // of a gr
 /// factors, the image, the gradients of weight and bias.
 double group_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                           const DeviceRates& rates) {
-  constexpr double kNanosecond = 1e-9;
   const double others = rows.backward ? 5 : 3;  // launches beside that of the image
   const double element_ns = is_half(kernel.dtype) ? kHalfGroupElementNs : kGroupElementNs;
   const double chain = rows.backward ? 0 : static_cast<double>(rows.width) * element_ns * kNanosecond;
@@ -261,7 +257,7 @@ double layer_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
 /// the chain of one where they are few. Of 275 sums and means in profiled steps of an H200
 /// (step_operators_h200.jsonl.gz).
 double row_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
-  constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62, kNanosecond = 1e-9;
+  constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62;
   constexpr double kByteLoadNs = 0.07;  // booleans (all of _safe_softmax)
   constexpr double kByWarp = 8192, kMultiprocessors = 132;
   const double moved = memory_seconds(kernel, device, rates.row_sum);
@@ -288,7 +284,6 @@ double channel_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const
 // cuda/layer_norm_kernel.cu: a block goes over a row; the gradients of weight and bias over all rows of some columns,
 // but for many rows by blocks of them (LaunchGammaBetaBackwardCUDAKernel).
 double rows_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device, const DeviceRates& rates) {
-  constexpr double kNanosecond = 1e-9;
   constexpr std::int64_t kChainedRows = 65536;
   const auto count = static_cast<double>(rows.count);
   const BlockRates& blocks = rates.blocks;

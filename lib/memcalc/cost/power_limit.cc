@@ -26,6 +26,17 @@ constexpr double kLooksBack = 0.040;  // seconds
 // attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
 constexpr double kFloat16Power = 1.08;
 
+/// The same of a card of the same die that may draw less or more: what other kernels draw is at most its limit, which
+/// is an assumption below 0.77 of 700 W.
+PowerRates at_limit_of(const DeviceSpec& device, const PowerRates& power) {
+  const double times = power.watts > 0 && device.power_watts > 0 ? power.watts / device.power_watts : 1;
+  return {.products = power.products * times,
+          .best = power.best,
+          .others = std::min(1.0, power.others * times),
+          .idle = std::min(1.0, power.idle * times),
+          .full_clock = power.full_clock};
+}
+
 /// Of a kernel on tensor cores the seconds in which they are as busy as they can be; causal attention computes half of
 /// what its FLOPs say.
 double busiest_seconds(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
@@ -171,7 +182,7 @@ AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec
 
 void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, const DeviceRates& rates,
                  IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
-  const PowerRates& power = rates.power;
+  const PowerRates power = at_limit_of(device, rates.power);
   if (power.products <= 1) return;
   const KernelList& kernels = distinct.kernels();
   const std::vector<AtFullClock> told = distinct.of_distinct([&](const Kernel& kernel) {

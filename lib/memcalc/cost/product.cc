@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <limits>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr double kMicrosecond = 1e-6;
 
 struct Tile {
   double rows, columns;

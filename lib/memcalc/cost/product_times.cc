@@ -13,6 +13,7 @@
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/mixed_hash.h"
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
@@ -216,7 +217,6 @@ double ratio_of_nearest(const Asked& asked) {
   const std::size_t pass = asked.shape.pass;
   const Neighbours nearest = nearest_of(rows_of(asked.type, asked.of_batches), asked.shape, asked.bias, asked.type);
   const auto ratio_of = [&](const Time& row) {
-    constexpr double kNanosecond = 1e-9;
     const double timed = static_cast<double>(row.nanoseconds[pass]) * kNanosecond;
     return timed / formula_seconds(asked.dtype, row, pass, asked.type);
   };

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/symbolic/topk_blocks.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr double kMicrosecond = 1e-6;
 // Rows of 32,000 to 256,000 float32, 1 to 128 of them, were timed on an H200 on 2026-11-30
 // (tests/measured/sampling_times_h200.jsonl). The constants below are of the vocabularies of 32,000 and 256,000; of the
 // other three half are within 4.3 % (topk; 128 rows of 151,936 are told 29 % too short), 0.4 % (running sums) and 2 %

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
 
 namespace {
-
-constexpr double kMicrosecond = 1e-6;
 
 /// A softmax whose rows are read once: a warp holds a short one (PersistentSoftmax.cuh, in forward up to 2,048
 /// values), a block's registers or shared memory a longer one (SoftMax.cu: cunn_SoftMaxForwardReg,

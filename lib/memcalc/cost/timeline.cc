@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/collective.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/kernel_time.h"
@@ -15,8 +16,6 @@
 namespace memcalc {
 
 namespace {
-
-constexpr double kMicrosecond = 1e-6;
 
 bool is_copy(const Kernel& kernel) {
   return kernel.kind == KernelKind::kCopyToDevice || kernel.kind == KernelKind::kCopyToHost;

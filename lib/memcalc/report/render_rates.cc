@@ -43,9 +43,9 @@ std::string rates_object(const DeviceRates& rates, const std::string& margin) {
             ", \"product_us\": " + general_text(calls.product_us, 4) + ", \"source\": " + in_quotes(calls.source) + "}";
   }
   if (const PowerRates& power = rates.power; !power.source.empty()) {
-    text += ",\n" + margin + "  \"power\": {\"products\": " + general_text(power.products, 4) +
-            ", \"best\": " + general_text(power.best, 4) + ", \"others\": " + general_text(power.others, 4) +
-            ", \"idle\": " + general_text(power.idle, 4);
+    text += ",\n" + margin + "  \"power\": {\"watts\": " + general_text(power.watts, 4) +
+            ", \"products\": " + general_text(power.products, 4) + ", \"best\": " + general_text(power.best, 4) +
+            ", \"others\": " + general_text(power.others, 4) + ", \"idle\": " + general_text(power.idle, 4);
     if (power.full_clock > 1) text += ", \"full_clock\": " + general_text(power.full_clock, 4);
     text += ", \"source\": " + in_quotes(power.source) + "}";
   }

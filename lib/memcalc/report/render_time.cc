@@ -40,7 +40,7 @@ std::string bound_of(const Throughput& time) {
       }
       return "the host: " + format_seconds(step.host_seconds) + " to issue " + format_counted(step.kernels, "kernel") +
              (time.of_call ? "; a larger batch issues fewer for each sample"
-                      : "; a larger batch or --compile issues fewer for each sample");
+                           : "; a larger batch or --compile issues fewer for each sample");
     case Bound::kLinks:
       return "the links: " + format_seconds(step.by_class[static_cast<std::size_t>(TimeClass::kCommunication)]) +
              " of collectives that nothing hides; more micro-batches for each sum of gradients need fewer";
@@ -71,7 +71,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.hfu > time.mfu) rates.emplace_back("HFU", format_percent(time.hfu, 1) + " with what is recomputed");
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
-    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at TDP");
+    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at its power limit");
   if (time.input_seconds) {
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
@@ -122,7 +122,8 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
     lines.emplace_back(
         "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
-  if (run.energy_kwh > 0) lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at TDP");
+  if (run.energy_kwh > 0)
+    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at its power limit");
   return lines;
 }
 

@@ -143,8 +143,8 @@ struct GenerationTime {
 /// what checkpointing computes again; both over the datasheet's rate of the type that is computed in, and never above
 /// 1.
 struct Throughput {
-  StepTime step;         // of one rank
-  bool of_call = false;  // step is a call of a model that does not train
+  StepTime step;               // of one rank
+  bool of_call = false;        // step is a call of a model that does not train
   bool steps_on_host = false;  // the optimizer runs over arrays in host memory (spec/host_step.h)
   std::optional<GenerationTime> generation;
   std::string lacks;               // what takes time in a step and is not in this one; empty: nothing

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/device_rates.h"
@@ -170,13 +171,24 @@ Throughput throughput_of(const Report& report, const StepTime& step) {
 void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report, step);
   report.time->lacks = untimed_part(report.run);
-  // No step whose optimizer is on the host was measured as a whole.
-  if (report.time->lacks.empty() && !steps_on_host(report.run)) report.time->error = error_of_step(report, step);
-  const std::string note =
-      "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
-      "card's peak";
-  const auto told = std::find(report.assumptions.begin(), report.assumptions.end(), note);
-  if (report.time->masked_left_out && told == report.assumptions.end()) report.assumptions.push_back(note);
+  // No step whose optimizer is on the host was measured as a whole, and none at a limit below the card's own.
+  const bool measured_alike = !steps_on_host(report.run) && !report.device.power_given;
+  if (report.time->lacks.empty() && measured_alike) report.time->error = error_of_step(report, step);
+  const auto note = [&](std::string text) {
+    const auto told = std::find(report.assumptions.begin(), report.assumptions.end(), text);
+    if (told == report.assumptions.end()) report.assumptions.push_back(std::move(text));
+  };
+  if (report.time->masked_left_out) {
+    note(
+        "MFU and HFU count of causal attention the half that is computed: in full, as is usual, they would exceed the "
+        "card's peak");
+  }
+  if (report.device.power_given) {
+    note(
+        fmt::format("at {:.0f} W products slow down by what they draw at the card's own limit; no step below it was "
+                    "measured (not validated)",
+                    report.device.power_watts));
+  }
 }
 
 }  // namespace memcalc

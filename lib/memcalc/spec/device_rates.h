@@ -223,6 +223,7 @@ struct FirstCallRates {
 
 /// What a card draws, as shares of the limit at which it lowers its clock.
 struct PowerRates {
+  double watts = 0;     // the limit; 0: whatever the card's is
   double products = 0;  // where tensor cores reach their best rate at the full clock; 0: the rates are of the limit
   double best = 1;      // that rate, of the datasheet's
   double others = 1;    // in other kernels

@@ -84,7 +84,8 @@ struct DeviceSpec {
   double fp16_flops_per_second = 0;  // the same for fp16; chips before Ampere have only this one
   double tf32_flops_per_second = 0;
   double fp32_flops_per_second = 0;
-  double power_watts = 0;                    // TDP; 0: not known
+  double power_watts = 0;                    // TDP, or the limit that was set below it; 0: not known
+  bool power_given = false;                  // that limit is what was said (--power-limit), not the specification's
   double link_bytes_per_second = 0;          // to the other cards of the host, one direction: NVLink; 0: by PCIe
   double pcie_bytes_per_second = 0;          // one direction
   double usd_per_hour = 0;                   // rent of one card; 0: not known

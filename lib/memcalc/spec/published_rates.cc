@@ -118,7 +118,8 @@ void set_types_without_units(const JsonObject& card, ProductShares& shares) {
   set("fp16_tflops", shares.fp16_over_float32);
 }
 
-ProductShares product_shares(const JsonObject& products, const DeviceSpec& device) {
+/// `limited`: the power limit is applied to each step instead.
+ProductShares product_shares(const JsonObject& products, const DeviceSpec& device, bool limited) {
   Shares shares;
   ProductShares result = types_without_units(products, device);
   bool mamf = false;
@@ -131,7 +132,7 @@ ProductShares product_shares(const JsonObject& products, const DeviceSpec& devic
   }
   Shares group = shares_of_group(products, device);
   const Reference reference = reference_of(products, device.bf16_flops_per_second <= 0, mamf);
-  limit_by_power(products, device, reference.half, group);
+  if (!limited) limit_by_power(products, device, reference.half, group);
   const auto over = [](std::optional<double> own, std::optional<double> others, double measured) {
     const std::optional<double> share = own ? own : others;
     return share ? *share / measured : 1;
@@ -191,10 +192,12 @@ void replace(const JsonObject& json, DeviceRates& rates) {
 void add_published_rates(const std::string& path, DeviceSpec& device, DeviceRates& rates) {
   const JsonDocument document = JsonDocument::read_file(path);
   const JsonObject products = document.root().required_object("products");
-  device.product_shares = product_shares(products, device);
-  scale_memory_bound(document.root().required_object("memory"), device, rates);
   // Another card's power says nothing: what others published of this one is of its limit.
-  if (const auto power = document.root().nullable_object("power"); !power || !names(*power, device)) rates.power = {};
+  const auto power = document.root().nullable_object("power");
+  const bool limited = power && names(*power, device);
+  if (!limited) rates.power = {};
+  device.product_shares = product_shares(products, device, limited);
+  scale_memory_bound(document.root().required_object("memory"), device, rates);
   set_flash_attention(document.root().required_object("flash_attention"), device,
                       reference_of(products, false, false).half, rates);
   for (const JsonObject& each : document.root().optional_objects("rates")) {

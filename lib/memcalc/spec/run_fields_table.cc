@@ -190,6 +190,11 @@ std::optional<FieldValue> take_margin(const RunRecord& r) {
   return in_gib(r.device->margin_bytes);
 }
 
+std::optional<FieldValue> take_power_limit(const RunRecord& r) {
+  if (r.device == nullptr || !r.device->power_given) return std::nullopt;
+  return r.device->power_watts;
+}
+
 std::optional<FieldValue> take_description(const RunRecord& r) {
   if (r.device == nullptr || r.device_assumed || !is_card_description(r.device->reference)) return std::nullopt;
   return r.device->reference;
@@ -561,6 +566,8 @@ const Field kFields[] = {
          .get = take_host_memory}),
     row("--margin", "margin_gib", G::kCard, K::kNumber, "GIB", "of the card that is to stay free [0]",
         {.unit = "GiB", .least = 0, .most = kMostCardGib, .set = put<&CardOptions::margin_gib>, .get = take_margin}),
+    row("--power-limit", "power_limit", G::kCard, K::kNumber, "W", "of the card, by nvidia-smi -pl [the card's own]",
+        {.unit = "watts", .least = 1, .most = 1e5, .set = put<&CardOptions::power_watts>, .get = take_power_limit}),
 
     // --- Time ---
     row("--host", "host", G::kTime, K::kText, "FILE", "of the host, by memcalc.measure --host [their middle]",

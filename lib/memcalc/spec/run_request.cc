@@ -9,6 +9,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/card_description.h"
+#include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
@@ -143,11 +144,34 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   return model;
 }
 
+/// What an administrator sets by nvidia-smi -pl. Below `kLeast` of its own limit a card would slow down in kernels that
+/// memory bounds, too, which draw 0.72 to 0.80 of it (power in specs/measured/h200-sxm/rates.json).
+void limit_power(double watts, DeviceSpec& device) {
+  constexpr double kLeast = 0.7;
+  const auto error = [](std::string text, const char* rule) {
+    return Error(ErrorCode::kUsage, "--power-limit: " + std::move(text), "--power-limit", rule);
+  };
+  if (device.rates == nullptr || device.rates->power.watts <= 0 || device.power_watts <= 0) {
+    throw error(fmt::format("how the clock of {} follows its power was not measured; it was of h100-sxm and h200-sxm",
+                            device.name),
+                "power-needs-rates");
+  }
+  const double least = std::ceil(kLeast * device.rates->power.watts);
+  if (watts < least || watts > device.power_watts) {
+    throw error(
+        fmt::format("expected {:.0f} to {:.0f} W with {}, found {}", least, device.power_watts, device.name, watts),
+        "power-within-range");
+  }
+  device.power_watts = watts;
+  device.power_given = true;
+}
+
 DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
   if (options.memory_gib) {
     device.memory_bytes = bytes_of_gib(*options.memory_gib);
     device.memory_given = true;
   }
+  if (options.power_watts) limit_power(*options.power_watts, device);
   device.margin_bytes = bytes_of_gib(options.margin_gib);
   if (device.usable_bytes() <= 0) {
     throw Error(ErrorCode::kUsage,

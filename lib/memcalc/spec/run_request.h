@@ -22,6 +22,7 @@ struct CardOptions {
   std::string description;                // "mine,24GB,sm89,1008GB/s,165TFLOPS" in place of a name; --card
   std::optional<double> memory_gib;       // in place of the specification's; --memory
   double margin_gib = 0;                  // of its memory, to stay free; --margin
+  std::optional<double> power_watts;      // its limit, below the specification's; --power-limit
   std::optional<double> host_memory_gib;  // of each host, in place of the card's usual host's; --host-memory
 };
 
@@ -63,7 +64,8 @@ struct Question {
 /// The card whose behaviour is assumed where none is named: the one that the project has measured most.
 inline constexpr const char* kAssumedDevice = "h100-sxm";
 
-/// A card as its options change it; each change is told of. Throws Error(kUsage) for a margin that leaves nothing.
+/// A card as its options change it; each change is told of. Throws Error(kUsage) for a margin that leaves nothing
+/// and a power limit that the times of the card do not go down to.
 [[nodiscard]] DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options);
 
 /// The card that is asked for, else the assumed one. Throws Error(kUsage, kInput).

@@ -142,8 +142,7 @@ class WhisperForConditionalGeneration : public Model {
     output.encoder_last_hidden_state = batch.encoder_outputs.defined() ? batch.encoder_outputs : encode(batch);
     EncoderDecoderCache* const cache = cache_of(run_, batch, output);
     record_copied_configurations(decoder_input_ids.tape(), cache, output, 3);
-    Tensor last_hidden_state =
-        decoder_[0].forward(run_, decoder_input_ids, output.encoder_last_hidden_state, cache);
+    Tensor last_hidden_state = decoder_[0].forward(run_, decoder_input_ids, output.encoder_last_hidden_state, cache);
     predict_tokens(
         last_hidden_state, batch, spec_.vocab_size, [this](const Tensor& states) { return proj_out_(states); }, output);
     drop(decoder_input_ids, last_hidden_state);
