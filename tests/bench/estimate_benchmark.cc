@@ -11,15 +11,12 @@
 #include "memcalc/families/gpt2/spec.h"
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/memcalc.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry instance(test::specs_dir());
-  return instance;
-}
+using test::registry;
 
 /// BERT-large, --bs 4 --fp16 --seq 512 in the Trainer: the README's command.
 RunSpec bert_run() {

@@ -1,4 +1,4 @@
-"""Ten layouts of one model that ran on two cards, of four models: memcalc orders them as they ran (tests/measured/rows_layouts_*)."""
+"""Ten layouts of one model that ran on two cards, of five models: memcalc orders them as they ran (tests/measured/rows_layouts_*)."""
 import sys
 import unittest
 from importlib.machinery import SourceFileLoader
@@ -19,6 +19,7 @@ WRONG = 0    # pairs further apart than that which are predicted in the other or
 class LayoutOrder(unittest.TestCase):
     def test_layouts_are_ordered_as_they_ran(self):
         memcalc = Memcalc(memcalc_cli.EXECUTABLE)
+        self.addCleanup(memcalc.folder.cleanup)
         for name in time_tables.ORDERED:
             with self.subTest(name):
                 rows = time_tables.checked(memcalc, name)["rows"]

@@ -16,6 +16,7 @@
 #include "memcalc/train/step.h"
 #include "support/measured_row.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc::measured {
 namespace {
@@ -46,10 +47,7 @@ std::vector<Count> recorded() {
   return counts;
 }
 
-const SpecRegistry& registry() {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return registry;
-}
+using test::registry;
 
 // FNV-1a of "name 768,768\n" lines.
 std::string hash_of(const std::vector<ParameterInfo>& parameters) {

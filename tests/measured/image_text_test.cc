@@ -9,22 +9,19 @@
 #include <vector>
 
 #include "memcalc/spec/image_text_spec.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_request.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/event_texts.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/ways.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry kRegistry(test::specs_dir().string());
-  return kRegistry;
-}
+using test::registry;
 
 struct Case {
   std::string config;   // tests/measured/programs/NAME.json

@@ -16,11 +16,11 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/ways.h"
 
 namespace memcalc {
@@ -28,10 +28,7 @@ namespace {
 
 std::string path_of(const std::string& name) { return (test::measured_dir() / "programs" / name).string(); }
 
-const SpecRegistry& registry() {
-  static const SpecRegistry kRegistry(test::specs_dir().string());
-  return kRegistry;
-}
+using test::registry;
 
 Trace trace_of(const std::string& file, const RunOptions& options) {
   const ModelSpec model = registry().model(path_of(file));

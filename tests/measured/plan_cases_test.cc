@@ -13,6 +13,7 @@
 #include "memcalc/planning.h"
 #include "memcalc/spec/hosts.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/typed_run.h"
 
 namespace memcalc {
@@ -20,10 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 /// What plan has to find.
 enum class Wanted : std::uint8_t {

@@ -17,7 +17,7 @@
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/rules.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -26,10 +26,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 PlanQuestion question(const char* model, std::int64_t gpus, std::int64_t global_batch) {
   PlanQuestion asked{.model = registry().model(model), .device = registry().device("h100-sxm")};

@@ -11,12 +11,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/program_places.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/event_texts.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/ways.h"
 
 namespace memcalc {
@@ -27,10 +27,7 @@ using test::expect_same;
 
 std::string path_of(const std::string& name) { return (test::measured_dir() / "programs" / name).string(); }
 
-const SpecRegistry& registry() {
-  static const SpecRegistry kRegistry(test::specs_dir().string());
-  return kRegistry;
-}
+using test::registry;
 
 struct Case {
   std::string model;

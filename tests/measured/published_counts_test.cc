@@ -19,14 +19,12 @@
 #include "memcalc/train/step.h"
 #include "support/measured_row.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc::measured {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return registry;
-}
+using test::registry;
 
 SymbolicRun run_of(const ModelSpec& model, RunOptions options) {
   options.loop = Loop::kBare;

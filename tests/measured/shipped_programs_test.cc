@@ -13,19 +13,16 @@
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/program_places.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry kRegistry(test::specs_dir().string());
-  return kRegistry;
-}
+using test::registry;
 
 std::vector<std::string> shipped_programs() {
   std::vector<std::string> names;

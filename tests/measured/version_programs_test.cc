@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/event_texts.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/ways.h"
 
 namespace memcalc {
@@ -29,10 +29,7 @@ struct Case {
   Task task;
 };
 
-const SpecRegistry& registry() {
-  static const SpecRegistry kRegistry(test::specs_dir().string());
-  return kRegistry;
-}
+using test::registry;
 
 Profile profile_of(const std::string& version) {
   VersionOptions asked;

@@ -7,17 +7,14 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/plan/measured_row.h"
-#include "memcalc/spec/registry.h"
 #include "support/paths.h"
 #include "support/recorded_file.h"
+#include "support/registry.h"
 
 namespace memcalc::measured {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return registry;
-}
+using test::registry;
 
 const NamedConfigs& configs() {
   static const NamedConfigs configs(JsonDocument::read_file((test::measured_dir() / "models.json").string()));

@@ -6,17 +6,14 @@
 
 #include "memcalc/memcalc.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
 using ::testing::HasSubstr;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 Report gpt2_on(const std::string& card) {
   const ModelSpec model = registry().model("gpt2");

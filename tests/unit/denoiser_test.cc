@@ -15,7 +15,7 @@
 #include "memcalc/spec/run_request.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -25,10 +25,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry found(test::specs_dir().string());
-  return found;
-}
+using test::registry;
 
 RunRequest lora(const std::string& model) {
   RunRequest request;

@@ -7,17 +7,14 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
 using ::testing::StartsWith;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 TEST(Estimate, IsTheWholeFlow) {
   const ModelSpec model = registry().model("bert-large");

@@ -19,7 +19,7 @@
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 #include "support/tape_bench.h"
 
 namespace memcalc {
@@ -249,10 +249,7 @@ TEST(Reductions, SumOverADimensionIsFloat32UnderAutocast) {
 
 // --- whole models
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 struct Mixture {
   const char* name;

@@ -7,10 +7,13 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
+#include "memcalc/spec/hf_config.h"
+#include "memcalc/spec/json_reader.h"
 #include "memcalc/train/step.h"
 #include "support/small_llama.h"
 
@@ -260,6 +263,42 @@ TEST(Fsdp1, ShardsOfWhatWasLoadedInSixteenBitsAreCast) {
   }
   EXPECT_EQ(loaded, kLayers);
   EXPECT_EQ(cast, 2 * kLayers) << "a flat parameter in 16 bits has as many bytes as a shard of two ranks in float32";
+}
+
+// input_buffer.cpp, accumulate: TRL's head owns the gradient of its weight, a Linear layer's is the transpose of a
+// product.
+TEST(Fsdp1, GradientsOfATiedEmbeddingMeetInPlaceBehindTrlsHead) {
+  constexpr const char* kConfig =
+      R"({"model_type": "llama", "vocab_size": 101, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 100, "max_position_embeddings": 64,
+          "tie_word_embeddings": true})";
+  const ModelSpec tied = model_from_hf_config(JsonDocument::parse(kConfig, "tied").root(), "tied");
+  for (const auto& [loop, sums] : {std::pair(Loop::kTrainer, 3), std::pair(Loop::kTrlSft, 0)}) {
+    RunOptions options{.batch_size = 2, .sequence_length = 16, .precision = Precision::kAmpBf16, .loop = loop};
+    options.gpus = 2;
+    options.parallel.data_parallel = DataParallel::kFsdp1;
+    const Trace trace = run_symbolically(tied, resolve(tied, options).run, device()).trace;
+    EXPECT_EQ(
+        std::count_if(trace.events.begin(), trace.events.end(),
+                      [&trace](const Event& event) {
+                        return event.kind == EventKind::kAllocate && std::string_view(event.op->name) == "aten::add" &&
+                               trace.blocks[static_cast<std::size_t>(event.block)].stream == CudaStream::kAllGather;
+                      }),
+        sums)
+        << "third tensors, in three steps";
+  }
+}
+
+// fully_sharded_data_parallel.py, clip_grad_norm_
+TEST(Fsdp1, TheRootKeepsAZeroForRanksWithoutGradients) {
+  const Trace trace = simulated({.loop = Loop::kTrainer}).trace;
+  EXPECT_EQ(std::count_if(trace.events.begin(), trace.events.end(),
+                          [](const Event& event) {
+                            return event.kind == EventKind::kAllocate &&
+                                   std::string_view(event.op->name) == "aten::scalar_tensor";
+                          }),
+            1)
+      << "made in the first step, kept in all";
 }
 
 TEST(Fsdp1, LayersMayBeFrozenPartsOfThemNot) {

@@ -15,15 +15,12 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 RunSpec generating(const ModelSpec& model, std::int64_t tokens, std::int64_t beams = 1) {
   return resolve(model, {.batch_size = 4,

@@ -14,15 +14,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 /// Of each kind of model the smallest, with two layers.
 std::map<std::string, ModelSpec> small_models() {

@@ -9,15 +9,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel_names.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 struct Case {
   std::string model;

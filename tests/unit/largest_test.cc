@@ -9,7 +9,7 @@
 
 #include "memcalc/planning.h"
 #include "memcalc/spec/image_text_spec.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -20,10 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 DeviceSpec card_of(Bytes memory) {
   DeviceSpec card = registry().device("h100-sxm");

@@ -10,7 +10,7 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/plan/check.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -21,10 +21,7 @@ constexpr const char* kModels = R"({"models": {"small": {"task": "causal", "conf
     "vocab_size": 1000, "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 256,
     "tie_word_embeddings": true}}}})";
 
-const SpecRegistry& registry() {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return registry;
-}
+using test::registry;
 
 Question question_in(const std::string& row) {
   const NamedConfigs configs(JsonDocument::parse(kModels, "models"));

@@ -12,7 +12,7 @@
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/spec_file.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -21,10 +21,7 @@ using Names = std::vector<std::string>;
 
 constexpr Operator kOp{"aten::mm"};
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 DeviceSpec card(int major, int minor) {
   DeviceSpec device;

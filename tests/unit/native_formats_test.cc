@@ -14,7 +14,7 @@
 #include "memcalc/spec/run_options.h"
 #include "support/error_text.h"
 #include "support/measured_report.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -23,10 +23,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 Report report_of(std::string_view model, RunOptions options, std::string_view gpu = "h200-sxm") {
   options.sequence_length = 128;

@@ -251,6 +251,7 @@ TEST(Attention, TheBackendByCard) {
       {9, 0, kBfloat, 4, 64, false, SdpaBackend::kCudnn},
       {9, 0, kBfloat, 1, 64, true, SdpaBackend::kCudnn},
       {9, 0, kFloat, 4, 64, false, SdpaBackend::kEfficient},
+      {9, 0, kFloat, 4, 6, false, SdpaBackend::kMath},  // 16 bytes
       {9, 0, kFloat, 1, 64, false, SdpaBackend::kMath},
       {10, 0, kBfloat, 4, 128, false, SdpaBackend::kCudnn},
       {10, 0, kBfloat, 4, 256, false, SdpaBackend::kFlash},

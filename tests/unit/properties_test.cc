@@ -12,15 +12,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 const DeviceSpec& h100() {
   static const DeviceSpec device = registry().device("h100-sxm");

@@ -6,7 +6,7 @@
 
 #include "memcalc/memcalc.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -14,10 +14,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 TEST(QuantizedNames, AnEndingSaysTheFormat) {
   EXPECT_EQ(quantized_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")->base, "unsloth/Qwen3-8B");

@@ -13,13 +13,13 @@
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/spec/architecture_keys.h"
 #include "memcalc/spec/hf_config.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_fields.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/spec/run_request.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -28,10 +28,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 std::int64_t parameters_of(const ModelSpec& model) {
   RunOptions options{.loop = Loop::kBare};

@@ -10,11 +10,11 @@
 
 #include "memcalc/spec/custom_reader.h"
 #include "memcalc/spec/custom_shapes.h"
-#include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -34,10 +34,7 @@ constexpr const char* kSequence = R"({"type": "features", "shape": [32, 64]})";
 constexpr const char* kImages = R"({"type": "images", "size": 32})";
 constexpr const char* kTokens = R"({"type": "tokens", "vocabulary": 1000, "length": 32})";
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 ModelSpec example(const std::string& name) {
   return registry().model((test::specs_dir() / "examples" / (name + ".json")).string());

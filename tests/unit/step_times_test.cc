@@ -8,16 +8,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
-#include "memcalc/spec/registry.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 Report report_of(const ModelSpec& model, const RunOptions& options, const char* card = "h100-sxm") {
   return estimate(model, resolve(model, options), registry().device(card));

@@ -7,6 +7,7 @@
 
 #include "memcalc/planning.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -14,10 +15,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 SweepQuestion question(const char* value, const char* model, std::int64_t batch, const char* gpu = "h100-sxm") {
   const ModelSpec spec = registry().model(model);

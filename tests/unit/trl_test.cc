@@ -14,15 +14,12 @@
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/train/module_walks.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
-const SpecRegistry& registry() {
-  static const SpecRegistry instance(test::specs_dir());
-  return instance;
-}
+using test::registry;
 
 struct Simulated {
   RunSpec run;

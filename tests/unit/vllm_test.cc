@@ -10,7 +10,7 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/plan/ladder.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -19,10 +19,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry instance(test::specs_dir());
-  return instance;
-}
+using test::registry;
 
 RunOptions grpo(VllmMode mode) {
   return {.batch_size = 4,

@@ -11,7 +11,7 @@
 
 #include "memcalc/plan/technique.h"
 #include "memcalc/planning.h"
-#include "support/paths.h"
+#include "support/registry.h"
 #include "support/typed_run.h"
 
 namespace memcalc {
@@ -26,10 +26,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-const SpecRegistry& registry() {
-  static const SpecRegistry specs(test::specs_dir().string());
-  return specs;
-}
+using test::registry;
 
 /// What is behind "memcalc": no word of these commands has a blank in it.
 std::vector<std::string> words_behind_name(const std::string& command) {

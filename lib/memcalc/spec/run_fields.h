@@ -89,6 +89,7 @@ struct Field {
 /// All rows; those of a group stand together.
 [[nodiscard]] std::span<const Field> run_fields();
 [[nodiscard]] std::span<const Field> fields_of_runs();      // run_fields_table.cc
+[[nodiscard]] std::span<const Field> fields_of_parallel();  // run_fields_parallel.cc
 [[nodiscard]] std::span<const Field> fields_of_jobs();      // run_fields_jobs.cc
 [[nodiscard]] std::span<const Field> fields_of_lists();     // run_fields_lists.cc
 [[nodiscard]] std::span<const Field> fields_of_versions();  // run_fields_versions.cc

@@ -271,7 +271,7 @@ class TrainerLoop {
   std::int64_t generation_ = -1;                   // the last one's number
   OnlineDpoStep online_dpo_;
   Batch inputs_;
-  Tensor items_, loss_of_step_, grad_norm_;
+  Tensor items_, loss_of_step_, grad_norm_, zero_;
 };
 
 /// What the compiler traces: it does not look at the values of a batch.
@@ -383,6 +383,11 @@ void TrainerLoop::step(bool padded, std::span<const BatchShape> shapes) {
   // max_grad_norm = 0 clips nothing, but _get_grad_norm still computes the norm by clipping at infinity.
   grad_norm_.reset();
   scaler_.unscale(optimizer_);
+  // fully_sharded_data_parallel.py (torch 2.11), clip_grad_norm_: the root of FSDP1 keeps a zero for ranks without
+  // gradients.
+  if (run_.parallel.data_parallel == DataParallel::kFsdp1 && !zero_.defined()) {
+    zero_ = tape_.empty({}, DType::kFloat32, aten::kScalarTensor);
+  }
   grad_norm_ = clip_grad_norm(tape_, model_.parameters);
   scaler_.step(optimizer_);
   scaler_.update();

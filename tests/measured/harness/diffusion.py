@@ -28,7 +28,7 @@ DRAWN = (("flux.1-dev", None, 0), ("sd3-medium", None, 0), ("z-image-turbo", Non
          ("sd3.5-medium", None, 0), ("sd3.5-large", None, 0), ("flux.2-dev", None, 0), ("flux.1-dev", "nf4", 0), ("qwen-image", "nf4", 0),
          ("z-image-turbo", "nf4", 0), ("flux.1-dev", "fp8-cast", 28), ("qwen-image", "fp8-scaled", 45), ("flux.2-dev", "fp8-scaled", 26),
          ("z-image-turbo", "fp8-scaled", 20), ("flux.1-dev", "fp8-cast", 0), ("sdxl-pipeline", None, 0), ("flux.1-dev-pipeline", None, 0),
-         ("sd3-medium-pipeline", None, 0), ("flux.1-kontext-dev", None, 0))
+         ("sd3-medium-pipeline", None, 0), ("flux.1-kontext-dev", None, 0), ("sd-1.5", None, 0))
 
 
 def draw(a):

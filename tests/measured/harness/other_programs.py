@@ -1,8 +1,8 @@
 """Programs that memcalc does not bring along: models of timm, torchvision and transformers that are drawn from all there are, and
-modules as a user writes them (own_modules.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
+modules as a user writes them (own_modules.py, own_networks.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
 whose cases these are; "source" says what it is.
 
-usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES'
+usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES' (several)
        other_programs.py record CASES FOLDER [--part I/N]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
        other_programs.py predict MEMCALC CASES FOLDER OUT                batch sizes are halved until a run fits
 """
@@ -15,7 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
-from programs import GPU, LARGEST, LONGEST, PRECISIONS, ROOT, lines_of, loaded
+from programs import GPU, LARGEST, LONGEST, OPTION, PRECISIONS, ROOT, lines_of, loaded
 
 SHARES = (("own", 0.34), ("timm", 0.36), ("transformers", 0.2), ("torchvision", 0.1))
 LARGEST_OF_TIMM = 100e6  # parameters
@@ -67,8 +67,7 @@ def source_of(case, sources):
     from memcalc.record import Variant
     library, name, batch = *case["source"][:2], case["recorded_batch"]
     if library == "own":
-        from own_modules import OWN
-        known = OWN[name]
+        known = own_modules()[name]
         return sources.Source(known["kind"], known["kind"].inputs, {"batch": batch}, [Variant("train")], name, "other")
     if library == "diffusers": return sources.diffusers(name, {}, batch=batch)
     if library == "timm": return sources.timm(name, batch=batch)
@@ -105,10 +104,15 @@ def of_timm(chooser, count, but):
     return found
 
 
-def draw(a):
+def own_modules():
     from own_modules import OWN
-    chooser, drawn = random.Random(a.seed), []
-    but = {case["source"][1] for case in lines_of(a.but)} if a.but else set()
+    import own_networks  # noqa: F401  adds to them
+    return OWN
+
+
+def draw(a):
+    OWN, chooser, drawn = own_modules(), random.Random(a.seed), []
+    but = {case["source"][1] for path in a.but for case in lines_of(path)}
     counts = {library: round(share * a.n) for library, share in SHARES}
     drawn += [("own", name) for name in chooser.sample(sorted(set(OWN) - but), counts["own"])]
     drawn += of_timm(chooser, counts["timm"], but)
@@ -159,7 +163,8 @@ def predict(a):
             case["options"] = ["--optimizer", case["optimizer"], *(["--clip-grad", "1"] if case["clip"] else [])]
             case["symbols"] = symbols | {"batch": case["batch"]}
             precision = PRECISIONS.get(case["prec"]) or ["--precision", "amp-fp16", "--weights-dtype", "fp32"]
-            words = ["--model", str(path), "--gpu", GPU, "--loop", "bare", "--bs", str(case["batch"]), "--no-remedies", *precision, *case["options"], "--format", "json"]
+            sizes = [word for key, value in symbols.items() if key in OPTION and key != "image" for word in (OPTION[key], str(value))]
+            words = ["--model", str(path), "--gpu", GPU, "--loop", "bare", "--bs", str(case["batch"]), "--no-remedies", *precision, *case["options"], *sizes, "--format", "json"]
             answer = subprocess.run([a.memcalc, *words], capture_output=True, text=True)
             if answer.returncode > 1:
                 case["blind"] = {"refused": answer.stderr.strip()}
@@ -180,7 +185,7 @@ def main():
     for function, names in ((draw, ("seed", "n", "out")), (record, ("cases", "folder")), (predict, ("memcalc", "cases", "folder", "out"))):
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
-        if function is draw: command.add_argument("--but")
+        if function is draw: command.add_argument("--but", action="append", default=[])
         if function is record: command.add_argument("--part", default="0/1")
         command.set_defaults(call=function)
     a = parser.parse_args()

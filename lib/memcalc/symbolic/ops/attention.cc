@@ -357,7 +357,9 @@ SdpaBackend choose_sdpa_backend(const Tensor& query, const Tensor& key, const Te
       (!options.causal || query.size(2) == key.size(2))) {
     return SdpaBackend::kFlash;
   }
-  if (options.memory_efficient && !options.grouped_heads && (query.dtype() != DType::kBFloat16 || modern)) {
+  const std::int64_t alignment = half ? 8 : 4;  // check_head_dim_size_mem_efficient
+  const bool aligned = !modern || (dim % alignment == 0 && value.size(3) % alignment == 0);
+  if (options.memory_efficient && aligned && !options.grouped_heads && (query.dtype() != DType::kBFloat16 || modern)) {
     return SdpaBackend::kEfficient;
   }
   return SdpaBackend::kMath;

@@ -81,7 +81,7 @@ void batch_norm_backward(BackwardCall& call) {
   if (has_weight) {
     const Tensor& weight = call.saved(1);
     call.set(1, tape.empty(weight.shape(), weight.dtype(), op));
-    call.set(2, tape.empty(weight.shape(), weight.dtype(), op));
+    if (call.node.edge_count > 2) call.set(2, tape.empty(weight.shape(), weight.dtype(), op));
   }
   if (innermost) {
     stage_rows(x, 2, op);
@@ -95,9 +95,9 @@ void batch_norm_backward(BackwardCall& call) {
 }
 
 /// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes images and sequences in float32, and in float16
-/// with float32 weights.
-bool uses_cudnn(const Tensor& x, const Tensor& weight) {
-  if (!weight.defined() || weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
+/// with float32 weights, of both.
+bool uses_cudnn(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (!weight.defined() || !bias.defined() || weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
   return x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat16;
 }
 
@@ -106,7 +106,7 @@ bool uses_cudnn(const Tensor& x, const Tensor& weight) {
 Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
   const OperatorCall call(given);
   Tape& tape = given->tape();
-  const bool cudnn = uses_cudnn(*given, weight);
+  const bool cudnn = uses_cudnn(*given, weight, bias);
   // Normalization.cpp, _batch_norm_impl_index: input.contiguous(input.suggest_memory_format()), which is kept
   const bool copies = cudnn && !given->is_contiguous() && !is_channels_last(*given);
   const Tensor copy = copies ? contiguous(*given) : Tensor();
@@ -116,7 +116,10 @@ Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
   Node* node = tape.autograd.record(
       cudnn ? aten::kCudnnBatchNorm : aten::kNativeBatchNorm,
       cudnn ? batch_norm_backward<aten::kCudnnBatchNormBackward> : batch_norm_backward<aten::kNativeBatchNormBackward>,
-      inputs, weight.defined() ? 3 : 1);
+      inputs,
+      bias.defined()     ? 3
+      : weight.defined() ? 2
+                         : 1);
   if (node != nullptr) {
     tape.autograd.save(*node, *x);
     if (weight.defined()) tape.autograd.save(*node, weight);
@@ -132,7 +135,7 @@ Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
                    3.0 * static_cast<double>(x->bytes()), KernelKind::kImage, static_cast<double>(x->elements()));
   tape.kernels.describe(channels_of(*x, false));
   tape.autograd.set_history(node, result);
-  if (node != nullptr) {
+  if (node != nullptr && mean.defined()) {
     tape.autograd.save(*node, mean);
     tape.autograd.save(*node, invstd);
   }

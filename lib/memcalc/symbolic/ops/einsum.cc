@@ -155,6 +155,8 @@ Tensor einsum(std::string_view text, std::span<const Tensor> tensors) {
       if (order.find(c) == std::string::npos) order += c;
     }
   }
+  std::sort(order.begin() + static_cast<std::ptrdiff_t>(equation.result.size()),
+            order.end());  // Linear.cpp: perm_index
   if (order.size() > static_cast<std::size_t>(kMaxDims)) return {};
   const int result = static_cast<int>(equation.result.size());
   std::vector<Tensor> operands;

@@ -6,6 +6,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/cub.h"
+#include "memcalc/symbolic/ops/embedding_rows.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -18,9 +19,13 @@ constexpr std::int64_t kSortAbove = 3072;
 /// cuda/EmbeddingBackwardKernel.cu: rows that one thread sums before it starts a new partial segment.
 constexpr std::int64_t kRowsPerThread = 10;
 
-/// The sorted path: gradients of equal indices are summed in partial segments before they reach the table. Which
-/// sizes are requested depends on the number of indices only, not on their values.
-Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& table) {
+void embedding_backward(BackwardCall& call) {
+  call.set(0, embedding_table_gradient(call.tape, call.saved(0), call.gradient(), call.payload<InputShape>().shape));
+}
+
+}  // namespace
+
+Tensor sorted_table_gradient(Tape& tape, DType dtype, std::int64_t n, const Shape& table) {
   const auto integers = [&](std::int64_t count) {
     return tape.empty({count}, DType::kInt64, aten::kEmbeddingDenseBackward);
   };
@@ -55,18 +60,12 @@ Tensor sorted_backward(Tape& tape, DType dtype, std::int64_t n, const Shape& tab
   return result;
 }
 
-void embedding_backward(BackwardCall& call) {
-  call.set(0, embedding_table_gradient(call.tape, call.saved(0), call.gradient(), call.payload<InputShape>().shape));
-}
-
-}  // namespace
-
 Tensor embedding_table_gradient(Tape& tape, const Tensor& indices, const Tensor& gradient, const Shape& table) {
   const Tensor flat = contiguous(indices);
   const Tensor incoming = contiguous(gradient);  // T5's position bias: permuted
   const std::int64_t count = flat.elements();
   Tensor result = count <= kSortAbove ? tape.empty(table, gradient.dtype(), aten::kEmbeddingDenseBackward)
-                                      : sorted_backward(tape, gradient.dtype(), count, table);
+                                      : sorted_table_gradient(tape, gradient.dtype(), count, table);
   tape.kernels.add(aten::kEmbeddingDenseBackward, OperatorClass::kMovement, result.dtype(), 0,
                    static_cast<double>(result.bytes() + 2 * gradient.bytes()), KernelKind::kEmbeddingBackward);
   tape.kernels.describe(work::EmbeddingGradient{.indices = count, .width = table[1], .table_rows = table[0]});

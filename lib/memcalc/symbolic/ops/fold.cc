@@ -46,9 +46,17 @@ Tensor resized(const Tensor& x, const Shape& shape) {
   return result;
 }
 
-/// native/cuda/UnfoldBackwardKernel.cu: zeros, to which the gradients of all windows are added.
+struct WindowsPayload {
+  Shape input;
+  std::int64_t places = 0;  // of the dimension, where windows overlap
+};
+
+/// native/cuda/UnfoldBackwardKernel.cu: zeros, to which the gradients of all windows are added. Where windows overlap
+/// the places of the dimension are counted (UnfoldBackward.h, _make_unfold_backward_iter_over_grad_in).
 void windows_backward(BackwardCall& call) {
-  Tensor result = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kUnfoldBackward);
+  const auto& [input, places] = call.payload<WindowsPayload>();
+  Tensor result = call.tape.empty(input, call.gradient().dtype(), aten::kUnfoldBackward);
+  if (places > 0) call.tape.memory.scratch(8 * places, aten::kArange);
   call.tape.kernels.add(aten::kUnfoldBackward, OperatorClass::kMovement, result.dtype(), 0,
                         static_cast<double>(result.bytes() + call.gradient().bytes()), KernelKind::kStrided,
                         static_cast<double>(result.elements()));
@@ -61,7 +69,7 @@ Tensor windows(const Tensor& x, int dim, std::int64_t size, std::int64_t step) {
   Tape& tape = x.tape();
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(aten::kUnfold, windows_backward, inputs, 1);
-  if (node != nullptr) node->payload.set(InputShape{x.shape()});
+  if (node != nullptr) node->payload.set(WindowsPayload{x.shape(), step < size ? x.size(dim) : 0});
   Shape shape = x.shape(), strides = x.strides();
   shape[dim] = (x.size(dim) - size) / step + 1;
   strides[dim] *= step;

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/sort_rows.h"
 #include "memcalc/symbolic/tape.h"
 #include "memcalc/symbolic/topk_blocks.h"
 
@@ -94,11 +95,14 @@ std::int32_t sort_few_rows(const Tensor& x, std::int64_t rows) {
   const std::int64_t n = x.elements();
   const Tensor places = tape.empty({n}, DType::kInt64, aten::kSort),
                others = tape.empty({n}, DType::kInt64, aten::kSort);
-  const Tensor keys = tape.empty({n}, x.dtype(), aten::kSort);
+  Tensor keys = tape.empty({n}, x.dtype(), aten::kSort);
   const std::int32_t launches = sort_pairs(x, n);
+  keys.reset();
   int bits = 1;
   while ((std::int64_t{1} << bits) < rows) ++bits;
-  tape.memory.scratch(radix_sort_bytes(n, bits), aten::kSort);
+  // Keys alone: tiles of as many as of narrow keys (8 rows of 8,064 on an H200: 14,847 bytes).
+  const Bytes fewer = 1024 * (ceil_div(n, kSortTile) - ceil_div(n, kTileOfNarrowKeys));
+  tape.memory.scratch(radix_sort_bytes(n, bits) - (n > kTileOfNarrowKeys ? fewer : 0), aten::kSort);
   return 2 + launches + radix_sort_launches(n, bits);  // and what makes the places, and what writes the result
 }
 
@@ -114,17 +118,19 @@ std::int32_t sort_many_rows(const Tensor& x) {
 
 }  // namespace
 
-Selection sort(const Tensor& x) {
+std::int32_t sort_rows(const Tensor& x, std::int64_t length) {
   constexpr std::int64_t kManyRows = 128, kLongRow = 1000000;
+  const std::int64_t rows = x.elements() / std::max<std::int64_t>(length, 1);
+  if (rows <= 1) return sort_vector(x);
+  if (length >= kLongRow) return 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, length);
+  if (length > kSmallSort) return rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
+  return 3;  // where a block sorts each row
+}
+
+Selection sort(const Tensor& x) {
   const std::int64_t rows = x.elements() / std::max<std::int64_t>(x.size(-1), 1);
   Selection result = empty_selection(x, x.shape(), aten::kSort);
-  std::int32_t launches = 3;  // where a block sorts each row
-  if (rows <= 1)
-    launches = sort_vector(x);
-  else if (x.size(-1) >= kLongRow)
-    launches = 1 + static_cast<std::int32_t>(rows) * sort_pairs(x, x.size(-1));
-  else if (x.size(-1) > kSmallSort)
-    launches = rows < kManyRows ? sort_few_rows(x, rows) : sort_many_rows(x);
+  const std::int32_t launches = sort_rows(x, x.size(-1));
   selection_kernel(aten::kSort, x, result);
   if (rows > 1 && x.size(-1) > kSmallSort) {
     x.tape().kernels.describe(work::Rows{.count = rows, .width = x.size(-1)});

@@ -68,8 +68,11 @@ Tensor nll(const Tensor& log_probabilities, const Tensor& labels, const Tensor& 
                                              : aten::kNllLossNone;
   Node* node = record(op, nll_backward, {&self}, {&self, &target, weight.defined() ? &weight : nullptr});
   const Shape shape = reduction == "none" ? target.shape() : Shape{};
-  Tensor loss = self.tape().empty(shape, self.dtype(), op);
-  const Tensor total_weight = self.tape().empty({}, self.dtype(), op);
+  const auto made = [&](const Shape& of) { return self.tape().empty(of, self.dtype(), op); };
+  Tensor loss, total_weight;
+  if (self.rank() <= 2) loss = made(shape);
+  total_weight = made({});
+  if (self.rank() > 2) loss = made(shape);  // cuda/NLLLoss2d.cu resizes its output after the total
   self.tape().kernels.add(op, OperatorClass::kElementwise, self.dtype(), static_cast<double>(target.elements()),
                           static_cast<double>(target.bytes() + loss.bytes()));
   loss = finish(node, std::move(loss));

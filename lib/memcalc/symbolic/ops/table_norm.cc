@@ -1,4 +1,6 @@
 // Rows of the operator table that normalise by statistics of their input.
+#include <utility>
+
 #include "memcalc/symbolic/ops/batch_norm.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -19,18 +21,23 @@ void rms_norm_row(RecordedCall& call) {
 }
 
 void group_norm_row(RecordedCall& call) {
-  if (call.has(2) != call.has(3)) call.refuse("a weight or a bias alone");
+  if (!call.has(2) && call.has(3)) call.refuse("a bias and no weight");
   call.returns(group_norm(call.tensor(0), call.tensor_or_none(2), call.tensor_or_none(3), call.integer(1)));
 }
 
-/// F.batch_norm and F.instance_norm keep running statistics in place, which asks for nothing.
+/// F.batch_norm and F.instance_norm keep running statistics in place, which asks for nothing. A norm that is in eval()
+/// within a model that trains uses them.
 void batch_norm_row(RecordedCall& call) {
-  if (call.has(3) != call.has(4)) call.refuse("a weight or a bias alone");
-  call.returns(batch_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4)));
+  if (!call.has(3) && call.has(4)) call.refuse("a bias and no weight");
+  const bool trains = call.tape.modes.training;
+  call.tape.modes.training = trains && call.boolean_or(5, false);
+  Tensor result = batch_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4));
+  call.tape.modes.training = trains;
+  call.returns(std::move(result));
 }
 
 void instance_norm_row(RecordedCall& call) {
-  if (call.has(3) != call.has(4)) call.refuse("a weight or a bias alone");
+  if (!call.has(3) && call.has(4)) call.refuse("a bias and no weight");
   if (call.has(1)) call.refuse("running statistics");
   call.returns(instance_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4)));
 }

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/cub.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/embedding_rows.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -223,8 +224,15 @@ void take_along_row(RecordedCall& call) {  // input indices dim
   const Tensor& x = call.tensor(0);
   if (!call.has(2)) call.refuse("no dimension");
   if (x.rank() != call.tensor(1).rank()) call.refuse("another number of dimensions");
-  const Tensor places = pw(aten::kRemainder, {&call.tensor(1)});
-  call.returns(gather(x, places));
+  const int dim = call.dimension(2, x.rank(), 0);
+  Shape of_places = call.tensor(1).shape(), of_x = x.shape();  // _take_along_dim_helper: both are expanded
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == dim) continue;
+    of_places[i] = of_x[i] = std::max(of_places[i], of_x[i]);
+  }
+  const Tensor expanded = expand(call.tensor(1), of_places);
+  const Tensor places = pw(aten::kRemainder, {&expanded});
+  call.returns(gather(of_x == x.shape() ? x : expand(x, of_x), places));
 }
 
 /// select_scatter, slice_scatter: a copy, into a part of which another tensor is written.
@@ -275,28 +283,26 @@ struct BagPayload {
   Shape table;
 };
 
-/// EmbeddingBag.cu, embedding_bag_backward_cuda_sum_avg: indices are sorted, then summed row by row of the table.
+/// EmbeddingBag.cu: of the largest each gradient goes to its row, of sums and means the indices are sorted.
 void embedding_bag_backward(BackwardCall& call) {  // saved: indices, offsets, bags, bag sizes, largest
-  const std::int64_t n = call.saved(0).elements();
-  const auto numbers = [&] { return call.tape.empty({n}, DType::kInt64, aten::kEmbeddingBagBackward); };
-  Tensor result =
-      filled(call.tape, call.payload<BagPayload>().table, call.gradient().dtype(), aten::kEmbeddingBagBackward);
-  if (call.node.saved_count < 5) {
-    const Tensor sorted = numbers(), order = numbers(), range = numbers(), count = numbers();
-    call.tape.memory.scratch(radix_sort_bytes(n, 63), aten::kEmbeddingBagBackward);
-  }
-  call.set(0, std::move(result));
+  const Shape& table = call.payload<BagPayload>().table;
+  const DType dtype = call.gradient().dtype();
+  const bool sorts = call.node.saved_count < 5;
+  call.set(0, sorts ? sorted_table_gradient(call.tape, dtype, call.saved(0).elements(), table)
+                    : filled(call.tape, table, dtype, aten::kEmbeddingBagBackward));
 }
 
 void embedding_bag_row(RecordedCall& call) {
   // input weight offsets max_norm norm_type scale_grad_by_freq mode sparse per_sample_weights include_last_offset
-  const Tensor &indices = call.tensor(0), &table = call.tensor(1);
+  const Tensor& table = call.tensor(1);
+  Tensor indices = call.tensor(0);
   if (call.has(8)) call.refuse("a weight for each sample");
   const std::string_view mode = call.text_or(6, "mean");
   const bool rows = indices.rank() == 2;
   if (!rows && !call.has(2)) call.refuse("no offsets");
   Tape& tape = call.tape;
   const Tensor offsets = rows ? filled(tape, {indices.size(0)}, DType::kInt64, aten::kArange) : call.tensor(2);
+  if (rows) indices = contiguous(indices);  // nn/functional.py: input.reshape(-1)
   const std::int64_t bags = offsets.elements() - (call.boolean_or(9, false) ? 1 : 0);
   Node* node = record(aten::kEmbeddingBag, embedding_bag_backward, {&table}, {&indices, &offsets});
   const Tensor sizes = tape.empty({bags}, DType::kInt64, aten::kEmbeddingBag);

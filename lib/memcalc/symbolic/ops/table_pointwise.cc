@@ -33,6 +33,8 @@ Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int f
 
 enum class Saves : std::uint8_t { kNothing, kInput, kResult };
 
+bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
+
 struct Unary {
   const AtenOperator* op;
   BackwardFunction backward;
@@ -46,7 +48,14 @@ Tensor apply(const Unary& rule, const Tensor& operand) {
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(*rule.op, rule.backward, inputs, 1);
   if (node != nullptr && rule.saves == Saves::kInput) tape.autograd.save(*node, x);
-  Tensor result = pw(*rule.op, {&x}, rule.flops);
+  Tensor result;
+  if (rule.op == &aten::kAbs && is_complex(x)) {
+    // UnaryOps.cpp, unary_op_impl_with_complex_to_float_out: complex at first, the real part of which is copied
+    result = pointwise(*rule.op, {&x}, rule.flops, DType::kFloat32);
+    tape.memory.scratch(x.bytes(), *rule.op);
+  } else {
+    result = pw(*rule.op, {&x}, rule.flops);
+  }
   tape.autograd.set_history(node, result);
   if (node != nullptr && rule.saves == Saves::kResult) tape.autograd.save(*node, result);
   return result;
@@ -54,7 +63,8 @@ Tensor apply(const Unary& rule, const Tensor& operand) {
 
 void abs_backward(BackwardCall& call) {
   Tensor sign = pw(aten::kSgn, {&call.saved(0)});
-  call.set(0, pw(aten::kMul, {&call.gradient(), &sign}));
+  const auto dtype = is_complex(sign) ? std::optional(DType::kComplex64) : std::nullopt;
+  call.set(0, pointwise(aten::kMul, {&call.gradient(), &sign}, 1, dtype));
 }
 void sin_backward(BackwardCall& call) {
   Tensor cosine = pw(aten::kCos, {&call.saved(0)});
@@ -138,8 +148,6 @@ std::optional<DType> promoted(const RecordedCall& call, const Tensor& x, int oth
              ? std::optional(DType::kInt64)
              : std::nullopt;
 }
-
-bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
 
 void add_row(RecordedCall& call) {
   if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(add(call.tensor(0), call.tensor(1)));

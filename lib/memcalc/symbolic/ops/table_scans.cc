@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/sort.h"
+#include "memcalc/symbolic/ops/sort_rows.h"
 #include "memcalc/symbolic/ops/view.h"
 
 namespace memcalc {
@@ -132,6 +133,8 @@ Selection sorted(const Tensor& x, int dim) {
   const std::int64_t length = x.rank() == 0 ? 1 : x.size(dim);
   if (length <= kSmallSort) {
     const Tensor range = x.tape().empty({length}, DType::kInt64, aten::kArange);
+  } else {
+    (void)sort_rows(x, length);
   }
   return found;
 }

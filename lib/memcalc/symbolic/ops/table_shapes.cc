@@ -11,6 +11,7 @@
 #include "memcalc/symbolic/ops/copy_slices.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/padding.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -302,13 +303,7 @@ void pad_row(RecordedCall& call) {  // input pad mode value
   if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size < 0; }))
     call.refuse("less than none");
   if (mode == "circular") return call.returns(padded_in_circles(x, sizes));
-  Node* node =
-      record(aten::kPadMode,
-             [](BackwardCall& back) {
-               back.set(0, filled(back.tape, back.saved(0).shape(), back.gradient().dtype(), aten::kPadModeBackward));
-             },
-             {&x}, {&x});
-  call.returns(finish(node, filled(call.tape, padded_shape(x, sizes), x.dtype(), aten::kPadMode)));
+  call.returns(padded_by_mode(x, padded_shape(x, sizes)));
 }
 
 constexpr OperatorRow kRows[] = {
@@ -354,5 +349,15 @@ constexpr OperatorRow kRows[] = {
 }  // namespace
 
 std::span<const OperatorRow> shape_rows() { return kRows; }
+
+Tensor padded_by_mode(const Tensor& x, const Shape& shape) {
+  Node* node =
+      record(aten::kPadMode,
+             [](BackwardCall& back) {
+               back.set(0, filled(back.tape, back.saved(0).shape(), back.gradient().dtype(), aten::kPadModeBackward));
+             },
+             {&x}, {&x});
+  return finish(node, filled(x.tape(), shape, x.dtype(), aten::kPadMode));
+}
 
 }  // namespace memcalc

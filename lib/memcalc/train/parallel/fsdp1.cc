@@ -472,8 +472,9 @@ void Fsdp1::free_gradient(Tensor& gradient) {
 // The module's parameters are views of the flat one: SplitWithSizesBackward puts their gradients together once all are
 // there, and the flat parameter's AccumulateGrad runs.
 void Fsdp1::gradient_arrived(Handle& handle, const Tensor& param) {
-  // Two gradients meet at a node of the unshard stream. Their sum is a third tensor, unless the first is the sole owner of
-  // its memory, as TRL's head makes it (input_buffer.cpp, accumulate): a Linear layer's is the transpose of a product.
+  // Two gradients meet at a node of the unshard stream. Their sum is a third tensor, unless the first is the sole owner
+  // of its memory, as TRL's head makes it (input_buffer.cpp, accumulate): a Linear layer's is the transpose of a
+  // product.
   if (param.impl() == tied_ && is_made_by(tape.memory.trace, param.impl()->grad.block(), aten::kAdd)) {
     const OnStream on_unshard(tape.moment, own(kUnshard));
     Tensor sum = tape.empty(param.shape(), param.dtype(), aten::kAdd, Category::kGradients);

@@ -1,0 +1,700 @@
+"""What single operators ask of the allocator in a step, forward and backward: 300 modules of an operator each, at sizes drawn at random,
+in float32 and under bfloat16 autocast. The loss is the mean square of what the operator gives.
+
+usage: operator_streams.py measure OUT [--seconds N] [--device cpu]   a row {"id", "precision", "forward", "backward"} each: bytes of requests in
+                                                           order, negative where a block is freed; the second of two steps
+       operator_streams.py record FOLDER [--only PATTERN]  a program of each (memcalc.record)
+       operator_streams.py compare MEMCALC FOLDER MEASURED [--only PATTERN]
+"""
+import argparse
+import gzip
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SEED = 10021
+
+# name: (parameters, other inputs, what is computed). Sizes are letters, of which each operator draws its own; an input is a size and
+# the letter below which its numbers lie, "mask" or "float"; "M: …" makes a module self.m first.
+SIZES = dict(n=(2, 3, 4, 7, 8), c=(16, 24, 32, 48, 64, 96), d=(64, 96, 128, 200, 256), h=(14, 16, 24, 28, 33, 40), w=(14, 16, 24, 28, 35, 40), l=(50, 64, 100, 128, 197, 250),
+             e=(500, 1000, 2000, 3333), k=(5, 7, 10, 19), z=(8, 10, 12))
+IMAGE, SERIES, ROWS, VOLUME = ("p", "ncHW"), ("p", "ncl"), ("p", "nld"), ("p", "nczHW")
+OPERATORS = {}
+
+
+def of(names, parameters, text, **inputs):
+    """Operators that take the same."""
+    for name, code in (line.split(": ", 1) for line in text.strip().splitlines()): OPERATORS[name.strip()] = (parameters, inputs, code.strip())
+
+
+of("sorting", {"p": "nld"}, """
+    sort: p.sort(-1)[0]
+    sort_middle: p.sort(1, descending=True)[0]
+    argsort: p.gather(-1, p.argsort(-1))
+    msort: torch.msort(p)
+    sort_stable: torch.sort(p, stable=True)[0]
+    topk_few: p.topk(3, -1)[0]
+    topk_many: p.topk(40, -1)[0]
+    topk_middle: p.topk(5, 1)[0]
+    kthvalue: p.kthvalue(9, -1)[0]
+    median: p.median(-1)[0]
+    nanmedian: p.nanmedian(-1)[0]
+    median_all: p.median()
+    mode: p.mode(-1)[0]
+    quantile: p.float().quantile(0.3, -1)
+    cummax: p.cummax(1)[0]
+    cummin: p.cummin(-1)[0]
+    cumsum: p.cumsum(1)
+    cumsum_last: p.cumsum(-1)
+    cumprod: p.cumprod(-1)
+    logcumsumexp: p.logcumsumexp(1)
+    max_last: p.max(-1)[0]
+    min_middle: p.min(1)[0]
+    amax: p.amax((1, 2))
+    amin: p.amin(1)
+    max_all: p.max()
+    argmax: p.gather(-1, p.argmax(-1, keepdim=True))
+    logsumexp: p.logsumexp((1, 2))
+    std: p.std(1)
+    var_all: p.var()
+    var_mean: torch.var_mean(p, -1)[0] + torch.var_mean(p, -1)[1]
+    std_mean: torch.std_mean(p, 1)[0]
+    norm1: p.norm(1, -1)
+    norm2: p.norm(2, 1)
+    norm3: p.norm(3, -1)
+    norm_inf: p.norm(float("inf"), 1)
+    vector_norm: torch.linalg.vector_norm(p, 2, (1, 2))
+    matrix_norm: torch.linalg.matrix_norm(p)
+    prod: p.prod(-1)
+    prod_all: p.prod()
+    nansum: p.nansum(1)
+    nanmean: p.nanmean(-1)
+    renorm: p.renorm(2, 0, 1.0)
+    cumulative_trapezoid: torch.cumulative_trapezoid(p, dim=1)
+    diff: p.diff(dim=1)
+    gradient: torch.gradient(p, dim=1)[0]
+    softmin: F.softmin(p, 1)
+    softmax_middle: p.softmax(1)
+    log_softmax_middle: F.log_softmax(p, 1)
+    gumbel: F.gumbel_softmax(p, 0.5)
+    gumbel_hard: F.gumbel_softmax(p, 0.5, hard=True)
+    normalize_middle: F.normalize(p, dim=1)
+    rms_norm: F.rms_norm(p, p.shape[-1:])
+    layer_norm_plain: F.layer_norm(p, p.shape[-1:])
+    layer_norm_two: F.layer_norm(p, p.shape[-2:])
+    unfold_sliding: p.unfold(1, 8, 3)
+    roll: p.roll(3, 1)
+    roll_two: p.roll((1, 2), (0, 1))
+    flip: p.flip(1)
+    rot90: p.rot90(1, (1, 2))
+    tril: p.tril()
+    triu: p.triu(2)
+    diagonal: p.diagonal(0, 1, 2)
+    diag_embed: p[:, :16].diag_embed()
+    repeat_interleave: p.repeat_interleave(3, 1)
+    tile: p.tile(1, 2, 2)
+    narrow: p.narrow(1, 3, 20)
+    step_slice: p[:, ::2]
+    movedim: p.movedim(0, 2) * 2
+    stack: torch.stack([p, p * 2], 1)
+    hstack: torch.hstack([p, p])
+    block: p.unflatten(-1, (4, -1)).transpose(1, 2).reshape(p.size(0), -1)
+    expand: p[:, :1].expand(-1, 30, -1) * 1.5
+    masked_mean: (p * (p > 0)).sum(1) / (p > 0).sum(1)
+    where_self: torch.where(p > 0, p, 0.1 * p)
+    clamp_min: p.clamp(min=0.1)
+    lerp: torch.lerp(p, p.flip(0), 0.3)
+    addcmul: torch.addcmul(p, p, p, value=0.5)
+    addcdiv: torch.addcdiv(p, p, p.abs() + 1, value=0.5)
+    xlogy: torch.xlogy(p, p.abs() + 1)
+    atan2: torch.atan2(p, p + 1)
+    pow_tensor: (p.abs() + 1).pow(p)
+    pow_scalar_base: 2.0 ** p
+    pow3: p ** 3
+    rsqrt: (p ** 2 + 1).rsqrt()
+    erf: p.erf()
+    erfc: torch.erfc(p)
+    erfinv: torch.erfinv(p.tanh() * 0.9)
+    lgamma: torch.lgamma(p.abs() + 1)
+    digamma: torch.digamma(p.abs() + 1)
+    sinc: p.sinc()
+    i0: torch.i0(p)
+    logit: p.sigmoid().logit(1e-3)
+    expm1: p.expm1()
+    log1p: p.abs().log1p()
+    logaddexp: torch.logaddexp(p, p * 2)
+    hypot: torch.hypot(p, p + 1)
+    fmod: p.fmod(0.7)
+    remainder: p.remainder(0.7)
+    frac: p.frac()
+    round: p.round() + p
+    sign: p.sign() * p
+    copysign: torch.copysign(p, p.flip(0))
+    nan_to_num: p.nan_to_num()
+    maximum: torch.maximum(p, p * 0.5)
+    fmin: torch.fmin(p, p * 0.5)
+    glu: F.glu(p)
+    softshrink: F.softshrink(p)
+    hardshrink: F.hardshrink(p)
+    tanhshrink: F.tanhshrink(p)
+    threshold: F.threshold(p, 0.1, 0.0)
+    celu: F.celu(p)
+    selu: F.selu(p)
+    hardtanh: F.hardtanh(p)
+    hardsigmoid: F.hardsigmoid(p)
+    softplus: F.softplus(p)
+    logsigmoid: F.logsigmoid(p)
+    softsign: F.softsign(p)
+    rrelu: F.rrelu(p, training=True)
+    dropout: F.dropout(p, 0.1, True)
+    alpha_dropout: F.alpha_dropout(p, 0.1, True)
+    feature_alpha_dropout: F.feature_alpha_dropout(p, 0.1, True)
+    dropout1d: F.dropout1d(p, 0.1, True)
+    bernoulli: p * torch.bernoulli(p.sigmoid().detach())
+    normal_like: p + torch.randn_like(p) * 0.1
+    rand_mask: p * (torch.rand(p.shape[:2], device=p.device) > 0.2)[..., None]
+    cov: torch.cov(p[0])
+    corrcoef: torch.corrcoef(p[0])
+    trace: p[0, :40, :40].trace()
+    kron: torch.kron(p[0, :8, :8], p[1, :9, :9])
+    matrix_exp: torch.matrix_exp(p[:, :16, :16].float())
+    det: torch.det(p[:, :16, :16].float())
+    slogdet: torch.slogdet(p[:, :16, :16].float())[1]
+    inverse: torch.inverse(p[:, :16, :16].float() + 20 * torch.eye(16, device=p.device))
+    inverse_one: torch.inverse(p[0, :40, :40].float() + 20 * torch.eye(40, device=p.device))
+    cholesky: torch.linalg.cholesky(p[:, :16].float() @ p[:, :16].float().mT + 20 * torch.eye(16, device=p.device))
+    solve: torch.linalg.solve(p[:, :16, :16].float() + 20 * torch.eye(16, device=p.device), p[:, :16, 16:20].float())
+    qr: torch.linalg.qr(p[:, :, :16].float())[0]
+    svd: torch.linalg.svdvals(p[:, :20, :16].float())
+    eigh: torch.linalg.eigvalsh(p[:, :16, :16].float())
+    triangular: torch.linalg.solve_triangular(p[:, :16, :16].float() + 20 * torch.eye(16, device=p.device), p[:, :16, 16:20].float(), upper=True)
+    fft: torch.fft.fft(p.float(), dim=1).abs()
+    ifft: torch.fft.ifft(torch.complex(p.float(), p.float())).real
+    rfft: torch.view_as_real(torch.fft.rfft(p.float(), dim=1))
+    rfft_last: torch.fft.rfft(p.float()).abs()
+    irfft: torch.fft.irfft(torch.complex(p.float(), p.float()))
+    irfft_middle: torch.fft.irfft(torch.complex(p.float(), p.float()), n=p.size(1), dim=1)
+    fft2: torch.fft.fft2(p.float()).real
+    rfft2: torch.fft.rfft2(p.float()).abs()
+    irfft2: torch.fft.irfft2(torch.complex(p.float(), p.float()))
+    fftn: torch.fft.fftn(p.float(), dim=(0, 1, 2)).real
+    rfft_three: torch.fft.rfftn(p.float(), dim=(0, 1, 2)).abs()
+    fft_prime: torch.fft.rfft(p[:, :, :61].float(), n=4099).abs()
+    hfft: torch.fft.hfft(torch.complex(p.float(), p.float()))
+    fftshift: torch.fft.fftshift(p, dim=1)
+    correlation: torch.fft.irfft(torch.fft.rfft(p.float(), dim=1) * torch.conj(torch.fft.rfft(p.float().flip(0), dim=1)), dim=1)
+    angle: torch.complex(p.float(), p.float()).angle()
+    polar: torch.polar(p.float().abs(), p.float()).imag
+    complex_matmul: (torch.complex(p.float(), p.float()) @ torch.complex(p.float(), p.float()).mT).abs()
+    view_as_complex: torch.view_as_real(torch.view_as_complex(p.float().unflatten(-1, (-1, 2))) * 2j)
+    embedding_like: F.linear(p, p[0])
+    einsum_outer: torch.einsum("nld,nmd->nlm", p, p)
+    einsum_sum: torch.einsum("nld->d", p)
+    einsum_three: torch.einsum("nld,nmd,nme->nle", p, p, p)
+    tensordot: torch.tensordot(p, p, dims=([1, 2], [1, 2]))
+    bmm_self: torch.bmm(p, p.transpose(1, 2))
+    matmul_vector: p @ p[0, 0]
+    inner: torch.inner(p, p[0])
+    cdist: torch.cdist(p, p)
+    cdist1: torch.cdist(p, p, p=1)
+    cdist_small: torch.cdist(p[:, :20], p[:, :20])
+    pdist: torch.pdist(p[0])
+    cross: torch.linalg.cross(p[..., :3], p[..., 3:6])
+    cosine_similarity: F.cosine_similarity(p, p.flip(1), dim=-1)
+    pairwise_distance: F.pairwise_distance(p, p.flip(1))
+    sdpa: F.scaled_dot_product_attention(p[:, None], p[:, None], p[:, None])
+    sdpa_mask: F.scaled_dot_product_attention(p.unflatten(-1, (4, -1)).transpose(1, 2), p.unflatten(-1, (4, -1)).transpose(1, 2), p.unflatten(-1, (4, -1)).transpose(1, 2), attn_mask=torch.zeros(p.size(1), p.size(1), device=p.device))
+    checkpointed: torch.utils.checkpoint.checkpoint(lambda x: (x.sin() * 2).exp(), p, use_reentrant=False)
+    mse_self: F.mse_loss(p, p.flip(0).detach(), reduction="none")
+    to_half_and_back: p.half().float() * 2
+    outer: torch.outer(p[0, 0], p[0, 1])
+    addr: torch.addr(p[0], p[0, :, 0], p[0, 0])
+    mv: torch.mv(p[0], p[1, 0])
+    dot: torch.dot(p[0, 0], p[0, 1])
+    addbmm: torch.addbmm(p[0, :40, :40], p[:, :40], p[:, :40].mT)
+    baddbmm: torch.baddbmm(p[:, :40, :40], p[:, :40], p[:, :40].mT)
+    index_slice_assign: torch.zeros_like(p).index_copy(1, torch.arange(5, device=p.device), p[:, :5])
+    inplace_chain: p.clone().mul_(2).add_(1).relu_()
+    assign: assigned(p)
+    bincount_like: p * (p > 0).any(-1, keepdim=True)
+    count_nonzero: p * p.count_nonzero(1)[:, None]
+    split_cat: torch.cat(p.split(16, -1)[::-1], -1)
+    chunk_three: torch.cat([x.tanh() for x in p.chunk(3, 1)], 1)
+    unbind_stack: torch.stack([x * 2 for x in p.unbind(0)])
+    list_comprehension: sum(p[:, i] for i in range(6))
+    vander: p[..., None] ** torch.arange(4, device=p.device)
+    histogram_soft: torch.exp(-(p[..., None] - torch.linspace(-1, 1, 8, device=p.device)) ** 2).mean((0, 1))
+""")
+of("two operands", {"p": "ld", "q": "kd", "r": "d"}, """
+    bilinear: F.bilinear(p[:10], q[:10] if q.size(0) >= 10 else p[10:20], torch.outer(r, r)[None] * 0.01)
+    addmm: torch.addmm(p[:, :q.size(0)], p, q.t())
+    addmv: torch.addmv(p[:, 0], p, r)
+    linear_vector: F.linear(p, q, r[:q.size(0)])
+    prelu_channels: F.prelu(p, r)
+    prelu_one: F.prelu(p, r[:1])
+    group_scale: p * r + r
+    weight_norm_like: p / p.norm(dim=1, keepdim=True) * p[:, :1]
+    cosine_matrix: F.normalize(p) @ F.normalize(q).t()
+    outer_difference: (p[:, None] - q[None]).abs().sum(-1)
+    logsumexp_pairs: torch.logsumexp(p[:, None] * q[None], -1)
+    clamp_tensor: torch.clamp(p, q[0], q[1])
+    where_two: torch.where(p > 0, p, r)
+    lerp_tensor: torch.lerp(p, p * 2, r)
+    kl: F.kl_div(F.log_softmax(p, -1), F.softmax(p * 2, -1), reduction="batchmean")
+    kl_log: F.kl_div(F.log_softmax(p, -1), F.log_softmax(p * 2, -1), log_target=True, reduction="sum")
+    gaussian_nll: F.gaussian_nll_loss(p, p.flip(0), p.exp())
+    poisson_nll: F.poisson_nll_loss(p, p.detach().abs())
+    smooth_l1: F.smooth_l1_loss(p, p.flip(0))
+    huber: F.huber_loss(p, p.detach() * 2)
+    l1_none: F.l1_loss(p, p.detach() * 2, reduction="none")
+    soft_margin: F.soft_margin_loss(p, p.detach().sign())
+    triplet: F.triplet_margin_loss(p, p.flip(0), p.roll(1, 0))
+    margin_ranking: F.margin_ranking_loss(p[:, 0], p[:, 1], p[:, 2].detach().sign(), margin=0.1)
+    multilabel_soft_margin: F.multilabel_soft_margin_loss(p, (p.detach() > 0).float())
+    cosine_embedding: F.cosine_embedding_loss(p, p.flip(0), p[:, 2].detach().sign())
+    hinge_embedding: F.hinge_embedding_loss(p, p.detach().sign())
+    bce: F.binary_cross_entropy(p.float().sigmoid(), p.detach().float().sigmoid()) if not torch.is_autocast_enabled() else p.sum()
+    bce_logits: F.binary_cross_entropy_with_logits(p, (p.detach() > 0).float(), pos_weight=r.detach().exp())
+    batch_norm1d: M: nn.BatchNorm1d({d}): self.m(p)
+    embedding_renorm: p.renorm(1, 1, 2.0)
+""")
+of("with indices", {"p": "ed"}, """
+    index_select: p.index_select(0, i)
+    index_rows: p[i]
+    index_pairs: p[i, j]
+    embedding: F.embedding(i, p)
+    embedding_padding: F.embedding(i, p, padding_idx=0)
+    embedding_frequency: F.embedding(i, p, scale_grad_by_freq=True)
+    embedding_norm: F.embedding(i, p * 1.0, max_norm=1.0) if False else F.embedding(i, p)
+    embedding_bag_sum: F.embedding_bag(i.view(-1, 10), p, mode="sum")
+    embedding_bag_mean: F.embedding_bag(i.view(-1, 10), p, mode="mean")
+    embedding_bag_max: F.embedding_bag(i.view(-1, 10), p, mode="max")
+    gather_rows: p.gather(0, i[:, None].expand(-1, p.size(1)))
+    gather_columns: p[:400].gather(1, j[:400, None])
+    take: p.take(i)
+    take_along: p.take_along_dim(i[:, None], 0)
+    index_add: torch.zeros_like(p).index_add(0, i, p[:i.numel()])
+    index_add_columns: torch.zeros_like(p[:400]).index_add(1, j, p[:400, :1].expand(-1, j.numel()))
+    index_copy: torch.zeros_like(p).index_copy(0, k, p[:k.numel()])
+    index_fill: p.index_fill(0, k, 0.0)
+    index_put: (p * 1).index_put((k,), p[:k.numel()] * 2)
+    index_put_sum: (p * 1).index_put((i,), p[:i.numel()] * 2, accumulate=True)
+    scatter: torch.zeros_like(p).scatter(0, i[:, None].expand(-1, p.size(1)), p[:i.numel()])
+    scatter_add: torch.zeros_like(p).scatter_add(0, i[:, None].expand(-1, p.size(1)), p[:i.numel()])
+    scatter_amax: torch.zeros_like(p).scatter_reduce(0, i[:, None].expand(-1, p.size(1)), p[:i.numel()], "amax")
+    scatter_mean: torch.zeros_like(p).scatter_reduce(0, i[:, None].expand(-1, p.size(1)), p[:i.numel()], "mean", include_self=False)
+    scatter_sum: torch.zeros_like(p).scatter_reduce(0, i[:, None].expand(-1, p.size(1)), p[:i.numel()], "sum")
+    segment: torch.segment_reduce(p[:500].float(), "mean", lengths=torch.full((100,), 5, device=p.device), axis=0)
+    masked_fill: p.masked_fill(m[:, None], 0.0)
+    masked_scatter: p.masked_scatter(m[:, None].expand_as(p), p.flip(0))
+    where_mask: torch.where(m[:, None], p, -1e4)
+    mask_assign: mask_assigned(p, m)
+    nll: F.nll_loss(F.log_softmax(p[:400], -1), j[:400])
+    cross_entropy: F.cross_entropy(p[:400], j[:400])
+    cross_entropy_smooth: F.cross_entropy(p[:400], j[:400], label_smoothing=0.1)
+    cross_entropy_ignore: F.cross_entropy(p[:400], j[:400], ignore_index=0, reduction="sum")
+    cross_entropy_weighted: F.cross_entropy(p[:400], j[:400], weight=p[0].detach().abs())
+    cross_entropy_shares: F.cross_entropy(p[:400], p[:400].detach().softmax(-1))
+    multi_margin: F.multi_margin_loss(p[:400].float(), j[:400])
+    one_hot_product: (F.one_hot(j[:400], p.size(1)) * p[:400]).sum(-1)
+    one_hot_float: F.one_hot(j[:400], p.size(1)).float() @ p[:p.size(1)]
+    repeat_interleave_counts: p[:400].repeat_interleave(2, 0, output_size=800)
+    searchsorted: p[0] * torch.searchsorted(p[1].detach().contiguous(), p[0].detach().contiguous())
+    bucketize: p * torch.bucketize(p.detach(), torch.linspace(-1, 1, 9, device=p.device))
+    ctc: F.ctc_loss(p[:480].view(120, 4, -1).log_softmax(-1), j[:80].view(4, 20) % (p.size(1) - 1) + 1, torch.full((4,), 120), torch.full((4,), 20))
+    ctc_card: F.ctc_loss(p[:480].view(120, 4, -1).log_softmax(-1), j[:80].view(4, 20) % (p.size(1) - 1) + 1, torch.full((4,), 120, device=p.device), torch.full((4,), 20, device=p.device))
+""", i=("500", "e"), j=("500", "d"), k=("unique", "e"), m=("mask", "e"))
+of("images", {"p": "nchw"}, """
+    batch_norm: M: nn.BatchNorm2d({c}): self.m(p)
+    batch_norm_plain: M: nn.BatchNorm2d({c}, affine=False): self.m(p)
+    batch_norm_batch: M: nn.BatchNorm2d({c}, track_running_stats=False): self.m(p)
+    batch_norm_eval: M: nn.BatchNorm2d({c}).eval(): self.m(p)
+    batch_norm_last: M: nn.BatchNorm2d({c}): self.m(p.contiguous(memory_format=torch.channels_last))
+    instance_norm: M: nn.InstanceNorm2d({c}): self.m(p)
+    instance_norm_affine: M: nn.InstanceNorm2d({c}, affine=True): self.m(p)
+    instance_norm_track: M: nn.InstanceNorm2d({c}, track_running_stats=True): self.m(p)
+    group_norm: M: nn.GroupNorm(8, {c}): self.m(p)
+    group_norm_plain: M: nn.GroupNorm(4, {c}, affine=False): self.m(p)
+    group_norm_one: M: nn.GroupNorm(1, {c}): self.m(p)
+    group_norm_last: M: nn.GroupNorm(8, {c}): self.m(p.contiguous(memory_format=torch.channels_last))
+    local_response_norm: F.local_response_norm(p, 5)
+    max_pool: F.max_pool2d(p, 2)
+    max_pool_overlap: F.max_pool2d(p, 3, 2, 1)
+    max_pool_last: F.max_pool2d(p.contiguous(memory_format=torch.channels_last), 3, 2, 1)
+    max_pool_ceil: F.max_pool2d(p, 3, 2, ceil_mode=True)
+    avg_pool: F.avg_pool2d(p, 2)
+    avg_pool_padded: F.avg_pool2d(p, 3, 1, 1, count_include_pad=False)
+    adaptive_avg: F.adaptive_avg_pool2d(p, 7)
+    adaptive_avg_one: F.adaptive_avg_pool2d(p, 1)
+    adaptive_avg_last: F.adaptive_avg_pool2d(p.contiguous(memory_format=torch.channels_last), 5)
+    adaptive_max: F.adaptive_max_pool2d(p, 5)
+    lp_pool: F.lp_pool2d(p, 2, 2)
+    fractional: F.fractional_max_pool2d(p, 2, output_ratio=(0.6, 0.6))
+    max_unpool: F.max_unpool2d(*F.max_pool2d(p, 2, return_indices=True), 2)
+    nearest: F.interpolate(p, scale_factor=2, mode="nearest")
+    nearest_down: F.interpolate(p, scale_factor=0.5, mode="nearest")
+    nearest_exact: F.interpolate(p, size=(50, 50), mode="nearest-exact")
+    bilinear_up: F.interpolate(p, scale_factor=2, mode="bilinear")
+    bilinear_corners: F.interpolate(p, size=(60, 50), mode="bilinear", align_corners=True)
+    bilinear_last: F.interpolate(p.contiguous(memory_format=torch.channels_last), scale_factor=2, mode="bilinear")
+    bilinear_antialias: F.interpolate(p, size=(20, 20), mode="bilinear", antialias=True)
+    bicubic: F.interpolate(p, scale_factor=2, mode="bicubic")
+    bicubic_antialias: F.interpolate(p, size=(20, 20), mode="bicubic", antialias=True)
+    area: F.interpolate(p, size=(7, 7), mode="area")
+    grid_sample: F.grid_sample(p, torch.zeros(p.size(0), 20, 20, 2, device=p.device, dtype=p.dtype), align_corners=False)
+    grid_sample_grad: F.grid_sample(p, p[:, :2].permute(0, 2, 3, 1).tanh(), align_corners=False)
+    grid_sample_bicubic: F.grid_sample(p, p[:, :2].permute(0, 2, 3, 1).tanh(), mode="bicubic", padding_mode="reflection", align_corners=False)
+    grid_sample_nearest: F.grid_sample(p, p[:, :2].permute(0, 2, 3, 1).tanh().detach(), mode="nearest", padding_mode="border", align_corners=False)
+    affine_grid: F.grid_sample(p, F.affine_grid(p[:, :6, 0, 0].reshape(-1, 2, 3), p.size(), align_corners=False).to(p.dtype), align_corners=False)
+    reflect: F.pad(p, (1, 1, 2, 2), mode="reflect")
+    replicate: F.pad(p, (1, 1, 2, 2), mode="replicate")
+    circular: F.pad(p, (1, 1, 2, 2), mode="circular")
+    constant: F.pad(p, (1, 1, 2, 2), value=1.0)
+    zero_pad_negative: F.pad(p, (-1, -1, 2, 2))
+    pixel_shuffle: F.pixel_shuffle(p, 2)
+    pixel_unshuffle: F.pixel_unshuffle(p[:, :, :14, :14], 2)
+    channel_shuffle: F.channel_shuffle(p, 4)
+    unfold: F.unfold(p, 3, padding=1)
+    unfold_patches: F.unfold(p[:, :, :12, :12], 4, stride=4)
+    fold: F.fold(p[:, :, :4, :4].reshape(p.size(0), -1, 16)[:, :16 * (p.size(1) // 16)], (5, 5), 2) if p.size(1) % 4 == 0 else p
+    dropout2d: F.dropout2d(p, 0.1, True)
+    total_variation: (p[:, :, 1:] - p[:, :, :-1]).abs().mean() + (p[..., 1:] - p[..., :-1]).abs().mean()
+    gram: p.flatten(2) @ p.flatten(2).mT
+    softmax_channels: p.softmax(1)
+    log_softmax_channels: F.log_softmax(p, 1)
+    logsumexp_channels: p.logsumexp(1)
+    mean_places: p.mean((2, 3))
+    std_places: p.std((2, 3))
+    max_channels: torch.cat([p.max(1, keepdim=True)[0], p.mean(1, keepdim=True)], 1)
+    layer_norm_channels: F.layer_norm(p.permute(0, 2, 3, 1), (p.size(1),)).permute(0, 3, 1, 2)
+    cross_entropy_places: F.cross_entropy(p, y)
+    cross_entropy_places_smooth: F.cross_entropy(p, y, label_smoothing=0.1, ignore_index=0)
+    cross_entropy_places_weighted: F.cross_entropy(p, y, weight=p[0, :, 0, 0].detach().abs())
+    nll_places: F.nll_loss(F.log_softmax(p, 1), y, reduction="none")
+    dice: (p.softmax(1) * F.one_hot(y, p.size(1)).permute(0, 3, 1, 2)).sum((2, 3))
+    prelu: M: nn.PReLU({c}): self.m(p)
+    squeeze_excite: p * p.mean((2, 3), keepdim=True).sigmoid()
+    hardswish_inplace: F.hardswish(p * 1, inplace=True)
+    to_channels_last: p.contiguous(memory_format=torch.channels_last) * 2
+    windows: p[:, :, :12, :12].unflatten(2, (3, 4)).unflatten(4, (3, 4)).permute(0, 2, 4, 3, 5, 1).reshape(-1, 16, p.size(1)) * 2
+    conv_depthwise: M: nn.Conv2d({c}, {c}, 3, padding=1, groups={c}): self.m(p)
+    conv_depthwise_large: M: nn.Conv2d({c}, {c}, 7, padding=3, groups={c}): self.m(p)
+    conv_point: M: nn.Conv2d({c}, 48, 1): self.m(p)
+    conv_dilated: M: nn.Conv2d({c}, 32, 3, padding=2, dilation=2): self.m(p)
+    conv_valid: M: nn.Conv2d({c}, 32, 3): self.m(p)
+    conv_rectangular: M: nn.Conv2d({c}, 32, (1, 7), padding=(0, 3)): self.m(p)
+    conv_stride: M: nn.Conv2d({c}, 64, 3, 2, 1, bias=False): self.m(p)
+    conv_groups: M: nn.Conv2d({c}, 64, 3, padding=1, groups=8): self.m(p)
+    conv_transposed: M: nn.ConvTranspose2d({c}, 32, 2, 2): self.m(p)
+    conv_transposed_overlap: M: nn.ConvTranspose2d({c}, 32, 4, 2, 1): self.m(p)
+    conv_last: M: nn.Conv2d({c}, 32, 3, padding=1).to(memory_format=torch.channels_last): self.m(p.contiguous(memory_format=torch.channels_last))
+    conv_reflect: M: nn.Conv2d({c}, 32, 3, padding=1, padding_mode="reflect"): self.m(p)
+    conv_same: M: nn.Conv2d({c}, 32, 4, padding="same"): self.m(p)
+    roi_align: __import__("torchvision").ops.roi_align(p, [torch.tensor([[1.0, 1.0, 9.0, 9.0], [0.0, 2.0, 8.0, 12.0]], device=p.device).to(p.dtype)] * p.size(0), 7)
+    deform: __import__("torchvision").ops.deform_conv2d(p.float(), p[:, :1].float().expand(-1, 18, -1, -1) * 0.1, torch.ones(16, p.size(1), 3, 3, device=p.device), padding=1)
+    stochastic_depth: __import__("torchvision").ops.stochastic_depth(p, 0.2, "row", True)
+    focal: __import__("torchvision").ops.sigmoid_focal_loss(p.float(), (p.detach() > 0).float(), reduction="mean")
+    giou: __import__("torchvision").ops.generalized_box_iou_loss(p[:, :4, 0, 0].float(), p[:, :4, 1, 1].float())
+""", y=("nhw", "c"))
+of("volumes", {"p": "nczhw"}, """
+    batch_norm3d: M: nn.BatchNorm3d({c}): self.m(p)
+    instance_norm3d: M: nn.InstanceNorm3d({c}, affine=True): self.m(p)
+    group_norm3d: M: nn.GroupNorm(8, {c}): self.m(p)
+    max_pool3d: F.max_pool3d(p, 2)
+    max_pool3d_flat: F.max_pool3d(p, (1, 3, 3), (1, 2, 2), (0, 1, 1))
+    avg_pool3d: F.avg_pool3d(p, 2)
+    adaptive_avg3d: F.adaptive_avg_pool3d(p, (1, 4, 4))
+    adaptive_avg3d_one: F.adaptive_avg_pool3d(p, 1)
+    adaptive_max3d: F.adaptive_max_pool3d(p, 2)
+    trilinear: F.interpolate(p, scale_factor=2, mode="trilinear")
+    nearest3d: F.interpolate(p, scale_factor=2)
+    grid_sample3d: F.grid_sample(p, p[:, :3].permute(0, 2, 3, 4, 1).tanh(), align_corners=True)
+    replicate3d: F.pad(p, (1,) * 6, mode="replicate")
+    reflect3d: F.pad(p, (1,) * 6, mode="reflect")
+    dropout3d: F.dropout3d(p, 0.1, True)
+    conv3d: M: nn.Conv3d({c}, 32, 3, padding=1): self.m(p)
+    conv3d_valid: M: nn.Conv3d({c}, 32, 3): self.m(p)
+    conv3d_point: M: nn.Conv3d({c}, 32, 1): self.m(p)
+    conv3d_flat: M: nn.Conv3d({c}, 32, (1, 3, 3), padding=(0, 1, 1)): self.m(p)
+    conv3d_stride: M: nn.Conv3d({c}, 32, 3, 2, 1): self.m(p)
+    conv3d_depthwise: M: nn.Conv3d({c}, {c}, 3, padding=1, groups={c}): self.m(p)
+    conv3d_transposed: M: nn.ConvTranspose3d({c}, 16, 2, 2): self.m(p)
+""")
+of("series", {"p": "ncl"}, """
+    batch_norm_series: M: nn.BatchNorm1d({c}): self.m(p)
+    batch_norm_turned: M: nn.BatchNorm1d({c}): self.m(p.mT.contiguous().mT)
+    instance_norm1d: M: nn.InstanceNorm1d({c}): self.m(p)
+    group_norm1d: M: nn.GroupNorm(4, {c}): self.m(p)
+    max_pool1d: F.max_pool1d(p, 2)
+    avg_pool1d: F.avg_pool1d(p, 5, 1, 2)
+    adaptive_avg1d: F.adaptive_avg_pool1d(p, 10)
+    adaptive_max1d: F.adaptive_max_pool1d(p, 10)
+    linear_up: F.interpolate(p, scale_factor=2, mode="linear")
+    nearest1d: F.interpolate(p, size=77)
+    reflect1d: F.pad(p, (5, 5), mode="reflect")
+    replicate1d: F.pad(p, (5, 5), mode="replicate")
+    circular1d: F.pad(p, (5, 5), mode="circular")
+    conv1d: M: nn.Conv1d({c}, 64, 3, padding=1): self.m(p)
+    conv1d_wide: M: nn.Conv1d({c}, 64, 9, padding=4): self.m(p)
+    conv1d_stride: M: nn.Conv1d({c}, 64, 8, 4, 2): self.m(p)
+    conv1d_dilated: M: nn.Conv1d({c}, 64, 3, padding=4, dilation=4): self.m(p)
+    conv1d_point: M: nn.Conv1d({c}, 64, 1): self.m(p)
+    conv1d_depthwise: M: nn.Conv1d({c}, {c}, 5, padding=2, groups={c}): self.m(p)
+    conv1d_causal: M: nn.Conv1d({c}, {c}, 4, padding=3, groups={c}): self.m(p)[..., :p.size(2)]
+    conv1d_circular: M: nn.Conv1d({c}, 64, 3, padding=1, padding_mode="circular"): self.m(p)
+    conv1d_turned: M: nn.Conv1d({c}, 64, 3, padding=1): self.m(p.mT.contiguous().mT)
+    conv1d_transposed: M: nn.ConvTranspose1d({c}, 32, 4, 2, 1): self.m(p)
+    weight_norm_old: M: nn.utils.weight_norm(nn.Conv1d({c}, 64, 3, padding=1)): self.m(p)
+    weight_norm_new: M: nn.utils.parametrizations.weight_norm(nn.Conv1d({c}, 64, 3, padding=1)): self.m(p)
+    spectral_norm_new: M: nn.utils.parametrizations.spectral_norm(nn.Conv1d({c}, 64, 3, padding=1)): self.m(p)
+    lstm: M: nn.LSTM({c}, 64, batch_first=True): self.m(p.mT)[0]
+    lstm_two: M: nn.LSTM({c}, 48, 2, batch_first=True, dropout=0.2): self.m(p.mT)[0]
+    lstm_both: M: nn.LSTM({c}, 64, bidirectional=True): self.m(p.permute(2, 0, 1))[0]
+    lstm_last: M: nn.LSTM({c}, 64, batch_first=True): self.m(p.mT)[1][0][-1]
+    lstm_projected: M: nn.LSTM({c}, 64, batch_first=True, proj_size=32): self.m(p.mT)[0]
+    lstm_state: M: nn.LSTM({c}, 64, batch_first=True): self.m(p.mT, (p.new_zeros(1, p.size(0), 64), p.new_zeros(1, p.size(0), 64)))[0]
+    gru: M: nn.GRU({c}, 64, batch_first=True): self.m(p.mT)[0]
+    gru_both: M: nn.GRU({c}, 40, 2, bidirectional=True): self.m(p.permute(2, 0, 1))[0]
+    gru_last: M: nn.GRU({c}, 64, batch_first=True): self.m(p.mT)[1]
+    rnn_tanh: M: nn.RNN({c}, 64, batch_first=True): self.m(p.mT)[0]
+    rnn_relu: M: nn.RNN({c}, 64, 2, nonlinearity="relu"): self.m(p.permute(2, 0, 1))[0]
+    lstm_cell: M: nn.LSTMCell({c}, 64): self.m(p[..., 0])[0]
+    gru_cell: M: nn.GRUCell({c}, 64): self.m(p[..., 0])
+    rnn_cell: M: nn.RNNCell({c}, 64): self.m(p[..., 0])
+    attention: M: nn.MultiheadAttention({c}, 4, batch_first=True): self.m(p.mT, p.mT, p.mT)[0]
+    attention_plain: M: nn.MultiheadAttention({c}, 4): self.m(p.permute(2, 0, 1), p.permute(2, 0, 1), p.permute(2, 0, 1), need_weights=False)[0]
+    attention_drop: M: nn.MultiheadAttention({c}, 4, dropout=0.1, batch_first=True): self.m(p.mT, p.mT, p.mT)[0]
+    attention_padded: M: nn.MultiheadAttention({c}, 4, batch_first=True): self.m(p.mT, p.mT, p.mT, key_padding_mask=p[:, 0].detach() > 1, need_weights=False)[0]
+    attention_bias_kv: M: nn.MultiheadAttention({c}, 4, batch_first=True, add_bias_kv=True, kdim={c}, vdim={c}): self.m(p.mT, p.mT, p.mT)[0]
+    encoder_layer: M: nn.TransformerEncoderLayer({c}, 4, 128, batch_first=True): self.m(p.mT)
+    decoder_layer: M: nn.TransformerDecoderLayer({c}, 4, 128, batch_first=True): self.m(p.mT, p.mT)
+    bilinear_layer: M: nn.Bilinear({c}, {c}, 10): self.m(p.mT, p.mT)
+    stft: torch.stft(p.flatten(0, 1).float().repeat(1, 5), 128, 32, window=torch.hann_window(128, device=p.device), return_complex=True).abs()
+    stft_plain: torch.view_as_real(torch.stft(p.flatten(0, 1).float().repeat(1, 5), 100, return_complex=True, center=False))
+    istft: torch.istft(torch.stft(p.flatten(0, 1).float().repeat(1, 5), 64, 16, window=torch.hann_window(64, device=p.device), return_complex=True) * 2, 64, 16, window=torch.hann_window(64, device=p.device))
+""")
+
+
+def assigned(p):
+    out = p.clone()
+    out[:, 1:4] = p[:, :3] * 2
+    out[:, 0] = 0
+    return out
+
+
+def mask_assigned(p, m):
+    out = p.clone()
+    out[m] = 0
+    return out
+
+
+def cases(seed=SEED):
+    """Of each operator its sizes."""
+    for name, (parameters, inputs, code) in OPERATORS.items():
+        chooser = random.Random(f"{seed} {name}")
+        yield name, {letter: chooser.choice(known) for letter, known in SIZES.items()}
+
+
+def made(name, sizes, torch):
+    """A module, and what else it takes."""
+    nn, F = torch.nn, torch.nn.functional
+    parameters, inputs, code = OPERATORS[name]
+    shape = lambda word: [sizes[letter] for letter in word]
+    names = dict(torch=torch, nn=nn, F=F, assigned=assigned, mask_assigned=mask_assigned)
+    made_of, code = (re.match(r"M: (.*): (self\.m\(.*)", code).groups()) if code.startswith("M: ") else (None, code)
+    if made_of: made_of = re.sub(r"\{(\w)\}", lambda found: str(sizes[found[1]]), made_of)
+
+    class Operator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for key, word in parameters.items(): setattr(self, key, nn.Parameter(torch.randn(shape(word))))
+            if made_of: self.m = eval(made_of, names)
+
+        def forward(self, batch=None, **given):
+            known = dict(names, self=self, **{key: getattr(self, key) for key in parameters}, **given)
+            out = eval(code, known)
+            return out.float().square().mean()
+
+    def values(batch=None):
+        found = {}
+        for key, (word, most) in inputs.items():
+            if word == "500": found[key] = torch.arange(500) * 7 % sizes[most]
+            elif word == "unique": found[key] = torch.arange(min(200, sizes[most])) * 2
+            elif word == "mask": found[key] = torch.arange(sizes[most]) % 3 == 0
+            else: found[key] = torch.arange(1).expand(shape(word)).contiguous()
+        return found
+
+    return Operator, values
+
+
+# ---- on a card --------------------------------------------------------------------------------------------------------
+def stream_of(events, live):
+    out = []
+    for event in events:
+        if event["action"] == "alloc":
+            out.append(event["size"])
+            live[event["addr"]] = event["size"]
+        elif event["action"] == "free_completed": out.append(-live.pop(event["addr"], 0))
+    return out
+
+
+def measure(a):
+    import torch
+    began, rows = time.time(), []
+    on_card = a.device == "cuda"
+    warnings.simplefilter("ignore")
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, False
+
+    def taken():
+        if not on_card: return []
+        torch.cuda.synchronize()
+        events = torch.cuda.memory._snapshot()["device_traces"][0]
+        torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=100000, clear_history=True)
+        return events
+
+    def head():
+        if on_card: rows.append(dict(gpu=torch.cuda.get_device_name(0), torch=torch.__version__))
+        else: rows.append(dict(gpu=None))
+
+    if on_card:  # both threads' workspaces of cuBLAS
+        for dtype in (torch.float32, torch.bfloat16):
+            w = torch.randn(256, 256, device="cuda", dtype=dtype, requires_grad=True)
+            (w @ w + torch.nn.functional.linear(w, w, w[0])).sum().backward()
+        del w
+    head()
+    for name, sizes in cases():
+        for precision in ("fp32", "amp-bf16"):
+            row = dict(id=name, precision=precision)
+            if time.time() - began > a.seconds:
+                row["error"] = "no time"
+                rows.append(row)
+                continue
+            try:
+                torch.manual_seed(0)
+                kind, values = made(name, sizes, torch)
+                module = kind().to(a.device)
+                given = {key: value.to(a.device) for key, value in values().items()}
+                live = {}
+                for step in range(2):
+                    for parameter in module.parameters(): parameter.grad = None
+                    taken()
+                    with torch.autocast(a.device, torch.bfloat16, enabled=precision != "fp32"): loss = module(**given)
+                    row["forward"] = stream_of(taken(), live)
+                    loss.backward()
+                    row["backward"] = stream_of(taken(), live)
+                    del loss
+            except Exception as error: row = dict(id=name, precision=precision, error=repr(error)[:300])
+            module = given = loss = None
+            rows.append(row)
+            if on_card and "CUDA error" in row.get("error", ""): break
+            if not on_card and "error" in row: print(row, flush=True)
+            if on_card and torch.cuda.memory_reserved() > 4e9: torch.cuda.empty_cache()
+    with gzip.open(a.out, "wt") as out: out.write("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    print(len(rows), "rows in", round(time.time() - began, 1), "s;", sum("error" in row for row in rows), "errors", flush=True)
+
+
+# ---- without one --------------------------------------------------------------------------------------------------------
+def record(a):
+    from programs import loaded
+    warnings.simplefilter("ignore")
+    sources = loaded(ROOT / "scripts/record_programs", "record_programs").recorder()
+    import torch
+    from memcalc.record import Variant
+    Path(a.folder).mkdir(parents=True, exist_ok=True)
+    part, parts = map(int, a.part.split("/"))
+    for name, sizes in list(cases())[part::parts]:
+        path = Path(a.folder, name + ".json.gz")
+        if path.exists() or not re.search(a.only, name): continue
+        kind, values = made(name, sizes, torch)
+        def example(batch): return {"batch": torch.empty(batch), **values()}  # the batch has no part in it
+        try: sources.Source(kind, example, {"batch": 4}, [Variant("train")], name, "other", precisions=("float32", "autocast")).record(name).save(path)
+        except BaseException as error: path.with_name(name + ".failed").write_text(traceback.format_exc())
+        print(name, "" if path.exists() else "FAILED", flush=True)
+
+
+def told(memcalc, path, precision):
+    """The last step's requests: forward, backward; sizes as they are asked for (a block can be larger)."""
+    from programs import PRECISIONS
+    words = [memcalc, "trace", "--model", str(path), "--gpu", "h200-sxm", "--loop", "bare", "--bs", "4", "--optimizer", "sgd", *PRECISIONS[precision]]
+    answer = subprocess.run([*words, "--events", "all", "--format", "tsv"], capture_output=True, text=True)
+    if answer.returncode > 1: return answer.stderr.strip()
+    sizes, asked = {}, []
+    for line in subprocess.run([*words, "--format", "replay"], capture_output=True, text=True).stdout.splitlines():
+        kind, *rest = line.split()
+        if kind == "a": sizes[rest[0]] = int(rest[1])
+        if kind in "af": asked.append(sizes[rest[0]] if kind == "a" else -sizes[rest[0]])
+    found, last = {"forward": [], "backward": []}, None
+    events = [line.split("\t") for line in answer.stdout.splitlines() if not line.startswith("#")]
+    for (phase, _, *rest), size in zip(events, asked):
+        if phase in found:
+            if phase != last: found[phase] = []
+            found[phase].append((size, rest[2] if len(rest) > 2 else ""))
+        last = phase
+    return found
+
+
+def compare(a):
+    """Sizes as the allocator rounds them, each phase."""
+    import difflib
+    rounded = lambda size: (abs(size) + 511) // 512 * 512 * (1 if size > 0 else -1)
+    with gzip.open(a.measured, "rt") as lines: rows = [json.loads(line) for line in lines][1:]
+    equal, same, asked, opaque = 0, 0, 0, []
+    for row in rows:
+        if "error" in row or not re.search(a.only, row["id"]): continue
+        path = Path(a.folder, row["id"] + ".json.gz")
+        asked += 1
+        if not path.exists():
+            print(f"{row['id']:28} {row['precision']:9} not recorded")
+            continue
+        names = json.loads(gzip.decompress(path.read_bytes())).get("opaque")
+        said = told(a.memcalc, path, row["precision"])
+        if isinstance(said, str):
+            print(f"{row['id']:28} {row['precision']:9} {said[:160]}")
+            continue
+        wrong = []
+        for phase in ("forward", "backward"):
+            real, ours = [rounded(size) for size in row[phase]], [rounded(size) for size, _ in said[phase]]
+            for tag, i, j, k, m in difflib.SequenceMatcher(None, real, ours, autojunk=False).get_opcodes():
+                if tag != "equal": wrong.append(f"{phase} {i}: {real[i:j][:6]} told {[(size, said[phase][at][1][:40]) for at, size in zip(range(k, m), ours[k:m])][:5]}")
+        def peak(sizes, start=0):
+            most = now = start
+            for size in sizes:
+                now += rounded(size)
+                most = max(most, now)
+            return most, now
+        real, ours = ([size for phase in ("forward", "backward") for size in sizes[phase]] for sizes in (row, {phase: [size for size, _ in said[phase]] for phase in said}))
+        equal += not wrong
+        same += peak(real) == peak(ours)
+        if wrong: print(f"{row['id']:28} {row['precision']:9} peak {peak(real)[0]:>10} told {peak(ours)[0] - peak(real)[0]:+d} {names or ''}\n    " + "\n    ".join(wrong[: a.most]))
+    print(asked, "asked;", equal, "with the same requests;", same, "with the same peak")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("measure")
+    command.add_argument("out")
+    command.add_argument("--seconds", type=float, default=60)
+    command.add_argument("--device", default="cuda")
+    command.set_defaults(call=measure)
+    command = commands.add_parser("record")
+    command.add_argument("folder")
+    command.add_argument("--part", default="0/1")
+    command.set_defaults(call=record)
+    other = commands.add_parser("compare")
+    for name in ("memcalc", "folder", "measured"): other.add_argument(name)
+    other.add_argument("--most", type=int, default=4)
+    other.set_defaults(call=compare)
+    for each in (command, other): each.add_argument("--only", default="")
+    a = parser.parse_args()
+    a.call(a)
+
+
+if __name__ == "__main__": main()
