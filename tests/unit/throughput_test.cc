@@ -62,6 +62,14 @@ TEST(Throughput, OfBatchesAsWideAsTheirTextsTheAverageStepsTokensCount) {
   EXPECT_THROW((void)training_run_of(report, 1e9), Error);
 }
 
+TEST(Throughput, EachAnswerToAPromptHasTokensOfItsOwn) {
+  Report report;
+  report.run.batch_size = 2;
+  report.run.purpose = Inference{.new_tokens = 9, .return_sequences = 3};
+  set_time(report, step(40, 0));
+  EXPECT_EQ(report.time->tokens_per_second, 54);
+}
+
 TEST(Throughput, TheStepOfADataSetHasTheTokensOfItsBatches) {
   const SpecRegistry registry(test::specs_dir());
   const ModelSpec& model = registry.model("bert-base");

@@ -81,7 +81,7 @@ double tokens_per_step(const Report& report) {
   if (report.epoch) return real(report.epoch->average_tokens) * data_parallel_ranks(run.parallel);
   if (run.trains() && run.training().lengths) return 0;  // nothing was told of its steps
   if (run.inference() != nullptr && run.inference()->new_tokens > 0) {
-    return real(run.batch_size) * real(run.inference()->new_tokens);
+    return real(run.batch_size) * real(run.inference()->return_sequences) * real(run.inference()->new_tokens);
   }
   if (run.image_size > 0 && run.task != Task::kCausalLm) return 0;  // images in a text are tokens of it
   double sequences = run.trains_on_pairs() ? 2 : 1;
