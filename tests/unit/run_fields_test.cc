@@ -328,6 +328,7 @@ TEST(RunRecordFields, HaveThePowerLimitOfACardWhoseClockIsKnown) {
   EXPECT_EQ(command_of(ran), "--model gpt2 --gpu h200-sxm --power-limit 500");
   EXPECT_NE(refusal_of(asked("h200-sxm", "400")).find("expected 490 to 700 W with h200-sxm, found 400"),
             std::string::npos);
+  EXPECT_FALSE(question_of(asked("h200-sxm", "700")).device.power_given) << "its own";
   EXPECT_EQ(rule_of(asked("h100-sxm-96gb", "700")), "power-within-range");
   EXPECT_EQ(rule_of(asked("a100-sxm4-80gb", "300")), "power-needs-rates");
 }

@@ -144,8 +144,9 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   return model;
 }
 
-/// What an administrator sets by nvidia-smi -pl. Below `kLeast` of its own limit a card would slow down in kernels that
-/// memory bounds, too, which draw 0.72 to 0.80 of it (power in specs/measured/h200-sxm/rates.json).
+/// What an administrator sets by nvidia-smi -pl, down to `kLeast` of the limit that was measured: an H100 of 96 GB has
+/// 500 of those 700 W of its own. Kernels that memory bounds draw 0.72 to 0.80 of them (power in
+/// specs/measured/h200-sxm/rates.json); that they are no slower under a little less is an assumption.
 void limit_power(double watts, DeviceSpec& device) {
   constexpr double kLeast = 0.7;
   const auto error = [](std::string text, const char* rule) {
@@ -162,8 +163,8 @@ void limit_power(double watts, DeviceSpec& device) {
         fmt::format("expected {:.0f} to {:.0f} W with {}, found {}", least, device.power_watts, device.name, watts),
         "power-within-range");
   }
+  device.power_given = watts < device.power_watts;
   device.power_watts = watts;
-  device.power_given = true;
 }
 
 DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
