@@ -40,7 +40,7 @@ double read_again_seconds(const Kernel& kernel, const work::Rows& rows, const De
   const double bytes = kTensors * values * static_cast<double>(size_of(kernel.dtype));
   const double share = is_half(kernel.dtype) ? kHalfShare : kShare;
   const double moved = bytes / (share * device.memory_bandwidth_bytes_per_second);
-  const double chain = static_cast<double>(rows.width) * chain_ns * 1e-9;
+  const double chain = static_cast<double>(rows.width) * chain_ns * kNanosecond;
   return kLaunchUs * kMicrosecond + std::cbrt(chain * chain * chain + moved * moved * moved);
 }
 
@@ -59,12 +59,21 @@ struct Step {
   double shared_us;             // where a multiprocessor has many blocks: of each
 };
 
-double step_us(const Step& step, double bytes, double blocks_of_multiprocessor) {
+/// The longer of two, and up to a fifth more where they are alike.
+double longer_of(double a, double b) {
+  const auto square = [](double value) { return value * value; };
+  return std::sqrt(std::sqrt(square(square(a)) + square(square(b))));
+}
+
+/// Without others on its multiprocessor.
+double step_alone_us(const Step& step, double bytes) {
   constexpr double kCached = 14e6, kNotCached = 40e6;
   const double missed = std::clamp((bytes - kCached) / (kNotCached - kCached), 0.0, 1.0);
-  const auto square = [](double value) { return value * value; };
-  const double alone = step.cached_us + missed * step.memory_us, together = step.shared_us * blocks_of_multiprocessor;
-  return std::sqrt(std::sqrt(square(square(alone)) + square(square(together))));
+  return step.cached_us + missed * step.memory_us;
+}
+
+double step_us(const Step& step, double bytes, double blocks_of_multiprocessor) {
+  return longer_of(step_alone_us(step, bytes), step.shared_us * blocks_of_multiprocessor);
 }
 
 /// PyTorch's own, row-major: a block of 512 threads goes over a channel, as many images at once as it has room for, so
@@ -101,10 +110,9 @@ double contiguous_seconds(const Kernel& kernel, const work::Rows& rows, const De
   const double slower = kMultiprocessors / device.multiprocessors;
   const double warps = channels * static_cast<double>(images) * each * static_cast<double>(wide) / kWarp;
   const double begun = channels * static_cast<double>(blocks) * kBlockUs;
-  const double stepped =
-      step_us({.cached_us = warps * step_us(kWarpStep, bytes, 0), .memory_us = 0, .shared_us = 1}, 0, begun);
+  const double stepped = longer_of(warps * step_alone_us(kWarpStep, bytes), begun);
   const double waited =
-      static_cast<double>(ceil_div(ceil_div(images, at_once), blocks)) * each * step_us(kMoments, bytes, 0);
+      static_cast<double>(ceil_div(ceil_div(images, at_once), blocks)) * each * step_alone_us(kMoments, bytes);
   return (moments + kUpdateUs + kImagesUs + std::max(slower * stepped, waited)) * kMicrosecond;
 }
 

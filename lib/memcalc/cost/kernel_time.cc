@@ -25,8 +25,6 @@
 
 namespace memcalc {
 
-namespace {}  // namespace
-
 // CUDA C++ Programming Guide, "Compute Capabilities": tensor cores from 7.0 on, their 8-bit integers from 7.2, their
 // bfloat16 and TF32 from 8.0. (The GTX 16 of 7.5 have none: no spec is one of them.)
 bool has_tensor_cores(const DeviceSpec& device) {
@@ -386,8 +384,7 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
 /// a place or have 16 bits. Of 45 shapes of an H200 and an H100, half within 6 %
 /// (tests/measured/step_operators_h200.jsonl.gz, step_operators_h100.jsonl.gz).
 double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
-  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8,
-                   kNanosecond = 1e-9;
+  constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8;
   constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12, kMultiprocessors = 132;
   constexpr std::int64_t kNarrow = 32, kOneBlock = 2304;  // cub's SingleTilePolicy
   const std::int64_t places = std::max<std::int64_t>(gradient.table_rows, 1);
