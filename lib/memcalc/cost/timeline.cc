@@ -523,8 +523,8 @@ class Clocks {
   Seconds updated_{};              // when the optimizer had, that which ran last
   std::array<Seconds, 2> uses_{};  // since when what was gathered last is used, and what was before it
   double slowed_beside_ = 0;
-  double contention_ = 0;     // of the collective issued last, what it takes longer beside kernels
-  bool all_reduces_ = false;  // it does
+  double contention_ = 0;     // what the collective issued last takes longer beside kernels
+  bool all_reduces_ = false;  // whether that is an all-reduce
 };
 
 namespace {

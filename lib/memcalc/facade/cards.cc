@@ -26,8 +26,8 @@ bool asks_alike(const DeviceSpec& a, const DeviceSpec& b) {
   return behaviour(a) == behaviour(b) && !a.placement && !b.placement;
 }
 
-/// Whether a card's size decides what it is asked for: cuDNN's plans are chosen by it, and the chunks of Unsloth's
-/// loss.
+/// Whether a card's size decides what it is asked for: cuDNN's plans (ops/conv_workspace.cc) and the chunks of
+/// Unsloth's loss (ops/unsloth.cc) are chosen by it.
 bool goes_by_size(const RunSpec& run, const SymbolicRun& symbolic) {
   return run.fine_tuning.unsloth ||
          std::any_of(symbolic.kernels.begin(), symbolic.kernels.end(), [](const Kernel& kernel) {
@@ -46,8 +46,8 @@ FitRow row_of(const Report& report) {
   return row;
 }
 
-/// Of runs whose step another card can have taken: one rank, no share of a card that belongs to others, and weights
-/// that are packed on none of the cards in another way.
+/// Whether the step of one card serves another. estimate() simulates several ranks, vLLM's share is one of the card's
+/// size, and packed weights are dequantised where a card has no kernels for them (keeps_packed).
 bool takes_anothers_step(const RunSpec& run) {
   return !run.parallel.is_parallel() && !run.shares_card_with_vllm() &&
          run.fine_tuning.quantization == Quantization::kNone;

@@ -106,7 +106,7 @@ std::size_t widest_line(std::string_view text) {
   return widest;
 }
 
-/// Of a text that the headline has as well.
+/// Whether a column says the same in all rows, as the headline does of one model or one card.
 bool is_same_in_all(const Answer& answer, std::size_t column) {
   return answer.rows.size() > 1 &&
          std::all_of(answer.rows.begin(), answer.rows.end(),
