@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "support/tape_bench.h"
 
@@ -369,6 +372,25 @@ TEST(OperatorRows, GiveUnknownComplexNumbersAGradient) {
     RecordedCall call(bench.tape, "stft", slots, values, {}, given);
     opaque_row(call);
     EXPECT_EQ(call.results.front().requires_grad(), dtype == DType::kComplex64);
+  }
+}
+
+/// As PyTorch does; a program's file may say anything.
+TEST(OperatorRows, RefuseTransformsOfWhatIsNotThere) {
+  const std::vector<std::pair<std::string_view, std::vector<BoundArgument>>> calls{
+      {"rfftn", {v(0), none(), n(5)}},  // a dimension
+      {"rfft2", {v(0), n(8)}},          // a second length
+      {"rfft2", {v(1)}},                // a second dimension
+      {"rfft", {v(2)}},                 // values
+      {"stft", {v(0), n(4), n(0)}},     // a hop
+      {"stft", {v(0), n(64)}},          // so many values
+      {"hann_window", {n(-2)}},
+  };
+  for (const auto& [name, slots] : calls) {
+    TapeBench bench;
+    std::vector<Tensor> values{bench.input({8, 16}), bench.input({16}), bench.input({8, 0})};
+    RecordedCall call(bench.tape, name, slots, values, {});
+    EXPECT_THROW(find_operator(name)->run(call), Error) << name << ", " << slots.size();
   }
 }
 

@@ -179,10 +179,15 @@ enum class Transform { kOfReal, kToReal, kComplex };
 Dims dims_of(const RecordedCall& call, const Tensor& x, int usual) {
   Dims dims;
   if (call.has(2)) {
-    for (const std::int64_t dim : call.integers(2)) dims.push_back(static_cast<int>(dim < 0 ? dim + x.rank() : dim));
+    for (const std::int64_t dim : call.integers(2)) {
+      const std::int64_t from_front = dim < 0 ? dim + x.rank() : dim;
+      if (from_front < 0 || from_front >= x.rank()) call.refuse("a dimension that the tensor does not have");
+      dims.push_back(static_cast<int>(from_front));
+    }
     return dims;
   }
   const int count = call.has(1) && usual == 0 ? static_cast<int>(call.integers(1).size()) : usual;
+  if (count > x.rank()) call.refuse("more dimensions than the tensor has");
   for (int dim = count == 0 ? 0 : x.rank() - count; dim < x.rank(); ++dim) dims.push_back(dim);
   return dims;
 }
@@ -213,10 +218,12 @@ void transform_row(RecordedCall& call) {
   if (transform == Transform::kToReal) lengths.back() = 2 * (lengths.back() - 1);
   if (call.has(1)) {
     const std::vector<std::int64_t> asked = call.integers(1);
+    if (asked.size() != dims.size()) call.refuse("another number of lengths than of dimensions");
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (asked[i] > 0) lengths[i] = asked[i];
     }
   }
+  if (*std::min_element(lengths.begin(), lengths.end()) < 1) call.refuse("a length below 1");
   const std::int64_t last = lengths.back();
   if (transform == Transform::kToReal) lengths.back() = last / 2 + 1;
   if (!is_complex(x) && transform == Transform::kToReal) call.refuse("what is not complex64");
@@ -242,17 +249,20 @@ void stft_row(RecordedCall& call) {
   // input n_fft hop_length win_length window center pad_mode normalized onesided return_complex align_to_window
   Tensor x = call.tensor(0);
   const Tensor& given = call.tensor_or_none(4);
-  if (x.dtype() != DType::kFloat32 || x.rank() > 2)
-    call.refuse("another type than float32 or more than two dimensions");
+  if (x.dtype() != DType::kFloat32 || x.rank() < 1 || x.rank() > 2)
+    call.refuse("another type than float32 or other than one or two dimensions");
   if (given.defined() && is_followed(given)) call.refuse("a window that is differentiated");
   const bool is_vector = x.rank() == 1;
   const std::int64_t size = call.integer(1), hop = call.integer_or(2, size / 4), length = call.integer_or(3, size);
+  if (hop < 1 || length < 1 || length > size) call.refuse("no hop, or a window longer than its transform");
   if (is_vector) x = unsqueeze(x, 0);
+  if (size / 2 > x.size(1)) call.refuse("a transform longer than the signal");
   if (call.boolean_or(5, true)) {
     Shape padded = x.shape();
     padded[-1] += size / 2 * 2;
     x = padded_by_mode(x, padded);
   }
+  if (size > x.size(1)) call.refuse("a transform longer than the signal");
   Tensor window = given;
   if (length < size) window = filled(call.tape, {size}, DType::kFloat32, aten::kZeros);
   Tensor frames = as_strided(x, {x.size(0), 1 + (x.size(1) - size) / hop, size},
@@ -267,7 +277,8 @@ void stft_row(RecordedCall& call) {
 void window_row(RecordedCall& call) {  // window_length periodic
   const std::int64_t length = call.integer(0);
   const bool repeats = call.boolean_or(1, true);
-  const Tensor whole = filled(call.tape, {length + (repeats ? 1 : 0)}, DType::kFloat32, aten::kArange);
+  if (length < 0) call.refuse("less than none");
+  const Tensor whole = filled(call.tape, {checked_add(length, repeats ? 1 : 0)}, DType::kFloat32, aten::kArange);
   call.returns(repeats ? slice(whole, 0, 0, length) : whole);
 }
 
