@@ -139,7 +139,7 @@ TEST(Generation, AnswersAreRowsOfTheirOwn) {
       << "but for the ids and masks of the batch";
 }
 
-// The ids of two of three beams do not lie one behind the other, so that reshape copies them; all three do.
+// The ids of two of three beams have a gap behind them, so that reshape copies them. Those of one beam are a view.
 TEST(Generation, SomeOfTheBeamsAreCopiedOut) {
   const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});
   const auto copies_of = [&](std::int64_t answers) {

@@ -480,7 +480,7 @@ TEST(KernelTime, TopkTakesItsSlices) {
   EXPECT_NEAR(kernel_seconds(topk, device(), rates()), 32.5e-6, 1e-9);
 }
 
-// Of long ones several blocks share each slice, of however many: four passes over all of them.
+// However many the slices are: where they are long several blocks share each, and go over all of it four times.
 TEST(KernelTime, TopkOfLongSlicesGoesByItsElements) {
   Kernel topk = kernel(0);
   topk.op = &aten::kTopk;

@@ -69,8 +69,9 @@ struct Seq2SeqLayer {
 /// The batch's own, or the labels shifted; without labels BART shifts its input instead.
 [[nodiscard]] Tensor decoder_input_ids_of(const Batch& batch, Tensor (*shift)(const Tensor& labels) = shift_right);
 
-/// A cache that this forward pass makes by itself: each DynamicCache(config=...) copies the configuration of a model
-/// that has an encoder, too (configuration_utils.py, get_text_config). generate() makes its cache before.
+/// Where the forward pass makes its cache itself: each DynamicCache(config=...) asks for the decoder's configuration,
+/// and of a model that has an encoder, too, that is a deep copy (configuration_utils.py, get_text_config). generate()
+/// makes its cache before the pass.
 void record_copied_configurations(Tape& tape, const EncoderDecoderCache* cache, const ModelOutput& output, int copies);
 
 /// A batch without a mask: a decoder whose own tokens have no padding mask.

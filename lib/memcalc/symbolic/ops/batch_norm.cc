@@ -95,7 +95,7 @@ void batch_norm_backward(BackwardCall& call) {
 }
 
 /// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes images and sequences in float32, and in float16
-/// with float32 weights, of both.
+/// with float32 weights, where both a weight and a bias are given.
 bool uses_cudnn(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!weight.defined() || !bias.defined() || weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
   return x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat16;

@@ -5,6 +5,7 @@
 
 namespace memcalc {
 
+[[nodiscard]] inline bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
 /// x [..., 2] float32 seen as complex64 [...], and back.
 [[nodiscard]] Tensor view_as_complex(Arg x);
 [[nodiscard]] Tensor view_as_real(Arg x);

@@ -33,8 +33,6 @@ Tensor pw(const Operator& op, std::initializer_list<const Tensor*> inputs, int f
 
 enum class Saves : std::uint8_t { kNothing, kInput, kResult };
 
-bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
-
 struct Unary {
   const AtenOperator* op;
   BackwardFunction backward;

@@ -108,15 +108,15 @@ void variance_row(RecordedCall& call) {  // input dim unbiased correction keepdi
   call.returns(function(x, dimensions(call, 1, x), call.boolean_or(4, false)));
 }
 
-/// norm_backward for 1: grad * self.sgn()
-void first_norm_backward(BackwardCall& call) {  // saved: self
+/// FunctionsManual.cpp, norm_backward of order 1: grad * self.sgn()
+void one_norm_backward(BackwardCall& call) {  // saved: self
   const Tensor gradient = with_dropped(call.gradient(), call.payload<ReductionPayload>().dropped);
   const Tensor sign = pw(aten::kSgn, {&call.saved(0)});
   call.set(0, pw(aten::kMul, {&gradient, &sign}));
 }
 
-Tensor first_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
-  Node* node = record(aten::kLinalgVectorNorm, first_norm_backward, {&x}, {&x});
+Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
+  Node* node = record(aten::kLinalgVectorNorm, one_norm_backward, {&x}, {&x});
   if (node != nullptr) node->payload.set(ReductionPayload{.dropped = keep_dims ? 0 : dims});
   const DType type = dtype.value_or(autocast_result(aten::kLinalgVectorNorm, x));
   return finish(node, reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type), true);
@@ -125,7 +125,7 @@ Tensor first_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (call.is_number(1) && call.number_or(1, 2) == 1) {
-    return call.returns(first_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
+    return call.returns(one_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
   }
   call.returns(vector_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
 }

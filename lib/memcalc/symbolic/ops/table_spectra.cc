@@ -24,8 +24,6 @@
 namespace memcalc {
 namespace {
 
-bool is_complex(const Tensor& x) { return x.dtype() == DType::kComplex64; }
-
 /// at::real, at::imag of a complex tensor: every second number of its storage.
 Tensor part_of(const Tensor& x) { return select(view_as_real(x), x.rank()); }
 
@@ -47,8 +45,7 @@ void complex_row(RecordedCall& call) {  // real imag
   call.returns(finish(node, pointwise(aten::kComplex, {&real, &imaginary}, 1, DType::kComplex64)));
 }
 
-// --- transforms
-// --------------------------------------------------------------------------------------
+// --- transforms ----------------------------------------------------------------------------------------------------
 
 struct TransformPayload {
   Shape input;
@@ -56,7 +53,7 @@ struct TransformPayload {
   int count = 0;
   bool one_sided = false;
 
-  [[nodiscard]] std::span<const int> of() const { return {dims.data(), static_cast<std::size_t>(count)}; }
+  [[nodiscard]] std::span<const int> transformed() const { return {dims.data(), static_cast<std::size_t>(count)}; }
 };
 
 using Dims = std::vector<int>;
@@ -143,11 +140,11 @@ Tensor of_real(const Tensor& x, const Shape& shape, const Dims& dims) {
 /// fft_r2c_backward: of one side the gradient is filled up with zeros first; the real part of the whole transform.
 void real_to_complex_backward(BackwardCall& call) {
   const TransformPayload payload = call.payload<TransformPayload>();
-  const int last = payload.of().back();
+  const int last = payload.transformed().back();
   Tensor whole = call.gradient();
   if (payload.one_sided && whole.size(last) != payload.input[last])
     whole = filled(call.tape, payload.input, whole.dtype(), aten::kNewZeros);
-  const Tensor result = executed(whole, payload.input, payload.of(), DType::kComplex64, aten::kFftC2c);
+  const Tensor result = executed(whole, payload.input, payload.transformed(), DType::kComplex64, aten::kFftC2c);
   const NoGrad no_grad(call.tape.modes);
   call.set(0, part_of(result));
 }
@@ -155,12 +152,12 @@ void real_to_complex_backward(BackwardCall& call) {
 /// fft_c2r_backward: _fft_r2c of the gradient, whose middle is doubled in place.
 void complex_to_real_backward(BackwardCall& call) {
   const TransformPayload payload = call.payload<TransformPayload>();
-  call.set(0, executed(call.gradient(), payload.input, payload.of(), DType::kComplex64, aten::kFftR2c));
+  call.set(0, executed(call.gradient(), payload.input, payload.transformed(), DType::kComplex64, aten::kFftR2c));
 }
 
 void complex_to_complex_backward(BackwardCall& call) {
   const TransformPayload payload = call.payload<TransformPayload>();
-  call.set(0, executed(call.gradient(), payload.input, payload.of(), DType::kComplex64, aten::kFftC2c));
+  call.set(0, executed(call.gradient(), payload.input, payload.transformed(), DType::kComplex64, aten::kFftC2c));
 }
 
 /// _fft_r2c of dimensions, of one side or both.
@@ -179,16 +176,15 @@ enum class Transform { kOfReal, kToReal, kComplex };
 Dims dims_of(const RecordedCall& call, const Tensor& x, int usual) {
   Dims dims;
   if (call.has(2)) {
-    for (const std::int64_t dim : call.integers(2)) {
-      const std::int64_t from_front = dim < 0 ? dim + x.rank() : dim;
-      if (from_front < 0 || from_front >= x.rank()) call.refuse("a dimension that the tensor does not have");
-      dims.push_back(static_cast<int>(from_front));
-    }
-    return dims;
+    for (const std::int64_t dim : call.integers(2)) dims.push_back(static_cast<int>(dim < 0 ? dim + x.rank() : dim));
+  } else {
+    const int count = call.has(1) && usual == 0 ? static_cast<int>(call.integers(1).size()) : usual;
+    for (int dim = count == 0 ? 0 : x.rank() - count; dim < x.rank(); ++dim) dims.push_back(dim);
   }
-  const int count = call.has(1) && usual == 0 ? static_cast<int>(call.integers(1).size()) : usual;
-  if (count > x.rank()) call.refuse("more dimensions than the tensor has");
-  for (int dim = count == 0 ? 0 : x.rank() - count; dim < x.rank(); ++dim) dims.push_back(dim);
+  for (const int dim : dims) {
+    if (dim < 0 || dim >= x.rank()) call.refuse("a dimension that its input lacks");
+    if (std::count(dims.begin(), dims.end(), dim) > 1) call.refuse("a dimension twice");
+  }
   return dims;
 }
 
@@ -197,12 +193,8 @@ Tensor resized(Tensor x, const Dims& dims, const std::vector<std::int64_t>& leng
   Shape padded = x.shape();
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (lengths[i] < x.size(dims[i])) x = slice(x, dims[i], 0, lengths[i]);
-    padded[dims[i]] = std::max(padded[dims[i]], lengths[i]);
+    padded[dims[i]] = lengths[i];
   }
-  for (int dim = 0; dim < x.rank(); ++dim) {
-    if (std::find(dims.begin(), dims.end(), dim) == dims.end()) padded[dim] = x.size(dim);
-  }
-  for (std::size_t i = 0; i < dims.size(); ++i) padded[dims[i]] = lengths[i];
   return padded == x.shape() ? x : pad_to(x, padded);
 }
 
@@ -212,13 +204,13 @@ void transform_row(RecordedCall& call) {
   Tensor x = call.tensor(0);
   if (x.dtype() != DType::kFloat32 && !is_complex(x)) call.refuse("another type than float32 and complex64");
   const Dims dims = dims_of(call, x, usual);
-  if (dims.empty() || dims.size() > 3) call.refuse("more than three dimensions");
+  if (dims.empty() || dims.size() > 3) call.refuse("no dimension or more than three");
   std::vector<std::int64_t> lengths;
   for (const int dim : dims) lengths.push_back(x.size(dim));
   if (transform == Transform::kToReal) lengths.back() = 2 * (lengths.back() - 1);
   if (call.has(1)) {
     const std::vector<std::int64_t> asked = call.integers(1);
-    if (asked.size() != dims.size()) call.refuse("another number of lengths than of dimensions");
+    if (asked.size() != dims.size()) call.refuse("lengths of other dimensions");
     for (std::size_t i = 0; i < dims.size(); ++i) {
       if (asked[i] > 0) lengths[i] = asked[i];
     }
@@ -254,15 +246,14 @@ void stft_row(RecordedCall& call) {
   if (given.defined() && is_followed(given)) call.refuse("a window that is differentiated");
   const bool is_vector = x.rank() == 1;
   const std::int64_t size = call.integer(1), hop = call.integer_or(2, size / 4), length = call.integer_or(3, size);
-  if (hop < 1 || length < 1 || length > size) call.refuse("no hop, or a window longer than its transform");
+  if (size < 1 || hop < 1 || length < 1 || length > size) call.refuse("a frame, a hop or a window of such a length");
   if (is_vector) x = unsqueeze(x, 0);
-  if (size / 2 > x.size(1)) call.refuse("a transform longer than the signal");
   if (call.boolean_or(5, true)) {
     Shape padded = x.shape();
-    padded[-1] += size / 2 * 2;
+    padded[-1] = checked_add(padded[-1], size / 2 * 2);
     x = padded_by_mode(x, padded);
   }
-  if (size > x.size(1)) call.refuse("a transform longer than the signal");
+  if (x.size(1) < size) call.refuse("a signal that is shorter than a frame");
   Tensor window = given;
   if (length < size) window = filled(call.tape, {size}, DType::kFloat32, aten::kZeros);
   Tensor frames = as_strided(x, {x.size(0), 1 + (x.size(1) - size) / hop, size},
@@ -276,8 +267,8 @@ void stft_row(RecordedCall& call) {
 /// TensorFactories.cpp: a window that repeats is made with one number more.
 void window_row(RecordedCall& call) {  // window_length periodic
   const std::int64_t length = call.integer(0);
+  if (length < 1) call.refuse("a length below 1");
   const bool repeats = call.boolean_or(1, true);
-  if (length < 0) call.refuse("less than none");
   const Tensor whole = filled(call.tape, {checked_add(length, repeats ? 1 : 0)}, DType::kFloat32, aten::kArange);
   call.returns(repeats ? slice(whole, 0, 0, length) : whole);
 }
