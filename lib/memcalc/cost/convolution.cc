@@ -69,8 +69,8 @@ double own_weight_seconds(const work::Convolution& convolution, double slower) {
   const double warps = std::min(images, kMostWarps);
   const double rounds = kImageRounds + std::ceil(static_cast<double>(convolution.pixels) / images / kLanes);
   const auto blocks = static_cast<double>(convolution.groups * convolution.channels * convolution.depth);
-  const double all = blocks * (images * rounds * kLanes / kPerSecond + kBlockNs * 1e-9 * warps / kMostWarps);
-  const double chain = (std::ceil(images / warps) * rounds * kRoundUs + kLaunchUs) * 1e-6;
+  const double all = blocks * (images * rounds * kLanes / kPerSecond + kBlockNs * kNanosecond * warps / kMostWarps);
+  const double chain = (std::ceil(images / warps) * rounds * kRoundUs + kLaunchUs) * kMicrosecond;
   return std::hypot(all * slower, chain);
 }
 
@@ -116,7 +116,7 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
     return tf32_weight_seconds(kernel, device);
   } else {
     share = r.direct_float32_weight;
-    chain = static_cast<double>(convolution.pixels) * static_cast<double>(window) * kTapNs * 1e-9;
+    chain = static_cast<double>(convolution.pixels) * static_cast<double>(window) * kTapNs * kNanosecond;
   }
   const double computed = kernel.flops / (share * device.fp32_flops_per_second);
   const double moved = kernel.bytes / (rates.image.bandwidth * device.memory_bandwidth_bytes_per_second);
@@ -136,7 +136,7 @@ double own_depthwise_seconds(const Kernel& kernel, const work::Convolution& conv
   const bool half = is_half(kernel.dtype), backward = convolution.backward;
   const PixelPs& ps = backward ? (half ? kHalfInput : kInput) : half ? kHalfForward : kForward;
   const double of_group = backward ? entering : pixels;
-  return kLaunchUs * 1e-6 +
+  return kLaunchUs * kMicrosecond +
          of_group * static_cast<double>(convolution.groups) * ps.of(convolution.depth, strided) * kPicosecond * slower;
 }
 

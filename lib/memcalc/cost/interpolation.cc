@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
@@ -42,7 +43,7 @@ double bilinear_seconds(const Kernel& kernel, const DeviceSpec& device, const De
     // (operator_times_h100.jsonl.gz), and 0.34 T pixels a second of an H200 where they are many (segformer's 512 x 512,
     // step_operators_h200.jsonl.gz).
     constexpr double kPlaneNs = 250, kPixelPs = 2.95;
-    return std::max({moved, static_cast<double>(planes->count) * kPlaneNs * 1e-9,
+    return std::max({moved, static_cast<double>(planes->count) * kPlaneNs * kNanosecond,
                      kernel.elements * kPixelPs * kPicosecond * slower});
   }
   // upsample_bilinear2d_nhwc_out_frame and its backward, channels last: an index calculation for each element, and

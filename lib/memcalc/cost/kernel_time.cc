@@ -112,7 +112,7 @@ double few_rows_seconds(const work::EmbeddingGradient& gradient, const DeviceSpe
   const auto columns = static_cast<double>(round_up(gradient.width, kWarp));
   const double per_second = gradient.width <= kWarp ? kNarrowAddedPerSecond : kAddedPerSecond;
   const double added = indices * columns * kMultiprocessors / (per_second * device.multiprocessors);
-  return kSortUs * kMicrosecond + (indices * kNumberNs + shared * kSharedNs) * 1e-9 + added;
+  return kSortUs * kMicrosecond + (indices * kNumberNs + shared * kSharedNs) * kNanosecond + added;
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const Devi
   const double moved = kernel.bytes / (kShare * device.memory_bandwidth_bytes_per_second);
   const double computed = kernel.elements * kMultiprocessors / (kPerSecond * device.multiprocessors);
   const double at_once = std::max(moved, is_half(kernel.dtype) ? computed : 0);
-  return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * 1e-9);
+  return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * kNanosecond);
 }
 
 /// cuda/layer_norm_kernel.cu, vectorized_layer_norm_kernel: a block a row, and memory; in 16 bits what is computed
@@ -246,7 +246,7 @@ double layer_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
   const double moved =
       2 * values * static_cast<double>(size_of(kernel.dtype)) / (kShare * device.memory_bandwidth_bytes_per_second);
   const double computed = half ? values * kValuePs * kPicosecond * slower : 0;
-  const double blocks = count * (half ? kHalfRowNs : kRowNs) * 1e-9 * slower;
+  const double blocks = count * (half ? kHalfRowNs : kRowNs) * kNanosecond * slower;
   return std::max(kLeastUs * kMicrosecond, kLaunchUs * kMicrosecond + blocks + std::max(moved, computed));
 }
 
@@ -437,7 +437,7 @@ double looped_sum_seconds(const Kernel& kernel, const DeviceSpec& device) {
   constexpr double kSplitAbove = 512 * 256, kBlockUs = 1.7, kValueNs = 0.205, kSplitUs = 5.5, kRowsUs = 2.5;
   constexpr double kShare = 0.8, kRowShare = 0.7;
   const double bytes_per_second = device.memory_bandwidth_bytes_per_second;
-  if (kernel.elements < kSplitAbove) return kBlockUs * kMicrosecond + kernel.elements * kValueNs * 1e-9;
+  if (kernel.elements < kSplitAbove) return kBlockUs * kMicrosecond + kernel.elements * kValueNs * kNanosecond;
   const bool to_one = kernel.op == &aten::kLinalgVectorNorm;
   return (to_one ? kSplitUs : kRowsUs) * kMicrosecond +
          kernel.bytes / ((to_one ? kShare : kRowShare) * bytes_per_second);
@@ -576,7 +576,8 @@ struct SecondsOf {
     // Launches: a copy, arange, the sort; of cub's a histogram, a scan and the passes.
     constexpr std::int32_t kWithOneBlock = 3, kBesidePasses = 4;
     if (kernel.launches <= kWithOneBlock) return kSmallSortUs * kMicrosecond;
-    return (kernel.launches - kBesidePasses) * (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * 1e-9);
+    return (kernel.launches - kBesidePasses) *
+           (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * kNanosecond);
   }
   [[nodiscard]] double by_memory() const {
     if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);

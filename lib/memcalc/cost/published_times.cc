@@ -10,6 +10,7 @@
 #include <iterator>
 #include <span>
 
+#include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/spec/cuda_architecture.h"
@@ -47,7 +48,7 @@ constexpr double kForwardShare = 0.996, kBackwardShare = 0.827;         // heads
 constexpr double kWideForwardShare = 0.75, kWideBackwardShare = 0.654;  // of 192 beside values of 128
 
 double sustained_seconds(const TimedProduct& row) {
-  const double published = row.microseconds * 1e-6;
+  const double published = row.microseconds * kMicrosecond;
   if (row.microseconds >= kLongLoopMicroseconds) return published;
   const double flops = 2.0 * row.m * row.n * row.k;
   constexpr auto kFirst = static_cast<std::int32_t>(Transposed::kFirst);
@@ -60,14 +61,14 @@ double sustained_seconds(const TimedProduct& row) {
 }
 
 double sustained_seconds(const TimedAttention& row) {
-  if (row.microseconds >= kLongCallMicroseconds) return row.microseconds * 1e-6;
+  if (row.microseconds >= kLongCallMicroseconds) return row.microseconds * kMicrosecond;
   constexpr int kWidth = 128;  // of values
   const bool wide = row.width > kWidth, backward = row.backward != 0;
   const double share =
       backward ? (wide ? kWideBackwardShare : kBackwardShare) : (wide ? kWideForwardShare : kForwardShare);
   const double products = backward ? 5 : 2;
   const double flops = products * row.length * row.length * row.heads * (row.width + kWidth);
-  return std::max(row.microseconds * 1e-6, flops / (share * kPeak));
+  return std::max(row.microseconds * kMicrosecond, flops / (share * kPeak));
 }
 
 bool were_timed(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {

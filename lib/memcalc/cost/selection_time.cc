@@ -37,10 +37,10 @@ double topk_seconds(const Kernel& kernel, const work::Rows& slices, const Device
   const auto count = static_cast<double>(slices.count), width = static_cast<double>(slices.width);
   if (slices.width >= kTimed && topk_shares_slices(slices.count, slices.width)) {
     return kPassesUs * kMicrosecond +
-           (width * kWidthNs + count * width * kElementNs * of_multiprocessors(device)) * 1e-9;
+           (width * kWidthNs + count * width * kElementNs * of_multiprocessors(device)) * kNanosecond;
   }
-  const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * 1e-9 : 0;
-  return kLaunchUs * kMicrosecond + count * kSliceNs * 1e-9 + sort +
+  const double sort = kernel.launches > 1 ? kSortUs * kMicrosecond + count * kSortedSliceNs * kNanosecond : 0;
+  return kLaunchUs * kMicrosecond + count * kSliceNs * kNanosecond + sort +
          kernel.bytes / (rates.vectorized.bandwidth * device.memory_bandwidth_bytes_per_second);
 }
 
@@ -51,7 +51,7 @@ double sorted_rows_seconds(const work::Rows& rows, const DeviceSpec& device) {
   const double elements = static_cast<double>(rows.count) * static_cast<double>(rows.width);
   const bool few = rows.count < kManyRows;
   return (few ? kFewUs : kManyUs) * kMicrosecond +
-         elements * (few ? kFewNs : kManyNs) * of_multiprocessors(device) * 1e-9;
+         elements * (few ? kFewNs : kManyNs) * of_multiprocessors(device) * kNanosecond;
 }
 
 /// A block goes along each row, 1,024 elements at a time, whatever memory could do; longer where the second-level

@@ -66,8 +66,9 @@ double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const 
   const double bytes_per_second = share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
   double computed = 0;
   if (!rows.backward && is_half(kernel.dtype)) {
-    computed = shared ? count * width * kMultiprocessors / (kSharedPerSecond * device.multiprocessors)
-                      : count / (kBlocks * device.multiprocessors) * (kRowUs * kMicrosecond + width * kValueNs * 1e-9);
+    computed =
+        shared ? count * width * kMultiprocessors / (kSharedPerSecond * device.multiprocessors)
+               : count / (kBlocks * device.multiprocessors) * (kRowUs * kMicrosecond + width * kValueNs * kNanosecond);
   }
   return kLaunchUs * kMicrosecond + std::max(passes * count * row / bytes_per_second, computed);
 }

@@ -100,7 +100,7 @@ DeviceRates read_device_rates(const JsonObject& json, const DeviceRates* predict
     rates.first_calls.source = calls->required_string("source");
   }
   if (const std::optional<JsonObject> power = json.nullable_object("power")) {
-    rates.power.watts = power->required_double("watts", {1, 1e5});
+    rates.power.watts = power->optional_double("watts", {1, 1e5}).value_or(0);
     rates.power.products = power->required_double("products", {1, 10});
     rates.power.best = power->required_double("best", {0.01, 2});
     rates.power.others = power->required_double("others", {0, 1});

@@ -153,9 +153,10 @@ void limit_power(double watts, DeviceSpec& device) {
     return Error(ErrorCode::kUsage, "--power-limit: " + std::move(text), "--power-limit", rule);
   };
   if (device.rates == nullptr || device.rates->power.watts <= 0 || device.power_watts <= 0) {
-    throw error(fmt::format("how the clock of {} follows its power was not measured; it was of h100-sxm and h200-sxm",
-                            device.name),
-                "power-needs-rates");
+    throw error(
+        fmt::format("how the clock of {} follows its power was not measured; accepted: with --gpu h100-sxm or h200-sxm",
+                    device.name),
+        "power-needs-rates");
   }
   const double least = std::ceil(kLeast * device.rates->power.watts);
   if (watts < least || watts > device.power_watts) {
