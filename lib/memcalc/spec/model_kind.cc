@@ -44,11 +44,15 @@ std::int64_t trained_image_size(const ModelSpec& model) {
 
 bool is_contrastive(const ModelSpec& model) { return is_kind(model, FamilyKind::kContrastive); }
 
-bool chooses_attention(const ModelSpec& model) {
+bool takes_attention(const ModelSpec& model) {
   if (const auto* custom = model.architecture.get_if<CustomSpec>())
     return custom::has_layer<custom::AttentionLayer>(custom->layers);
+  return !is_of_torchvision(model);
+}
+
+bool chooses_attention(const ModelSpec& model) {
   const Family* const family = family_of(model);
-  return family == nullptr || (!family->is_torchvision && !family->has_no_attention);
+  return takes_attention(model) && (family == nullptr || !family->has_no_attention);
 }
 
 bool is_custom(const ModelSpec& model) { return model.architecture.is<CustomSpec>(); }

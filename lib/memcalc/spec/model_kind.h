@@ -34,8 +34,11 @@ namespace memcalc {
 /// gpt-oss: its attention sinks are in transformers' eager attention only (and in kernels from the hub).
 [[nodiscard]] bool has_eager_attention_only(const ModelSpec& model);
 
-/// Whether --attn chooses how it attends: not of torchvision's, of Mamba, of a user's layers without attention. A
-/// program attends as it was recorded.
+/// Whether it is made with attn_implementation (--attn): none of torchvision's, no user's layers without attention.
+/// Mamba is, as transformers takes the name for any of its models.
+[[nodiscard]] bool takes_attention(const ModelSpec& model);
+
+/// Whether that chooses how it attends: not of Mamba. A program attends as it was recorded.
 [[nodiscard]] bool chooses_attention(const ModelSpec& model);
 
 /// A user's own layers.

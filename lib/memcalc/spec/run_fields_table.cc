@@ -70,7 +70,7 @@ std::optional<FieldValue> image_width_of(const RunRecord& r) {
   const ImageTextSpec* const spec = image_text_of(r.model);
   return spec != nullptr ? fields::read(spec->image_width) : std::nullopt;
 }
-bool attends(const RunRecord& r) { return chooses_attention(r.model); }
+bool attends(const RunRecord& r) { return takes_attention(r.model); }
 bool has_targets(const RunRecord& r) {
   const auto* recorded = r.model.architecture.get_if<ProgramSpec>();
   return trains(r) && (recorded != nullptr ? has_symbol(*recorded, "target") : r.run.task == Task::kSeq2Seq);
