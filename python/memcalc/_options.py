@@ -299,6 +299,8 @@ class RunOptions(TypedDict, total=False):
     """`--host-memory`: of each host [the card's usual host's]"""
     margin_gib: float | None
     """`--margin`: of the card that is to stay free [0]"""
+    power_limit: float | None
+    """`--power-limit`: of the card, by nvidia-smi -pl [the card's own]"""
     host: str | None
     """`--host`: of the host, by memcalc.measure --host [their middle]"""
     tokens: float | None
