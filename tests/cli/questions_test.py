@@ -74,7 +74,7 @@ REFUSED = [
     ("on a Mac", "--model llama-3.1-8b --infer --gpu m3-max", ["--memory"]),
     ("a GGUF in Q4_K_M", "--model llama-3.1-8b --infer --quantize Q4_K_M", ["--quantize nf4"]),
     ("DeepSeek-V3 on eight H200", "--model deepseek-v3 --infer --gpus 8 --gpu h200", ["--gpus 1"]),
-    ("four answers to each prompt", "--model llama-3.1-8b --infer --num-return-sequences 4", ["it belongs to generate() (--infer --new-tokens N)"]),
+    ("four answers to each prompt", "--model llama-3.1-8b --infer --num-return-sequences 4", ["accepted: --sampling LIST, or --beams K"]),
     ("tensor parallelism by another name", "--model llama-3.1-8b --tp-size 4", ["memcalc calls it --tp"]),
     ("a card's memory with its unit", "--model gpt2 --memory 24GB", ["--memory: expected a number", "in GiB, found '24GB'"]),
     ("all but a layer frozen, by half its name", "--model gpt2 --freeze except:h.0", ["begins as except:h.0 says", "transformer.wte.weight"]),
