@@ -33,7 +33,8 @@ TEST(PowerLimit, ProductsTakeTheTimeOfTheSlowestCard) {
   together.push_back(product);
   together.push_back(gather);
   const double one = seconds_of(alone, device(), rates()).front();
-  EXPECT_NEAR(seconds_of(together, device(), rates()).front() / one, 1 + 1.424 * 0.015, 2e-3);
+  const double gap = 0.4e-6;  // longer between kernels of hosts of several cards
+  EXPECT_NEAR((seconds_of(together, device(), rates()).front() - gap) / one, 1 + 1.424 * 0.015, 2e-3);
 }
 
 Kernel product_of_4096() {
