@@ -95,12 +95,54 @@ def predict(cases, memcalc, out):
             print(row["id"], {name: each.get("step") or each for name, each in row["told"].items()}, flush=True)
 
 
+def trained_loops(device, made, items_of):
+    """A class of Trainers over made(case), each of whose steps() times whole steps from one's end to the next's, in milliseconds."""
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
+    clock = time.perf_counter
+
+    class Ends(TrainerCallback):
+        def __init__(self): self.at = []
+        def on_step_end(self, *_, **__): self.at.append(clock())
+
+    class Trained:
+        def __init__(self, case):
+            self.case, self.model = case, made(case)
+            self.items = [items_of(case, self.model) for _ in range(8)] * 8
+
+        def steps(self, count, skip=3):
+            ends = Ends()
+            arguments = TrainingArguments(output_dir=tempfile.gettempdir(), per_device_train_batch_size=BATCH, max_steps=count + skip + 1, bf16=self.case["precision"] == "amp-bf16", tf32=None, optim=self.case["trainer"], report_to="none",
+                                          save_strategy="no", disable_tqdm=True, use_cpu=device == "cpu")
+            trainer = Trainer(model=self.model, args=arguments, train_dataset=self.items, data_collator=default_data_collator, callbacks=[ends])
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+            for name in ("forward", "_original_forward"): self.model.__dict__.pop(name, None)
+            return [round(1e3 * (b - a), 3) for a, b in zip(ends.at[skip:], ends.at[skip + 1:])]
+
+    return Trained
+
+
+def machine(device):
+    import torch
+    import transformers as tf
+    return dict(gpu=torch.cuda.get_device_name(0) if device == "cuda" else "none", torch=torch.__version__, transformers=tf.__version__, python=sys.version.split()[0], cores=os.cpu_count(),
+                cpu=next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), ""))
+
+
+def timed(calls, row, number, emit):
+    """What each call returns, in the row; round 0, in which kernels are loaded, tells its errors alone."""
+    for key, call in calls.items():
+        try: row[key] = call()
+        except Exception: row[key], row["error"] = None, traceback.format_exc()[-400:]
+    if number: emit(**row)
+    elif row.get("error"): emit(kind="error", id=row["id"], error=row["error"]); print(row["id"], row["error"][-200:], flush=True)
+
+
 def run(cases, out, seconds, device):
     begin = time.time()
     import torch
-    import transformers as tf
+    from transformers import default_data_collator
     from transformers.optimization import Adafactor
-    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
     clock, sync = time.perf_counter, torch.cuda.synchronize if device == "cuda" else (lambda: None)
     file = open(out, "a")
 
@@ -151,27 +193,8 @@ def run(cases, out, seconds, device):
                     for name, value in row.items(): got.setdefault(name, []).append(round(1e3 * value, 3))
             return got
 
-    class Ends(TrainerCallback):
-        def __init__(self): self.at = []
-        def on_step_end(self, *_, **__): self.at.append(clock())
-
-    class Trained:
-        def __init__(self, case):
-            self.case, self.model = case, made(case)
-            self.items = [items_of(case, self.model) for _ in range(8)] * 8
-
-        def steps(self, count, skip=3):
-            ends = Ends()
-            arguments = TrainingArguments(output_dir=tempfile.gettempdir(), per_device_train_batch_size=BATCH, max_steps=count + skip + 1, bf16=self.case["precision"] == "amp-bf16", tf32=None, optim=self.case["trainer"], report_to="none",
-                                          save_strategy="no", disable_tqdm=True, use_cpu=device == "cpu")
-            trainer = Trainer(model=self.model, args=arguments, train_dataset=self.items, data_collator=default_data_collator, callbacks=[ends])
-            trainer.remove_callback(PrinterCallback)
-            trainer.train()
-            for name in ("forward", "_original_forward"): self.model.__dict__.pop(name, None)
-            return [round(1e3 * (b - a), 3) for a, b in zip(ends.at[skip:], ends.at[skip + 1:])]
-
-    emit(kind="machine", gpu=torch.cuda.get_device_name(0) if device == "cuda" else "none", torch=torch.__version__, transformers=tf.__version__, python=sys.version.split()[0], cores=os.cpu_count(),
-         cpu=next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), ""))
+    Trained = trained_loops(device, made, items_of)
+    emit(kind="machine", **machine(device))
     beside, beside_trained, todo = Loop(BESIDE), Trained(BESIDE), []
     for case in map(json.loads, Path(cases).read_text().splitlines()):
         try: todo.append((case, Loop(case), Trained(case)))
@@ -185,11 +208,7 @@ def run(cases, out, seconds, device):
             calls = dict(beside=lambda: beside.steps(4), phases=lambda: loop.phases(5), step=lambda: loop.steps(4), trainer=lambda: trained.steps(9), beside_phases=lambda: beside.phases(2),
                          beside_trainer=lambda: beside_trained.steps(5) if number % 2 else None)
             if number == 0: calls = dict(phases=lambda: loop.phases(2), trainer=lambda: trained.steps(2), beside=lambda: beside.phases(1))  # kernels are loaded
-            for key, call in calls.items():
-                try: row[key] = call()
-                except Exception: row[key], row["error"] = None, traceback.format_exc()[-400:]
-            if number: emit(**row)
-            elif row.get("error"): emit(kind="error", id=case["id"], error=row["error"]); print(case["id"], row["error"][-200:], flush=True)
+            timed(calls, row, number, emit)
         print("round", number, round(time.time() - begin, 1), flush=True)
 
 

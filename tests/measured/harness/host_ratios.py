@@ -124,8 +124,7 @@ def core(torch, device, things):
 def run(cases, out, seconds, device):
     begin = time.time()
     import torch
-    import transformers as tf
-    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
+    from transformers import default_data_collator
     clock, sync = time.perf_counter, torch.cuda.synchronize if device == "cuda" else (lambda: None)
     file = open(out, "a")
 
@@ -173,27 +172,8 @@ def run(cases, out, seconds, device):
                     for name, value in row.items(): got.setdefault(name, []).append(round(1e3 * value, 3))
             return got
 
-    class Ends(TrainerCallback):
-        def __init__(self): self.at = []
-        def on_step_end(self, *_, **__): self.at.append(clock())
-
-    class Trained:
-        def __init__(self, case):
-            self.case, self.model = case, made(case)
-            self.items = [items_of(case, self.model) for _ in range(8)] * 8
-
-        def steps(self, count, skip=3):
-            ends = Ends()
-            arguments = TrainingArguments(output_dir=tempfile.gettempdir(), per_device_train_batch_size=BATCH, max_steps=count + skip + 1, bf16=self.case["precision"] == "amp-bf16", tf32=None, optim=self.case["trainer"], report_to="none",
-                                          save_strategy="no", disable_tqdm=True, use_cpu=device == "cpu")
-            trainer = Trainer(model=self.model, args=arguments, train_dataset=self.items, data_collator=default_data_collator, callbacks=[ends])
-            trainer.remove_callback(PrinterCallback)
-            trainer.train()
-            for name in ("forward", "_original_forward"): self.model.__dict__.pop(name, None)
-            return [round(1e3 * (b - a), 3) for a, b in zip(ends.at[skip:], ends.at[skip + 1:])]
-
-    emit(kind="machine", gpu=torch.cuda.get_device_name(0) if device == "cuda" else "none", torch=torch.__version__, transformers=tf.__version__, python=sys.version.split()[0], cores=os.cpu_count(),
-         cpu=next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), ""))
+    Trained = host_drawn.trained_loops(device, made, items_of)
+    emit(kind="machine", **host_drawn.machine(device))
     beside, beside_trained, todo = Loop(BESIDE), Trained(BESIDE), []
     for case in map(json.loads, Path(cases).read_text().splitlines()):
         try: todo.append((case, {depth: Loop(each) for depth, each in depths(case).items()}, Trained(case) if case["trained"] else None))
@@ -207,11 +187,7 @@ def run(cases, out, seconds, device):
             row, count = dict(kind="block", round=number, id=case["id"]), (2 if "config" in case else 4) if number else 1
             calls = dict(core=lambda: core(torch, device, things), before=lambda: beside.phases(2, 0), **{depth: lambda loop=loop: loop.phases(count) for depth, loop in loops.items()}, after=lambda: beside.phases(2, 0))
             if trained and (number % 2 or not number): calls.update(trainer=lambda: trained.steps(5 if number else 2), beside_trainer=lambda: beside_trained.steps(4) if number else None)
-            for key, call in calls.items():
-                try: row[key] = call()
-                except Exception: row[key], row["error"] = None, traceback.format_exc()[-400:]
-            if number: emit(**row)
-            elif row.get("error"): emit(kind="error", id=case["id"], error=row["error"]); print(case["id"], row["error"][-200:], flush=True)
+            host_drawn.timed(calls, row, number, emit)
         print("round", number, round(time.time() - begin, 1), flush=True)
 
 
