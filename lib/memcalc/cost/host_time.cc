@@ -54,11 +54,6 @@ constexpr double kWalkShare = 0.14;
 // instructions (transformers 5.17, counted without a card on 2026-11-30, harness/python_counts.py), each of which takes
 // kInstructionShare of python_us (15.1 us).
 constexpr double kProcessorShare = 0.11;
-// Of packed_linear_us (51 us): dequantize_4bit, an operator of torch.library of its own within gemm_4bit's, beside its
-// kernel. In loops of single layers a Linear4bit of 128 and 256 rows took 70 us more than a Linear, one of few rows 28.
-// Of the 42 between them 8 are the kernel's launch; what is left is 1.2 times 28, and 1.0 without the Python that an
-// operator is told to take (an H100's host, 2026-11-27; tests/measured/inference_turns_h100.jsonl, "layer").
-constexpr double kUnpackShare = 1;
 // Of model_call_us (690 us): copy.deepcopy() of a configuration, 15,000 to 19,600 instructions. The caches of T5, mT5,
 // M2M-100, BART and Whisper (two copies, Whisper's three) took 203 to 298 us a copy of the reference host's by a loop
 // of Python that ran in turns with them, 60 turns on a processor without a card, 2026-11-30
@@ -154,7 +149,13 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kCacheLayer: return rates.cache_layer_us;
     case HostWork::kCopiedConfiguration: return kCopiedConfigurationShare * rates.model_call_us;
     case HostWork::kPackedLinear: return rates.packed_linear_us;
-    case HostWork::kUnpackedWeight: return kUnpackShare * rates.packed_linear_us;
+    // The same once more (51 us): dequantize_4bit, an operator of torch.library of its own within gemm_4bit's, beside
+    // its kernel. In loops of single layers a Linear4bit of 128 and 256 rows took 70 us more than a Linear, one of few
+    // rows
+    // 28. Of the 42 between them 8 are the kernel's launch; what is left is 1.2 times 28, and 1.0 without the Python
+    // that an operator is told to take (an H100's host, 2026-11-27; tests/measured/inference_turns_h100.jsonl,
+    // "layer").
+    case HostWork::kUnpackedWeight: return rates.packed_linear_us;
     case HostWork::kInt8Linear: return rates.int8_linear_us;
     case HostWork::kInt8Warning: return rates.int8_warning_us;
   }

@@ -474,9 +474,7 @@ class Clocks {
 
   /// How many lie before it or there.
   [[nodiscard]] std::size_t ends_until(std::size_t host, double time) const {
-    std::size_t place = ends_before(host, time);
-    while (place < queue_.size() && queue_[(next_slot_ + place) % queue_.size()][host] <= time) ++place;
-    return place;
+    return ends_before(host, std::nextafter(time, HUGE_VAL));
   }
 
   /// When the kernel of the compute stream ends that runs at some time; that time where none does.
