@@ -172,7 +172,7 @@ void set_time(Report& report, const StepTime& step) {
   report.time = throughput_of(report, step);
   report.time->lacks = untimed_part(report.run);
   // No step whose optimizer is on the host was measured as a whole, and none at a limit below the card's own.
-  const bool measured_alike = !steps_on_host(report.run) && !report.device.power_given;
+  const bool measured_alike = !report.time->steps_on_host && !report.device.power_given;
   if (report.time->lacks.empty() && measured_alike) report.time->error = error_of_step(report, step);
   const auto note = [&](std::string text) {
     const auto told = std::find(report.assumptions.begin(), report.assumptions.end(), text);

@@ -1,6 +1,4 @@
 // Rows of the operator table that normalise by statistics of their input.
-#include <utility>
-
 #include "memcalc/symbolic/ops/batch_norm.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
@@ -29,11 +27,9 @@ void group_norm_row(RecordedCall& call) {
 /// within a model that trains uses them.
 void batch_norm_row(RecordedCall& call) {
   if (!call.has(3) && call.has(4)) call.refuse("a bias and no weight");
-  const bool trains = call.tape.modes.training;
-  call.tape.modes.training = trains && call.boolean_or(5, false);
-  Tensor result = batch_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4));
-  call.tape.modes.training = trains;
-  call.returns(std::move(result));
+  bool& training = call.tape.modes.training;
+  const Scoped of_norm(training, training && call.boolean_or(5, false));
+  call.returns(batch_norm(call.tensor(0), call.tensor_or_none(3), call.tensor_or_none(4)));
 }
 
 void instance_norm_row(RecordedCall& call) {
