@@ -59,6 +59,7 @@ TEST(Verdict, KnowsKindsOfSteps) {
   EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/false, other), "other-card");
   EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/true, other), "by-host");
   EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/false, other), "other-cards");
+  EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/true, other), "several-cards");
 }
 
 TEST(Verdict, CountsWhatIsAssumedOfTheCard) {

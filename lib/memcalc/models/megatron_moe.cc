@@ -187,11 +187,11 @@ class MoeLayer : public MegatronMlpLayer {
         of_rows = exchange(of_rows, {all}, kGather, Collective::kAllGather, tp_);
       }
       if (sorts) {
-        rows = by_expert(rows, kToExperts);
-        of_rows = by_expert(of_rows, kToExperts);
+        rows = by_expert(rows, {all, width}, kToExperts);
+        of_rows = by_expert(of_rows, {all}, kToExperts);
       }
       const Tensor expert_output = experts_->forward(rows, of_rows);
-      output = sorts ? by_expert(expert_output, kToRanks) : expert_output;
+      output = sorts ? by_expert(expert_output, expert_output.shape(), kToRanks) : expert_output;
       if (tp_ > 1) output = reduced(output, scores, {received, width}, tp_);
     }
     {  // combine
@@ -239,10 +239,9 @@ class MoeLayer : public MegatronMlpLayer {
 
   /// Chunks of each rank's rows for each local expert, put in the order of the experts or back. Where experts are padded
   /// all chunks are alike: view(...).transpose(0, 1).contiguous(), else sort_chunks_by_idxs.
-  [[nodiscard]] Tensor by_expert(const Tensor& rows, Order to) const {
-    if (!config_.options.expert_capacity) return exchange(rows, rows.shape(), kSortChunks);
+  [[nodiscard]] Tensor by_expert(const Tensor& rows, const Shape& whole, Order to) const {
+    if (!config_.options.expert_capacity) return exchange(rows, whole, kSortChunks);
     const std::int64_t ranks = ep_ * tp_, first = to == kToExperts ? ranks : local_;
-    const Shape whole = rows.shape();
     const std::int64_t second = ranks * local_ / first, chunk = whole[0] / (ranks * local_);
     const Tensor chunks = view(rows, {first, second, chunk, rows.elements() / whole[0]});
     return view(contiguous(transpose(chunks, 0, 1)), whole);

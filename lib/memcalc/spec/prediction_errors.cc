@@ -25,7 +25,8 @@ RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
 
 StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound, bool timed_card) {
   if (!run.trains()) return StepKind::kInference;
-  if (run.parallel.is_parallel()) return timed_card ? StepKind::kSeveralCards : StepKind::kOtherCards;
+  // The published runs of several other cards are of large models, which no host decides.
+  if (run.parallel.is_parallel()) return timed_card || host_bound ? StepKind::kSeveralCards : StepKind::kOtherCards;
   if (run.compiles()) return StepKind::kCompiled;
   if (host_bound) return StepKind::kHostBound;
   if (!timed_card) return StepKind::kOtherCard;
