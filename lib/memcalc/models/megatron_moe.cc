@@ -237,8 +237,8 @@ class MoeLayer : public MegatronMlpLayer {
     return output;
   }
 
-  /// Chunks of each rank's rows for each local expert, put in the order of the experts or back. Where experts are padded
-  /// all chunks are alike: view(...).transpose(0, 1).contiguous(), else sort_chunks_by_idxs.
+  /// Chunks of each rank's rows for each local expert, put in the order of the experts or back. Where experts are
+  /// padded all chunks are alike: view(...).transpose(0, 1).contiguous(), else sort_chunks_by_idxs.
   [[nodiscard]] Tensor by_expert(const Tensor& rows, const Shape& whole, Order to) const {
     if (!config_.options.expert_capacity) return exchange(rows, whole, kSortChunks);
     const std::int64_t ranks = ep_ * tp_, first = to == kToExperts ? ranks : local_;

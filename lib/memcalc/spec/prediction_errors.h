@@ -47,9 +47,8 @@ enum class StepKind : std::uint8_t {
   kImage,
   kCardBound,
 };
-inline constexpr std::array<std::string_view, 9> kStepKindNames = {"inference", "other-cards", "several-cards",
-                                                                   "compiled",  "by-host",     "other-card",
-                                                                   "experts",   "image",       "by-card"};
+inline constexpr std::array<std::string_view, 9> kStepKindNames = {
+    "inference", "other-cards", "several-cards", "compiled", "by-host", "other-card", "experts", "image", "by-card"};
 
 /// `timed_card`: its rates were measured here, not only published by others.
 [[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound, bool timed_card);

@@ -308,8 +308,7 @@ void repeat_kernel(const Tensor& from, const Tensor& to) {
 }
 
 void repeat_backward(BackwardCall& call) {
-  Tensor gradient =
-      call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kRepeatInterleave);
+  Tensor gradient = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kRepeatInterleave);
   repeat_kernel(call.gradient(), gradient);
   call.set(0, std::move(gradient));
 }

@@ -148,8 +148,8 @@ Tensor megatron_router(MegatronMemory& memory, const Tensor& x, const RouterShap
     if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2;  // the selection and the sort of what it took
     // Of each token's experts; where tokens are dropped, of each expert's tokens, which are not sorted.
     const bool of_experts = i == kRouterTopks;
-    tape.kernels.describe(work::Rows{.count = of_experts ? shape.experts : tokens,
-                                     .width = of_experts ? tokens : shape.experts});
+    tape.kernels.describe(
+        work::Rows{.count = of_experts ? shape.experts : tokens, .width = of_experts ? tokens : shape.experts});
   }
   route(tape, real(logits.elements()), 6 * real(softmax.bytes()),
         kRouterLaunches + (shape.drops ? kDroppingLaunches : 0));
