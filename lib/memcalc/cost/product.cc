@@ -65,13 +65,13 @@ struct SmallBlocks {
 /// 2026-11-26.
 constexpr SmallBlocks kSmall{.side = 32, .blocks = 8, .block_us = 2, .step_us = 0.07, .half_step_us = 0.045};
 /// Both sides of 33 to 64 (scores of Swin's windows, 49 x 49 over 32): kernels of 64 x 64. 16 bits of an H200's profiled
-/// steps (768 to 16,384 products within 4 %, step_operators_h200.jsonl.gz), float32 of an H100's (384 to 3,072 within
-/// 12 %, network_profiles_h100.jsonl.gz), 2026-11-30; TF32 is taken to be as float32.
+/// steps (96 to 18,432 products within 10 %, step_operators_h200.jsonl.gz), float32 of an H100's (384 to 3,072 within
+/// 8 %, network_operators_h100.jsonl.gz), 2026-11-30; TF32 is taken to be as float32.
 constexpr SmallBlocks kMiddle{.side = 64, .blocks = 4, .block_us = 2, .step_us = 0.16, .half_step_us = 0.051};
 
 double small_products_seconds(const SmallBlocks& of, double m, double n, double k, double batch, double multiprocessors,
                               bool half) {
-  const double waves = std::max(1.0, ceil_of(m, of.side) * ceil_of(n, of.side) * batch / (of.blocks * multiprocessors));
+  const double waves = std::ceil(ceil_of(m, of.side) * ceil_of(n, of.side) * batch / (of.blocks * multiprocessors));
   return waves * (of.block_us + k * (half ? of.half_step_us : of.step_us)) * kMicrosecond;
 }
 
