@@ -37,24 +37,6 @@ TINY_STEPS = 5
 def by_host(case): return case["predicted"]["bound"] != "card" or case["predicted"]["kernel_ms"] < NEAR * case["predicted"]["host_ms"]
 
 
-def program_of(any_module, device):
-    """What builds a case of kind "any", as profile_steps.vision does others."""
-    import torch
-
-    def program(case):
-        how, known = case["harness"], dict(any_module.CASES[case["harness"]["name"]])
-        if how.get("batch"): known["inputs"] = {key: (kind, most, (how["batch"], *shape[1:])) for key, (kind, most, shape) in known["inputs"].items()}
-        model, batch, loss = any_module.build(known, case["run"]["precision"], device)
-        if how["name"].startswith("own-"): batch = {key: value[:how["batch"]].contiguous() for key, value in batch.items()}
-
-        def loss_of(**batch):
-            result = model(**batch)
-            if loss is not None: return loss(result)
-            return result if torch.is_tensor(result) else result.loss
-        return model, batch, loss_of
-    return program
-
-
 class Work:
     """A case in its process."""
 
@@ -71,7 +53,7 @@ class Work:
         else:
             case = dict(self.case, harness=dict(self.case["harness"]))
             if case["harness"].get("kind") == "any":
-                profile_steps.vision = program_of(self.any_module, profile_steps.DEVICE)
+                profile_steps.vision = blind_steps.program_of(self.any_module, profile_steps)
                 case["harness"]["kind"] = "tv"
             self.loop = profile_steps.Loop(case)
             for _ in range(2): self.loop.full(); profile_steps.synchronize()
@@ -209,15 +191,11 @@ def main(budget, out, modules, path):
         return [each for each in made if each.heard(b"w", last - time.time())]
 
     def passed(processes, letter):
-        """One pass over them, each alone."""
+        """One pass over them, each alone; those that are left gave back what they need not hold (seed 11001: only behind the pass, so that eight found the card full)."""
         for each in processes:
             if late(): break
-            each.does(letter, min(TIMING, end - time.time()))
+            if each.does(letter, min(TIMING, end - time.time())): each.does(b"h", 20)
             said(letter.decode(), each.case["id"], "gone" if each.gone else "")
-
-    def rested(processes):
-        for each in processes:
-            if not each.gone: each.does(b"h", 20)
         return [each for each in processes if not each.gone]
 
     def shuffled(cases): return draws.sample(cases, len(cases))
@@ -235,17 +213,14 @@ def main(budget, out, modules, path):
     held = []
     for group in batches(host, BESIDE_HELD):
         if late(): break
-        processes = started(group)
-        passed(processes, b"1")
-        held += rested(processes)
-    passed(shuffled(held), b"2")
-    held = rested(held)
-    compiled = rested(started(compiled, COMPILING)) if compiled and not late() else []
+        held += passed(started(group), b"1")
+    held = passed(shuffled(held), b"2")
+    compiled = started(compiled, COMPILING) if compiled and not late() else []
     said("compiled", len(compiled))
-    passed(compiled, b"1"); compiled = rested(compiled)
+    compiled = passed(compiled, b"1")
     passed(shuffled(held), b"3")
     for each in held: each.end()
-    passed(compiled, b"2"); compiled = rested(compiled)
+    compiled = passed(compiled, b"2")
     for group in batches(card, AT_ONCE):
         if not late(): fresh(group, b"1")
     passed(compiled, b"3")

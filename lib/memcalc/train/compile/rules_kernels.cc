@@ -13,8 +13,8 @@ namespace memcalc::compile {
 // The copy of an operand that lies transposed (should_exclude_padding_time: no buffer that could have been padded where
 // it was made) is timed with it: zeros, then elements that are turned over. An H200 takes 7 ps an element for them, and
 // without padding runs Turing's kernels, 148 TFLOP/s in rows of odd elements, 260 in others, 800 otherwise. GPT-2's
-// head of 768 features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001), so
-// that an element of a larger operand takes at least 7.6 ps.
+// head of 768 features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001),
+// so that an element of a larger operand takes at least 7.6 ps.
 bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
   constexpr double kBoundByArithmetic = 150;
   if (!is_half(dtype) || (m % kPaddedTo == 0 && k % kPaddedTo == 0 && n % kPaddedTo == 0)) return false;
