@@ -5,7 +5,7 @@ usage: inference_passes.py draw SEED MEMCALC OUT            card-bound ones are 
        inference_passes.py compare PREDICTED MEASURED
 Cases, models and the tiny LLaMA are those of inference_times.py, predict is its, too. A group is built (each case in a process of its own, which measures its bytes first);
 then come passes over all of the group, each in another order: of generate() twice the first token and the whole call, where that takes no more than `longest`; of model(**batch) four calls;
-the tiny LLaMA before and after each. In the second pass each later token of one more call has a tiny call behind it (paired_ms).
+the tiny LLaMA before and after each. Cases with "profile" are profiled behind all passes of their group. In the second pass each later token of one more call has a tiny call behind it (paired_ms).
 A measured case has `passes`: of each the second that it began, firsts_ms, calls_ms, tokens_ms, tiny_ms, hosts_us.
 """
 import argparse, json, os, random, select, statistics, sys, tempfile, time, traceback
@@ -101,8 +101,9 @@ def child(case, out, say, turn, device, longest):
             row["params"] = sum(p.numel() for p in timed.model.parameters())
             row["passes"] = []
             os.write(say, b"1")
-            while os.read(turn, 1) == b"p":
-                row["passes"].append(one_pass(timed, len(row["passes"]), longest))
+            while (asked := os.read(turn, 1)) in (b"p", b"k"):
+                if asked == b"p": row["passes"].append(one_pass(timed, len(row["passes"]), longest))
+                else: timed.profile()
                 os.write(say, b"1")
     except Exception as error: row.update(error=repr(error)[:300], where=traceback.format_exc()[-500:])
     with open(out, "a") as file: file.write(json.dumps(row) + "\n")
@@ -149,6 +150,8 @@ def measure(a):
             for pid in order.sample(list(children), len(children)):
                 if time.time() > end - 6: break
                 os.write(children[pid]["tell"], b"p"); answered(pid, 15)
+        for pid in [pid for pid, each in children.items() if each["case"].get("profile")]:
+            if time.time() < end - 6: os.write(children[pid]["tell"], b"k"); answered(pid, 15)
         for pid, each in children.items(): os.write(each["tell"], b"q")
         for pid, each in children.items(): os.waitpid(pid, 0); os.close(each["tell"]); os.close(each["said"])
         print(f"group {number} {time.time() - begin:.1f} s", flush=True)
