@@ -26,7 +26,6 @@ struct Dimensions {
   std::optional<std::int64_t> image_size;      // pixels a side that it was trained with
   std::optional<std::int64_t> cached_numbers;  // that a layer keeps of a token in generation
   std::optional<std::int64_t> sliding_window;
-  bool keeps_cache = true;  // use_cache of its configuration: generate() and a forward pass keep keys and values
   std::int64_t first_dense_layers = 0;                // of a mixture
   const std::vector<bool>* sliding_layers = nullptr;  // null or empty: all layers are alike
   const std::vector<bool>* dense_layers = nullptr;    // likewise
@@ -152,7 +151,6 @@ Dimensions Architecture::Held<Spec>::dimensions() const {
   if constexpr (requires { spec.sliding_layers; }) d.sliding_layers = &spec.sliding_layers;
   if constexpr (requires { spec.sliding_window; }) d.sliding_window = spec.sliding_window;
   if constexpr (requires { spec.image_size; }) d.image_size = spec.image_size;
-  if constexpr (requires { spec.use_cache; }) d.keeps_cache = spec.use_cache;
   if constexpr (requires { spec.cached_numbers(); }) d.cached_numbers = spec.cached_numbers();
 
   if constexpr (requires { spec.position_limit(); }) d.position_limit = spec.position_limit();

@@ -14,7 +14,6 @@ struct Inference {
   std::int64_t beams = 1;                      // num_beams of generate(); --beams
   std::int64_t return_sequences = 1;           // num_return_sequences, answers to each prompt; --num-return-sequences
   std::optional<Sampling> sampling;            // absent: the likeliest token, or beams; --sampling
-  bool keeps_cache = true;                     // generate() keeps keys and values (use_cache of the configuration)
   std::optional<DType> key_value_cache_dtype;  // absent: the type of the activations; --kv-cache-dtype
 };
 
