@@ -61,9 +61,9 @@ constexpr double kProcessorShare = 0.11;
 constexpr double kCopiedConfigurationShare = 0.367;
 // Of packed_linear_us (51 us): what Linear4bit takes of Python with more rows than its one kernel takes, beside the
 // second kernel and the product. bitsandbytes 0.50's _dequant_linear_fallback makes the weight's tensor and calls the
-// library directly (the operator dequantize_4bit is not called). A tiny LLaMA on a processor whose library does nothing,
-// 2026-11-30 (harness/packed_turns.py): few rows took 37 us more than nn.Linear, many 52; of the 15 on top, 0.4
-// of what few rows take more, memcalc tells two thirds as an operator.
+// library directly (the operator dequantize_4bit is not called). A tiny LLaMA on a processor whose library does
+// nothing, 2026-11-30 (harness/packed_turns.py): few rows took 37 us more than nn.Linear, many 52; of the 15 on top,
+// 0.4 of what few rows take more, memcalc tells two thirds as an operator.
 constexpr double kUnpackedShare = 0.2;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
