@@ -88,6 +88,10 @@ double few_rows_seconds(const work::Product& product, double bytes, const Device
   return of.launch_us * kMicrosecond + std::max(read, computed);
 }
 
+bool is_forward(const work::Product& product) {
+  return product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
+}
+
 /// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times
 /// 1,024 x 1,024 and 1,024 x 512 in 14.0 us). Of an H200, 2026-11-29: tests/measured/inference_kernels_h200.jsonl
 double many_vectors_seconds(double bytes, double bytes_per_second) {
@@ -105,6 +109,12 @@ double passed_once_seconds(double bytes, double bytes_per_second) {
 
 }  // namespace
 
+bool is_few_float32_rows(const Kernel& kernel, const work::Product& product) {
+  constexpr std::int64_t kFewRows = 16;
+  return size_of(kernel.dtype) == 4 && !product.tf32 && is_forward(product) && product.batch <= 1 &&
+         product.m <= kFewRows;
+}
+
 double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                        const ProductRates& rates) {
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
@@ -118,12 +128,8 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
-  constexpr std::int64_t kFewRows = 16;
-  const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
-  if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
-    return few_rows_seconds(product, kernel.bytes, device);
-  }
-  if (in_half && forward && batch > 1 && (product.m == 1 || product.n == 1)) {
+  if (is_few_float32_rows(kernel, product)) return few_rows_seconds(product, kernel.bytes, device);
+  if (in_half && is_forward(product) && batch > 1 && (product.m == 1 || product.n == 1)) {
     return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);
   }
   double best = std::numeric_limits<double>::max();
