@@ -263,6 +263,7 @@ void Ddp::finalize() {
 void Ddp::all_reduce(Bucket& bucket) {
   bucket.reduce = tape.kernels.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
                                           sharing_ranks(run.parallel));
+  tape.kernels.move_beside(bucket.reduce);  // async_op: ProcessGroupNCCL's stream, not the current one
 }
 
 }  // namespace memcalc
