@@ -105,9 +105,6 @@ bool is_needed_at_once(const Kernel& kernel) {
   return communication != nullptr && communication->kind == Collective::kAllGather;
 }
 
-bool runs_beside(const Kernel& kernel) {
-  const auto* communication = kernel.as<work::Communication>();
-  return communication != nullptr && (kernel.stream != CudaStream::kDefault || communication->is_bucket);
-}
+bool runs_beside(const Kernel& kernel) { return kernel.communicates() && kernel.stream != CudaStream::kDefault; }
 
 }  // namespace memcalc

@@ -43,6 +43,7 @@ constexpr std::string_view kFunctional = "_c10d_functional::";
 bool queues_beside(const DistinctKernels& kernels) {
   return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
     if (!kernel->communicates()) return false;
+    if (kernel->stream == CudaStream::kAllReduce) return false;  // DDP's buckets; HSDP gathers, too
     if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
     return kernel->op != nullptr && std::string_view(kernel->op->name).starts_with(kFunctional);
   });
@@ -553,8 +554,8 @@ constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard devia
 /// Threads that are quicker or slower by a standard deviation each, the mean of the four logarithms by how often each
 /// is.
 void spread_over_threads(const Timeline& timeline, const HostRates& host, StepTime& step) {
-  // Of the step: a host that needs less does not decide it, however slow its threads. One that waits for the card within
-  // a step begins again without a lead, and decides what comes next sooner: a forward pass that looks for packed
+  // Of the step: a host that needs less does not decide it, however slow its threads. One that waits for the card
+  // within a step begins again without a lead, and decides what comes next sooner: a forward pass that looks for packed
   // sequences, as those without a cache do (checkpoints), whose layers FSDP2 gathers when the host comes to them.
   const double nearly = timeline.host_waits() ? 0.25 : 0.5;
   if (step.host_seconds < nearly * step.step_seconds) return;

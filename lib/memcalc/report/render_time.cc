@@ -57,7 +57,7 @@ std::string at_power_limit(std::int64_t cards) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time) {
+std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time, std::int64_t cards) {
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
   if (time.generation) {
@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.hfu > time.mfu) rates.emplace_back("HFU", format_percent(time.hfu, 1) + " with what is recomputed");
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
-    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J " + at_power_limit(time.cards));
+    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J " + at_power_limit(cards));
   if (time.input_seconds) {
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
@@ -114,7 +114,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   return rates;
 }
 
-std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run) {
+std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run, std::int64_t cards) {
   std::vector<std::pair<std::string, std::string>> lines;
   const auto counted = [](double value, const char* noun) {
     const std::string amount = format_amount(value);
@@ -127,7 +127,7 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
         "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
   if (run.energy_kwh > 0)
-    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh " + at_power_limit(run.cards));
+    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh " + at_power_limit(cards));
   return lines;
 }
 

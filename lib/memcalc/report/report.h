@@ -157,7 +157,6 @@ struct Throughput {
   double hfu = 0;
   bool masked_left_out = false;         // both count of causal attention the half that is computed (throughput.h)
   double energy_joules = 0;             // of one step, all cards at their TDP: an upper bound; 0 where it is not known
-  std::int64_t cards = 1;               // whose energy that is
   std::string rates_from;               // where the card's rates are from; empty: measured on it
   std::optional<double> input_seconds;  // that the data loader needs for the samples of a step; only where asked
   std::int64_t workers_needed = 0;      // loader processes from which on the card does not wait for data
@@ -180,7 +179,6 @@ struct TrainingRun {
   double usd = 0;
   std::string price_source;
   double energy_kwh = 0;  // all cards at their TDP: an upper bound; 0: not known
-  std::int64_t cards = 1;
 };
 
 struct FitRow {

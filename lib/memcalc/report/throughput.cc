@@ -139,7 +139,6 @@ TrainingRun training_run_of(const Report& report, double tokens) {
   run.usd = run.usd_per_hour * run.gpu_hours;
   run.price_source = report.device.price_source;
   run.energy_kwh = report.device.power_watts * run.gpu_hours / 1000;
-  run.cards = time.cards;
   return run;
 }
 
@@ -164,8 +163,7 @@ Throughput throughput_of(const Report& report, const StepTime& step) {
     time.mfu = (step.model_flops - (time.masked_left_out ? step.masked_model_flops : 0)) / peak;
     time.hfu = (step.hardware_flops - (time.masked_left_out ? step.masked_hardware_flops : 0)) / peak;
   }
-  time.cards = run.parallel.gpus;
-  time.energy_joules = device.power_watts * real(time.cards) * step.step_seconds;
+  time.energy_joules = device.power_watts * real(run.parallel.gpus) * step.step_seconds;
   if (device.rates != nullptr && device.rates->predicted) time.rates_from = source_of_rates(device);
   return time;
 }

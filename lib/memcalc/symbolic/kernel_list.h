@@ -147,7 +147,6 @@ struct Communication {
   // The compute stream waits for it in front of the kernel that comes so many later in the list; 0: of the next where
   // it gathers, of the optimizer's first where it reduces.
   std::int64_t awaited_after = 0;
-  bool is_bucket = false;  // of a reducer, on the process group's own stream, though issued from the compute stream
 
   [[nodiscard]] bool operator==(const Communication&) const = default;
 };

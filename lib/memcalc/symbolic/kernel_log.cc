@@ -105,17 +105,9 @@ std::size_t KernelLog::collective(const Operator& op, Collective kind, DType dty
   return list_.size();
 }
 
-work::Communication* KernelLog::collective_at(std::size_t place) {
-  if (!recording || place == 0 || place > list_.size()) return nullptr;  // not recorded, or of another list
-  return std::get_if<work::Communication>(&list_[place - 1].work);
-}
-
-void KernelLog::move_beside(std::size_t place) {
-  if (work::Communication* const bucket = collective_at(place)) bucket->is_bucket = true;
-}
-
 void KernelLog::await(std::size_t place) {
-  work::Communication* const awaited = collective_at(place);
+  if (!recording || place == 0 || place > list_.size()) return;  // of a step that was not recorded, or of another list
+  auto* const awaited = std::get_if<work::Communication>(&list_[place - 1].work);
   if (awaited != nullptr) awaited->awaited_after = static_cast<std::int64_t>(list_.size() - (place - 1));
 }
 

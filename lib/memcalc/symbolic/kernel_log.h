@@ -40,8 +40,6 @@ class KernelLog {
   /// Its place in the list, from 1 on; 0 where nothing is recorded.
   std::size_t collective(const Operator& op, Collective kind, DType dtype, Bytes bytes, std::int64_t ranks,
                          std::int64_t distance = 0);
-  /// The collective of that place is a reducer's bucket: it runs beside the compute stream.
-  void move_beside(std::size_t place);
   /// The compute stream waits for the collective of that place before what is recorded next; for none of 0.
   void await(std::size_t place);
   /// The host reads a number from the card, so it waits for it (.item(), bool(tensor)); or for the first `kernels` of
@@ -78,8 +76,6 @@ class KernelLog {
  private:
   friend class SeparateKernels;
 
-  /// null where none is there.
-  [[nodiscard]] work::Communication* collective_at(std::size_t place);
   void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    KernelKind kind);
   [[nodiscard]] bool runs_in_tf32(DType dtype) const { return allow_tf32 && dtype == DType::kFloat32; }
