@@ -172,7 +172,7 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
     Issue& each = issues_[i];
     each.seconds = each.way == Issue::Way::kCompute ? seconds[i] / each.launches : seconds[i];
     gathers_ = gathers_ || each.way == Issue::Way::kGathers;
-    host_waits_ = host_waits_ || each.waits;
+    waits_ = waits_ || (each.waits && each.waits_for == 0);
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
     if (each.way < Issue::Way::kBlocks) continue;
     const auto* collective = kernels_[i].as<work::Communication>();
@@ -555,9 +555,10 @@ constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard devia
 /// is.
 void spread_over_threads(const Timeline& timeline, const HostRates& host, StepTime& step) {
   // Of the step: a host that needs less does not decide it, however slow its threads. One that waits for the card
-  // within a step begins again without a lead, and decides what comes next sooner: a forward pass that looks for packed
-  // sequences, as those without a cache do (checkpoints), whose layers FSDP2 gathers when the host comes to them.
-  const double nearly = timeline.host_waits() ? 0.25 : 0.5;
+  // within a step begins again without a lead. Where each layer is gathered when the host comes to it, whose wrappers
+  // take most of their time in forward, that pass may be the host's: one that looks for packed sequences, as those
+  // without a cache do (checkpoints), under FSDP.
+  const double nearly = timeline.gathers_without_lead() ? 0.25 : 0.5;
   if (step.host_seconds < nearly * step.step_seconds) return;
   const double slow = std::exp(kThreadSpread), quick = 1 / slow;
   const std::array<double, 4> seconds = last_seconds<4>(
