@@ -11,7 +11,6 @@
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/lists.h"
-#include "memcalc/train/parallel/shard_kernels.h"
 
 namespace memcalc {
 
@@ -208,7 +207,7 @@ void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
   }
   if (param.elements() <= bucket_size()) {
     gradient = tape.alias(buckets_[bucket_], param.shape(), param.strides(), true);
-    pass_kernel(tape, param.elements(), dtype);  // new_grad_tensor.copy_(grad_reduc.view(-1))
+    pass_kernel(param.elements(), dtype);  // new_grad_tensor.copy_(grad_reduc.view(-1))
   }
   bucket_elements_ += param.elements();
   bucket_params_.push_back(i);
@@ -235,7 +234,7 @@ void DeepSpeedZero1And2::reduce_bucket() {
 void DeepSpeedZero1And2::average_bucket() {
   Slices slices;
   std::int64_t last_rank = -1;
-  pass_kernel(tape, bucket_elements_, dtype);  // tensor.div_(world size)
+  pass_kernel(bucket_elements_, dtype);  // tensor.div_(world size)
   for (const std::size_t i : bucket_params_) {
     const FlatParameter& param = params_[i];
     const std::int64_t end = param.begin + param.tensor.elements();
@@ -261,17 +260,17 @@ void DeepSpeedZero1And2::all_reduce(const Slices& slices) {
   Tensor flat;  // of one tensor a view
   if (slices.count > 1) {
     flat = tape.empty({slices.elements}, dtype, aten::kCat, Category::kCommunication);
-    pass_kernel(tape, slices.elements, dtype);
+    pass_kernel(slices.elements, dtype);
   }
   Tensor converted;  // allreduce_bucket: what is reduced in another type is copied back
   if (reduce_dtype != dtype) {
     converted = tape.empty({slices.elements}, reduce_dtype, aten::kToCopy, Category::kCommunication);
-    cast_kernel(tape, slices.elements, dtype, reduce_dtype);
+    pass_kernel(slices.elements, dtype, reduce_dtype);
   }
   tape.kernels.collective(kReduce, Collective::kAllReduce, reduce_dtype, slices.elements * size_of(reduce_dtype),
                           ranks);
-  if (reduce_dtype != dtype) cast_kernel(tape, slices.elements, reduce_dtype, dtype);
-  if (slices.count > 1) pass_kernel(tape, slices.own, dtype);  // buf.copy_(synced); a view's has the same address
+  if (reduce_dtype != dtype) pass_kernel(slices.elements, reduce_dtype, dtype);
+  if (slices.count > 1) pass_kernel(slices.own, dtype);  // buf.copy_(synced); a view's has the same address
   flat.reset();
 }
 
@@ -281,7 +280,7 @@ void DeepSpeedZero1And2::keep_gradient(std::size_t i) {
   if (offloads_states()) return move_gradient_to_host(param);
   if (!gradients_.defined()) gradients_ = tape.empty({own_elements_}, dtype, kPartition, Category::kGradients);
   param.tensor.impl()->grad = tape.alias(gradients_, param.tensor.shape(), param.tensor.strides(), true);
-  pass_kernel(tape, param.tensor.elements(), dtype);
+  pass_kernel(param.tensor.elements(), dtype);
 }
 
 // At a boundary of accumulation: the norm, the check for overflow, and the copy, converted before it moves.
@@ -317,7 +316,7 @@ void DeepSpeedZero1And2::finish_micro_batch(bool last) {
     if (!accumulated_.defined()) {
       accumulated_ = gradients_;
     } else {
-      accumulate_kernel(tape, own_elements_, dtype);  // to what earlier micro-batches left
+      add_kernel(own_elements_);  // to what earlier micro-batches left
     }
     for (FlatGroup& group : groups_) {
       const std::int64_t begin = rank * group.partition;
@@ -382,14 +381,14 @@ void DeepSpeedZero1And2::step_group(std::size_t i) {
   const Tensor& master = masters[i].parameter.tensor;
   const bool flattens = pieces_of(group).size() + (group.padding.defined() ? 1 : 0) > 1;
   Tensor flat = flattens ? tape.empty({group.partition}, dtype, aten::kCat, Category::kGradients) : accumulated_;
-  if (flattens) pass_kernel(tape, group.partition, dtype);
+  if (flattens) pass_kernel(group.partition, dtype);
   master.impl()->grad = widened(flat, group.partition);
   flat.reset();
   if (i + 1 == groups_.size()) accumulated_.reset();
   group.padding.reset();
   scale_gradients(group.partition);
   step_part(i);
-  cast_kernel(tape, group.partition, DType::kFloat32, dtype);  // bit16_partitions[partition_id].data.copy_()
+  pass_kernel(group.partition, DType::kFloat32, dtype);  // bit16_partitions[partition_id].data.copy_()
   master.impl()->grad.reset();
 }
 

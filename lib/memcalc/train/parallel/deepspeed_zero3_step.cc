@@ -8,7 +8,6 @@
 #include "memcalc/symbolic/host_work.h"
 #include "memcalc/train/optimizers/lists.h"
 #include "memcalc/train/parallel/deepspeed_zero3.h"
-#include "memcalc/train/parallel/shard_kernels.h"
 
 namespace memcalc {
 
@@ -60,12 +59,12 @@ void DeepSpeedZero3::step_sub_group(std::size_t i) {
   const MasterPart& part = masters[i];
   const bool flattens = sub_groups_[i].size() > 1;
   Tensor flat = flattens ? tape.empty({part.elements}, dtype, aten::kCat, Category::kGradients) : gradients_;
-  if (flattens) pass_kernel(tape, part.elements, dtype);
+  if (flattens) pass_kernel(part.elements, dtype);
   part.parameter.tensor.impl()->grad = widened(flat, part.elements);
   flat.reset();
   scale_gradients(part.elements);
   step_part(i);
-  cast_kernel(tape, part.elements, DType::kFloat32, dtype);  // _reassign_or_swap_out_partitioned_parameters
+  pass_kernel(part.elements, DType::kFloat32, dtype);  // _reassign_or_swap_out_partitioned_parameters
   part.parameter.tensor.impl()->grad.reset();
 }
 

@@ -18,9 +18,6 @@ inline void cast_kernel(Tape& tape, std::int64_t elements, DType from, DType to)
                    from == to ? KernelKind::kVectorized : KernelKind::kConverting, static_cast<double>(elements));
 }
 
-/// Reads them and writes them elsewhere: a copy, a cat, a division in place.
-inline void pass_kernel(Tape& tape, std::int64_t elements, DType dtype) { cast_kernel(tape, elements, dtype, dtype); }
-
 /// Adds a gradient to what earlier micro-batches left of it.
 inline void accumulate_kernel(Tape& tape, std::int64_t elements, DType dtype) {
   const auto added = static_cast<double>(elements);
