@@ -52,7 +52,7 @@ std::string bound_of(const Throughput& time) {
 }
 
 std::string at_power_limit(std::int64_t cards) {
-  return cards == 1 ? "at its power limit" : "with all " + std::to_string(cards) + " cards at their power limit";
+  return cards == 1 ? "at its power limit" : "with " + std::to_string(cards) + " cards at their power limit";
 }
 
 }  // namespace
