@@ -451,6 +451,7 @@ TEST(Ddp, GradientsAreCopiedOutOfABucketWhenItHasCome) {
       if (reduced == nullptr || reduced->kind != Collective::kAllReduce || reduced->awaited_after == 0) continue;
       const Kernel& copy = kernels[i + static_cast<std::size_t>(reduced->awaited_after)];
       EXPECT_EQ(std::string_view(copy.op->name), "Reducer");
+      EXPECT_EQ(kernels[i].stream, CudaStream::kAllReduce) << "ProcessGroupNCCL's";
       EXPECT_EQ(copy.phase, Phase::kBackward);
       ++awaited;
     }
