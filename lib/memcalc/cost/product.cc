@@ -75,21 +75,32 @@ double small_products_seconds(const SmallBlocks& of, double m, double n, double 
   return waves * (of.block_us + k * (half ? of.half_step_us : of.step_us)) * kMicrosecond;
 }
 
-/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them
-/// the multiprocessors decide, on an H200 as on an H100, and those for up to four rows are others than those for up to
-/// 16. Least squares over half of 147 products on both (tests/measured/inference_parts_h100.jsonl,
-/// decode_kernels_h200.jsonl.gz, 2026-11-30): half of the others are within 11 %, by the memory's rate alone within 24.
+/// What few rows of float32 take of blocks that each go over the whole depth for 32 columns of the result.
+struct FewRows {
+  double launch_us, one_block_ns;  // a step of the depth where each multiprocessor has one block at most
+  double more_ns, wave_ns;         // where they have several: the first's wait, and a step of each wave's
+};
+
+/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes. With more of them
+/// a block has 32 columns, so that a narrow result of great depth leaves multiprocessors idle: 8 rows by 2,048 x 8,192
+/// take 81 us, by 8,192 x 2,048 46. Up to four, eight and 16 rows have kernels of their own. Least squares over half of
+/// 108 products of an H200 and an H100 (tests/measured/decode_kernels_h200.jsonl.gz, inference_parts_h100.jsonl,
+/// 2026-11-30): half of the others are within 7.7, 2.0 and 6.5 %; by the matrix's elements alone 8.4, 13.5 and 15.4.
 double few_rows_seconds(const work::Product& product, double bytes, const DeviceSpec& device) {
-  constexpr double kShare = 0.829, kOneRowUs = 3.5, kMeasuredMultiprocessors = 132;
-  constexpr std::int64_t kFourRows = 4;
+  constexpr double kShare = 0.829, kOneRowUs = 3.5, kColumns = 32;
+  constexpr std::int64_t kFourRows = 4, kEightRows = 8;
   const double read = bytes / (kShare * device.memory_bandwidth_bytes_per_second);
   if (product.m == 1) return kOneRowUs * kMicrosecond + read;
-  const bool few = product.m <= kFourRows;
-  const double launch_us = few ? 6.5 : 13.9, element_ps = few ? 1.238 : 2.177;
-  const double elements = static_cast<double>(product.n) * static_cast<double>(product.k);
-  const double computed =
-      elements * element_ps * 1e-12 * kMeasuredMultiprocessors / static_cast<double>(device.multiprocessors);
-  return launch_us * kMicrosecond + std::max(read, computed);
+  constexpr FewRows kUpToFour{2.8, 4.7, 1.7, 5.4}, kUpToEight{1.7, 9.9, 2.7, 7.6}, kMore{8.5, 8.4, 8.0, 7.5};
+  const FewRows& of = product.m <= kFourRows ? kUpToFour : product.m <= kEightRows ? kUpToEight : kMore;
+  const double waves = static_cast<double>(product.n) / (kColumns * static_cast<double>(device.multiprocessors));
+  const double step_ns = waves <= 1 ? of.one_block_ns : of.more_ns + of.wave_ns * waves;
+  const double computed = static_cast<double>(product.k) * step_ns * kNanosecond;
+  return of.launch_us * kMicrosecond + std::max(read, computed);
+}
+
+bool is_forward(const work::Product& product) {
+  return product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
 }
 
 /// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times
@@ -109,6 +120,12 @@ double passed_once_seconds(double bytes, double bytes_per_second) {
 
 }  // namespace
 
+bool is_few_float32_rows(const Kernel& kernel, const work::Product& product) {
+  constexpr std::int64_t kFewRows = 16;
+  return size_of(kernel.dtype) == 4 && !product.tf32 && is_forward(product) && product.batch <= 1 &&
+         product.m <= kFewRows;
+}
+
 double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                        const ProductRates& rates) {
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
@@ -122,12 +139,8 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
-  constexpr std::int64_t kFewRows = 16;
-  const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
-  if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
-    return few_rows_seconds(product, kernel.bytes, device);
-  }
-  if (in_half && forward && batch > 1 && (product.m == 1 || product.n == 1)) {
+  if (is_few_float32_rows(kernel, product)) return few_rows_seconds(product, kernel.bytes, device);
+  if (in_half && is_forward(product) && batch > 1 && (product.m == 1 || product.n == 1)) {
     return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);
   }
   double best = std::numeric_limits<double>::max();

@@ -7,10 +7,13 @@
 namespace memcalc {
 namespace {
 
-/// config.use_cache is on, so a forward pass of a decoder keeps keys and values that nobody reads.
-bool keeps_cache(const ModelSpec& model) {
+/// Where config.use_cache is on, generate() has a cache, and a forward pass of a decoder keeps keys and values that
+/// nobody reads.
+bool keeps_cache(const ModelSpec& model, bool generates) {
+  if (!model.use_cache) return false;
   const Family* const family = family_of(model);
-  return is_decoder(model) || (family != nullptr && family->keeps_cache_in_inference);
+  return is_decoder(model) || (generates && is_encoder_decoder(model)) ||
+         (family != nullptr && family->keeps_cache_in_inference);
 }
 
 }  // namespace
@@ -18,7 +21,12 @@ bool keeps_cache(const ModelSpec& model) {
 void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                        std::vector<std::string>& assumptions) {
   run.purpose = *options.inference;
-  run.use_cache = keeps_cache(model);
+  run.use_cache = keeps_cache(model, run.inference()->new_tokens > 0);
+  if (!model.use_cache && run.inference()->new_tokens > 0) {
+    assumptions.emplace_back(
+        "no KV cache: use_cache of this model's configuration is off, and with it generate() runs all tokens again for "
+        "each new one; a config.json with \"use_cache\": true is generate(use_cache=True)");
+  }
   if (run.inference()->new_tokens > 0) {
     assumptions.emplace_back("every sequence gets all new tokens (generate with min_new_tokens = max_new_tokens), " +
                              std::string(run.inference()->sampling ? "drawn (do_sample=True)" : "greedily"));

@@ -51,6 +51,7 @@ const Family kMpt = {
     .measured = kMptMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
+    .use_cache_by_default = false,
     .has_own_classifier = true,
     .instructions_per_operator = 105,
     .cut_cross_entropy = false,
