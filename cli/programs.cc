@@ -40,8 +40,8 @@ std::string render_opaque(const SpecRegistry& registry, const std::vector<std::s
   return text.empty() ? "no operator of " + std::to_string(names.size()) + " programs is opaque\n" : text;
 }
 
-/// "DetrForObjectDetection of transformers" of "recorded from transformers.models.detr.modeling_detr.Detr…, torch 2.11":
-/// what fits in so many columns. Another source: its beginning.
+/// "DetrForObjectDetection of transformers" of "recorded from transformers.models.detr.modeling_detr.Detr…,
+/// torch 2.11": what fits in so many columns. Another source: its beginning.
 std::string recorded_from(std::string_view source, std::size_t columns) {
   constexpr std::string_view kWords = "recorded from ";
   if (!source.starts_with(kWords)) return std::string(source.substr(0, columns));

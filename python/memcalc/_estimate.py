@@ -80,7 +80,7 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
         return _core.Question(model._spec, device, {**model._options, **options}, gpu is None, registry())
     except _core.UsageError as refused:
         if refused.rule == "unknown-option" and refused.part and (hint := _name_elsewhere(refused.part)):
-            refused.args = (f"unknown option '{refused.part}'; {hint}",)
+            refused.args = (f"{refused}; {hint}",)
         raise
 
 

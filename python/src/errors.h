@@ -11,7 +11,8 @@
 
 namespace memcalc::python {
 
-/// A wrong keyword or value of one; `part` is the keyword. `rule`: Error.rule, "unknown-option" where no such keyword is.
+/// A wrong keyword or value of one; `part` is the keyword. `rule`: Error.rule, "unknown-option"
+/// where none is of that name or near it.
 class OptionError : public std::runtime_error {
  public:
   OptionError(std::string part, const std::string& message, std::string rule = {})

@@ -41,7 +41,8 @@ void read_report(Account& account, const JsonNode& root) {
       }
       const Field* field = find_field(value.key);
       if (field == nullptr) {
-        throw Error(ErrorCode::kInput, account.file() + ": /" + one_line(key) + ": an option of no run", account.file());
+        throw Error(ErrorCode::kInput, account.file() + ": /" + one_line(key) + ": an option of no run",
+                    account.file());
       }
       if (value.kind != Kind::kBool) {
         account.set(field->flag, shown(value), key);
