@@ -56,12 +56,23 @@ double efficiency(const work::Product& product, const ProductRates& rates) {
   return rates.plain;
 }
 
-/// Many small products: blocks of 32 x 32, of which a multiprocessor holds eight. Of the H100's in
-/// tests/measured/operator_times_h100.jsonl.gz (1,024 to 196,608 products, a side of at most 32), 2026-11-26.
-double small_products_seconds(double m, double n, double k, double batch, double multiprocessors, bool half) {
-  constexpr double kSide = 32, kBlocks = 8, kBlockUs = 2, kStepUs = 0.07, kHalfStepUs = 0.045;
-  const double waves = std::max(1.0, ceil_of(m, kSide) * ceil_of(n, kSide) * batch / (kBlocks * multiprocessors));
-  return waves * (kBlockUs + k * (half ? kHalfStepUs : kStepUs)) * kMicrosecond;
+/// Blocks of many small products: their side, how many a multiprocessor holds, what one takes, and each step of the
+/// inner dimension of float32 and of 16 bits.
+struct SmallBlocks {
+  double side, blocks, block_us, step_us, half_step_us;
+};
+/// Of the H100's in tests/measured/operator_times_h100.jsonl.gz (1,024 to 196,608 products, a side of at most 32),
+/// 2026-11-26.
+constexpr SmallBlocks kSmall{.side = 32, .blocks = 8, .block_us = 2, .step_us = 0.07, .half_step_us = 0.045};
+/// Both sides of 33 to 64 (scores of Swin's windows, 49 x 49 over 32): kernels of 64 x 64. 16 bits of an H200's
+/// profiled steps (96 to 18,432 products within 10 %, step_operators_h200.jsonl.gz), float32 of an H100's (384 to 3,072
+/// within 8 %, network_operators_h100.jsonl.gz), 2026-11-30; TF32 is taken to be as float32.
+constexpr SmallBlocks kMiddle{.side = 64, .blocks = 4, .block_us = 2, .step_us = 0.16, .half_step_us = 0.051};
+
+double small_products_seconds(const SmallBlocks& of, double m, double n, double k, double batch, double multiprocessors,
+                              bool half) {
+  const double waves = std::ceil(ceil_of(m, of.side) * ceil_of(n, of.side) * batch / (of.blocks * multiprocessors));
+  return waves * (of.block_us + k * (half ? of.half_step_us : of.step_us)) * kMicrosecond;
 }
 
 /// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them
@@ -135,8 +146,10 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
       best = std::min(best, computed + partial);
     }
   }
-  if (batch > 1 && std::min(m, n) <= 32) {
-    best = std::min(best, small_products_seconds(m, n, k, batch, multiprocessors, in_half));
+  const bool is_small = std::min(m, n) <= kSmall.side;
+  if (batch > 1 && (is_small || std::max(m, n) <= kMiddle.side)) {
+    best =
+        std::min(best, small_products_seconds(is_small ? kSmall : kMiddle, m, n, k, batch, multiprocessors, in_half));
   }
   const double seconds = rates.launch_us * kMicrosecond + std::max(best, kernel.bytes / bytes_per_second);
   constexpr double kThin = 64;
