@@ -235,6 +235,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
     EXPECT_NE(refusal_of(words).find("changes nothing in this run: it belongs to "), std::string::npos) << rule;
   }
   EXPECT_EQ(rule_of({"--model", "resnet18", "--seq", "128"}), "sequence_length-exists");
+  EXPECT_EQ(rule_of({"--model", "yolo11n", "--seq", "128"}), "sequence_length-exists");  // a program of images
   EXPECT_EQ(rule_of({"--model", "resnet18", "--attn", "eager"}), "attention-exists");
   EXPECT_EQ(rule_of({"--model", "gpt2", "--gpus", "2", "--framework", "megatron", "--loop", "trainer"}),
             "megatron-loop");

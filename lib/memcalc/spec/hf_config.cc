@@ -129,6 +129,9 @@ std::vector<std::string> modelled_types() {
 
 ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   if (is_lit_config(config)) return model_from_lit_config(config, std::move(name));
+  if (config.has("needed_bytes") && config.has("run")) {
+    throw config.error("run", "is that of a report, not a model; accepted: --config FILE, which asks it again");
+  }
   const std::string whole_type = config.required_string("model_type");
   const std::optional<TextPart> part = text_part_of(config, whole_type);
   const std::string model_type = part ? part->model_type : whole_type;
