@@ -27,6 +27,7 @@ inline constexpr AtenOperator kBinaryCrossEntropy{{"aten::binary_cross_entropy"}
 inline constexpr AtenOperator kBinaryCrossEntropyBackward{{"aten::binary_cross_entropy_backward"}};
 inline constexpr AtenOperator kCdist{{"aten::_cdist_forward"}, {"CdistBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kCdistBackward{{"aten::_cdist_backward"}};
+inline constexpr AtenOperator kEuclideanDist{{"aten::_euclidean_dist"}, {"EuclideanDistBackward0"}};
 inline constexpr AtenOperator kCelu{{"aten::celu"}, {"CeluBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kClampTensor{
     {"aten::clamp"}, {"ClampBackward0"}, AutocastList::kNone, CompileRule::kPointwise};

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -316,13 +317,67 @@ void cdist_backward(BackwardCall& call) {  // saved: x1, x2, result
   }
 }
 
+/// FunctionsManual.cpp, _euclidean_dist_backward: temporaries live to the end of both gradients.
+void euclidean_backward(BackwardCall& call) {  // saved: x1, x2, result
+  const NoGrad no_grad(call.tape.modes);
+  const Tensor &x1 = call.saved(0), &x2 = call.saved(1), &distances = call.saved(2);
+  const unsigned last = 1U << (x1.rank() - 1), before = last >> 1U;
+  const Tensor ratio = pw(aten::kDiv, {&call.gradient(), &distances});
+  { const Tensor zero = pointwise(aten::kEq, {&distances}, 1, DType::kBool); }  // masked_fill_ in place
+  const Tensor along = matmul(ratio, x2), rows = reduced(aten::kSum, ratio, last, true),
+               scaled = pw(aten::kMul, {&x1, &rows});
+  Tensor first = pw(aten::kSub, {&scaled, &along});
+  const Tensor across = matmul(transpose(ratio, -2, -1), x1), columns = reduced(aten::kSum, ratio, before, false);
+  const Tensor stood = unsqueeze(columns, -1), other = pw(aten::kMul, {&x2, &stood});
+  Tensor second = pw(aten::kSub, {&other, &across});
+  call.set(0, std::move(first));
+  call.set(1, std::move(second));
+}
+
+/// Distance.cpp, _euclidean_dist: the rows' squares are columns beside x1 and x2, so that a product of matrices is the
+/// squared distances, which become their roots in place.
+Tensor euclidean_distances(const Tensor& x1, const Tensor& x2) {
+  Tape& tape = x1.tape();
+  Node* node = record(aten::kEuclideanDist, euclidean_backward, {&x1, &x2}, {&x1, &x2});
+  const NoGrad no_grad(tape.modes);
+  const WithoutAutocast without_autocast(tape.modes.autocast);
+  const int last = x1.rank() - 1;
+  const auto squares = [&](const Tensor& of) {
+    const Tensor squared = pw(aten::kPow, {&of});
+    return reduced(aten::kSum, squared, 1U << last, true);
+  };
+  Tensor norm1 = squares(x1), ones1 = filled(tape, norm1.shape(), norm1.dtype(), aten::kOnesLike);
+  Tensor norm2 = squares(x2), ones2 = filled(tape, norm2.shape(), norm2.dtype(), aten::kOnesLike);
+  Tensor distances;
+  {
+    Tensor left;
+    {
+      const Tensor scaled = pw(aten::kMul, {&x1});
+      left = cat3(scaled, norm1, ones1, last);
+      norm1.reset();
+      ones1.reset();
+    }
+    const Tensor right = cat3(x2, ones2, norm2, last);
+    ones2.reset();
+    norm2.reset();
+    distances = matmul(left, transpose(right, -2, -1));
+  }
+  return finish(node, std::move(distances), true);
+}
+
 /// Distance.cpp, cdist: each row of x1 from each of x2. Of many rows p = 2 is a product of matrices.
 void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   const auto [x1, x2] = cast(aten::kCdist, call);
   if (x1.rank() < 2 || x1.rank() > 3 || x2.rank() != x1.rank()) call.refuse("another number of dimensions than 2 or 3");
   if (x1.rank() == 3 && x1.size(0) != x2.size(0)) call.refuse("batches that are broadcast");
-  if (call.number_or(2, 2) == 2 && (x1.size(-2) > 25 || x2.size(-2) > 25))
-    call.refuse("p = 2 as a product of matrices");
+  const std::string_view mode = call.text_or(3, "use_mm_for_euclid_dist_if_necessary");
+  constexpr std::int64_t kFew = 25;
+  const bool are_many = x1.size(-2) > kFew || x2.size(-2) > kFew;
+  if (call.number_or(2, 2) == 2 && (mode == "use_mm_for_euclid_dist" || (are_many && mode != "donot_use_mm_for_euclid_dist"))) {
+    const Tensor left = contiguous(x1), right = contiguous(x2);  // what is one matrix is taken as it lies
+    const bool is_one = x1.rank() == 2 || x1.size(0) == 1;
+    return call.returns(is_one ? euclidean_distances(x1, x2) : euclidean_distances(left, right));
+  }
   Node* node = record(aten::kCdist, cdist_backward, {&x1, &x2}, {&x1, &x2});
   const Tensor left = contiguous(x1), right = contiguous(x2);
   Shape shape = x1.shape();
