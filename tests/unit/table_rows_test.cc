@@ -229,6 +229,11 @@ const std::vector<Row>& rows() {
        {v(0), v(1), real(1)},
        {128},
        {512, 2048, -2048, 128, 128, 256, 2048, -2048, -128, -128}},
+      {"cdist",  // of many rows, as a product of matrices
+       {{{32, 16}, kFloat}, {{28, 16}, kFloat}},
+       {v(0), v(1), real(2)},
+       {},
+       {}},
       {"cumprod",
        {{{8, 16}, kFloat}},
        {v(0), n(1)},

@@ -32,7 +32,7 @@ ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 
 OTHERS = [0, OF_EACH_IMAGE, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 ROOM = 4.4e9  # bytes that a process had (convolution_networks.py; others had more)
 DEPTH, LEAF = 12, 4
-DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shapes left out
+DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 9, 12
 
 
 class Convolution:
@@ -251,15 +251,15 @@ def main():
     def add(tree, node):
         """Of a branch, the node for `at most` follows at once, and that for `more` where its third number says."""
         if tree.children_left[node] < 0:
-            nodes.append("{-1, 0, %d}" % best[node])
-            return {int(nodes[-1].split(", ")[2][:-1])}
+            nodes.append("{0, -1, %d}" % best[node])
+            return {best[node]}
         here = len(nodes)
         nodes.append(None)
         below = add(tree, tree.children_left[node])
         right = len(nodes)
         both = below | add(tree, tree.children_right[node])
-        if len(both) == 1: nodes[here:] = ["{-1, 0, %d}" % both.pop()]; return {int(nodes[-1].split(", ")[2][:-1])}
-        nodes[here] = "{%d, %d, %d}" % (tree.feature[node], int(tree.threshold[node]), right)
+        if len(both) == 1: nodes[here:] = ["{0, -1, %d}" % next(iter(both))]; return both
+        nodes[here] = "{%d, %d, %d}" % (int(tree.threshold[node]), tree.feature[node], right)
         return both
 
     for key, found in groups.items():

@@ -16,9 +16,9 @@ struct Tree {
 
 /// A branch on a feature, or a leaf: no feature, and the engine as the third number.
 struct Node {
-  int feature;
   std::int64_t limit;
-  int above_or_engine;
+  std::int16_t feature;
+  std::uint16_t above_or_engine;
 };
 
 #include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/measured/cudnn-9.19

@@ -389,6 +389,146 @@ void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   call.returns(finish(node, std::move(result), true));
 }
 
+// --- of pairs: composites of Loss.cpp and Distance.cpp, whose operands' temporaries live to the end of a statement -----
+
+/// Python's functions hand a number on: 0, 1 and 2 are none, mean and sum.
+std::string_view numbered_reduction(const RecordedCall& call, int slot) {
+  constexpr std::array<std::string_view, 3> kNames{"none", "mean", "sum"};
+  return kNames[static_cast<std::size_t>(std::clamp<std::int64_t>(call.integer_or(slot, 1), 0, 2))];
+}
+
+/// Operands of three, the last one cast first.
+std::array<Tensor, 3> cast_three(const AtenOperator& op, const RecordedCall& call) {
+  const Tensor third = autocast(op, call.tensor(2)), second = autocast(op, call.tensor(1));
+  return {autocast(op, call.tensor(0)), second, third};
+}
+
+/// (-target * (input1 - input2) + margin), bounded below.
+void margin_ranking_row(RecordedCall& call) {  // input1 input2 target margin reduction
+  const auto [x1, x2, target] = cast_three(aten::kMarginRankingLoss, call);
+  Tensor margins;
+  {
+    const Tensor turned = negate(target), difference = subtract(x1, x2), product = multiply(turned, difference);
+    margins = add_scalar(product);
+  }
+  const Tensor losses = clamp_above(margins);
+  margins.reset();
+  call.returns(reduced_loss(losses, numbered_reduction(call, 4)));
+}
+
+/// norm(x1 - x2 + eps, p) of the last dimension.
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, bool keep_dims) {
+  const Tensor difference = subtract(x1, x2), shifted = add_scalar(difference);
+  const unsigned last = 1U << (shifted.rank() - 1);
+  return p == 1 ? one_norm(shifted, last, keep_dims) : vector_norm(shifted, last, keep_dims);
+}
+
+void pairwise_distance_row(RecordedCall& call) {  // x1 x2 p eps keepdim
+  const double p = call.number_or(2, 2);
+  if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  call.returns(pairwise_distance(call.tensor(0), call.tensor(1), p, call.boolean_or(4, false)));
+}
+
+/// margin + positive - negative, bounded below; a swap takes the nearer one of two negatives.
+void triplet_row(RecordedCall& call) {  // anchor positive negative margin p eps swap reduction
+  const auto [anchor, positive, negative] = cast_three(aten::kTripletMarginLoss, call);
+  const double p = call.number_or(4, 2);
+  if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  const Tensor to_positive = pairwise_distance(anchor, positive, p, false);
+  Tensor to_negative = pairwise_distance(anchor, negative, p, false);
+  if (call.boolean_or(6, false)) {
+    const Tensor between = pairwise_distance(positive, negative, p, false);
+    to_negative = extremum(aten::kMinimum, to_negative, between);
+  }
+  Tensor losses, differences;
+  {
+    const Tensor shifted = add_scalar(to_positive);
+    differences = subtract(shifted, to_negative);
+    losses = clamp_above(differences);
+  }
+  differences.reset();
+  call.returns(reduced_loss(losses, numbered_reduction(call, 7)));
+}
+
+/// What counts where the target is 1, and where it is -1.
+Tensor of_both_signs(const Tensor& target, const Tensor& negative, const Tensor& positive, const Tensor& zeros,
+                     bool negative_first) {
+  const auto chosen = [&](const Tensor& of) {
+    const Tensor where_so = pointwise(aten::kEq, {&target}, 1, DType::kBool);
+    return where(where_so, of, zeros);
+  };
+  const Tensor first = chosen(negative_first ? negative : positive),
+               second = chosen(negative_first ? positive : negative);
+  return add(first, second);
+}
+
+void hinge_embedding_row(RecordedCall& call) {  // input target margin reduction
+  const auto [x, target] = cast(aten::kHingeEmbeddingLoss, call);
+  Tensor losses;
+  {
+    const Tensor zeros = filled(x.tape(), x.shape(), x.dtype(), aten::kZerosLike);
+    const Tensor margins = negate(x), bounded = clamp_above(margins);
+    losses = of_both_signs(target, bounded, x, zeros, true);
+  }
+  call.returns(reduced_loss(losses, numbered_reduction(call, 3)));
+}
+
+/// The products' sums over the last dimension; 1 - cos, and cos - margin.
+void cosine_embedding_row(RecordedCall& call) {  // input1 input2 target margin size_average reduce reduction
+  const auto [x1, x2, target] = cast_three(aten::kCosineEmbeddingLoss, call);
+  const auto summed = [](const Tensor& a, const Tensor& b) {
+    const Tensor product = multiply(a, b);
+    return sum_over(product, product.rank() - 1, false);
+  };
+  const auto squared = [&](const Tensor& of) {
+    const Tensor square = multiply(of, of), total = sum_over(square, square.rank() - 1, false);
+    return add_scalar(total);
+  };
+  Tensor losses;
+  {
+    const Tensor dots = summed(x1, x2), squares1 = squared(x1), squares2 = squared(x2);
+    Tensor product = multiply(squares1, squares2);
+    Node* node = record(aten::kSqrt,
+                        [](BackwardCall& back) {
+                          const Tensor twice = pw(aten::kMul, {&back.saved(0)});
+                          back.set(0, pw(aten::kDiv, {&back.gradient(), &twice}));
+                        },
+                        {&product}, {});
+    Tensor roots = product.tape().become_view(product, product.shape(), product.strides());  // sqrt_
+    roots = finish(node, std::move(roots), true);
+    const Tensor cosines = divide_both(dots, roots);
+    const Tensor zeros = filled(x1.tape(), cosines.shape(), cosines.dtype(), aten::kZerosLike);
+    const Tensor positive = negate(cosines), shifted = subtract_scalar(cosines), negative = clamp_above(shifted);
+    losses = of_both_signs(target, negative, positive, zeros, false);
+  }
+  call.returns(reduced_loss(losses, call.text_or(6, "mean")));
+}
+
+/// exp(input) - target * input, or input - target * log(input + eps); Stirling's term needs no gradient.
+void poisson_row(RecordedCall& call) {  // input target log_input full size_average eps reduce reduction
+  const auto [x, target] = cast(aten::kPoissonNllLoss, call);
+  if (is_followed(target)) call.refuse("targets that are differentiated");
+  Tensor losses;
+  if (call.boolean_or(2, true)) {
+    const Tensor product = multiply(target, x), powers = exponential(x);
+    losses = subtract(powers, product);
+  } else {
+    const Tensor shifted = add_scalar(x), logarithms = logarithm(shifted), product = multiply(target, logarithms);
+    losses = subtract(x, product);
+  }
+  if (call.boolean_or(3, false)) {
+    Tensor term;
+    {
+      const Tensor scaled = pw(aten::kMul, {&target}), root = pw(aten::kLog, {&scaled}), half = pw(aten::kMul, {&root});
+      const Tensor own = pw(aten::kLog, {&target}), product = pw(aten::kMul, {&target, &own}),
+                   less = pw(aten::kSub, {&product, &target});
+      term = pw(aten::kAdd, {&less, &half});
+    }
+    const Tensor small = pointwise(aten::kLe, {&target}, 1, DType::kBool), kept = pw(aten::kMaskedFill, {&term, &small});
+  }
+  call.returns(reduced_loss(losses, call.text_or(7, "mean")));
+}
+
 constexpr OperatorRow kRows[] = {
     {"cross_entropy", "input target weight size_average ignore_index reduce reduction label_smoothing",
      cross_entropy_row},
@@ -406,6 +546,12 @@ constexpr OperatorRow kRows[] = {
     {"soft_margin_loss", "input target reduction", soft_margin_row},
     {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
     {"cdist", "x1 x2 p compute_mode", cdist_row},
+    {"margin_ranking_loss", "input1 input2 target margin reduction", margin_ranking_row},
+    {"pairwise_distance", "x1 x2 p eps keepdim", pairwise_distance_row},
+    {"triplet_margin_loss", "anchor positive negative margin p eps swap reduction", triplet_row},
+    {"hinge_embedding_loss", "input target margin reduction", hinge_embedding_row},
+    {"cosine_embedding_loss", "input1 input2 target margin size_average reduce reduction", cosine_embedding_row},
+    {"poisson_nll_loss", "input target log_input full size_average eps reduce reduction", poisson_row},
 };
 
 }  // namespace
