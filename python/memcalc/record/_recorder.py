@@ -343,9 +343,6 @@ class Recorder(TorchFunctionMode):
             # conv2d.padding is none of autocast's operators, conv2d is, which it calls; below autograd autocast does not see that call.
             args, kwargs = with_tensors((args, kwargs), lambda t: t.to(_cast(t)) if isinstance(t, torch.Tensor) else t)
             return function(*args, **kwargs), False
-        if last == "square" and torch.is_autocast_enabled("cuda"):
-            # Nor is square, but pow(x, 2), which it calls, is: float32 (BitNet's activation).
-            return torch.pow(*args, 2, **kwargs), False
         if last == "ctc_loss":
             bound = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
             shape = args[2].shape if bound.arguments.get("reduction", "mean") == "none" else ()

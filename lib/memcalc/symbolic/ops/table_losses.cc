@@ -373,7 +373,8 @@ void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   const std::string_view mode = call.text_or(3, "use_mm_for_euclid_dist_if_necessary");
   constexpr std::int64_t kFew = 25;
   const bool are_many = x1.size(-2) > kFew || x2.size(-2) > kFew;
-  if (call.number_or(2, 2) == 2 && (mode == "use_mm_for_euclid_dist" || (are_many && mode != "donot_use_mm_for_euclid_dist"))) {
+  if (call.number_or(2, 2) == 2 &&
+      (mode == "use_mm_for_euclid_dist" || (are_many && mode != "donot_use_mm_for_euclid_dist"))) {
     const Tensor left = contiguous(x1), right = contiguous(x2);  // what is one matrix is taken as it lies
     const bool is_one = x1.rank() == 2 || x1.size(0) == 1;
     return call.returns(is_one ? euclidean_distances(x1, x2) : euclidean_distances(left, right));
@@ -389,7 +390,8 @@ void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   call.returns(finish(node, std::move(result), true));
 }
 
-// --- of pairs: composites of Loss.cpp and Distance.cpp, whose operands' temporaries live to the end of a statement -----
+// --- of pairs: composites of Loss.cpp and Distance.cpp, whose operands' temporaries live to the end of a statement
+// -----
 
 /// Python's functions hand a number on: 0, 1 and 2 are none, mean and sum.
 std::string_view numbered_reduction(const RecordedCall& call, int slot) {
@@ -524,7 +526,8 @@ void poisson_row(RecordedCall& call) {  // input target log_input full size_aver
                    less = pw(aten::kSub, {&product, &target});
       term = pw(aten::kAdd, {&less, &half});
     }
-    const Tensor small = pointwise(aten::kLe, {&target}, 1, DType::kBool), kept = pw(aten::kMaskedFill, {&term, &small});
+    const Tensor small = pointwise(aten::kLe, {&target}, 1, DType::kBool),
+                 kept = pw(aten::kMaskedFill, {&term, &small});
   }
   call.returns(reduced_loss(losses, call.text_or(7, "mean")));
 }
