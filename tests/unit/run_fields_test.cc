@@ -331,6 +331,8 @@ TEST(RunRecordFields, HaveThePowerLimitOfACardWhoseClockIsKnown) {
   EXPECT_FALSE(question_of(asked("h200-sxm", "700")).device.power_given) << "its own";
   EXPECT_EQ(rule_of(asked("h100-sxm-96gb", "700")), "power-within-range");
   EXPECT_EQ(rule_of(asked("a100-sxm4-80gb", "300")), "power-needs-rates");
+  EXPECT_NE(refusal_of(asked("a100-sxm4-80gb", "300")).find("--gpu h100-sxm, h100-sxm-96gb, h200-sxm"),
+            std::string::npos);
 }
 
 TEST(RunRecordFields, TheShortestCommandSaysWhatDoesNotFollow) {
