@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/batch_norm.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv1d.h"
+#include "memcalc/symbolic/ops/conv_engine.h"
 #include "memcalc/symbolic/ops/conv_workspace.h"
 #include "memcalc/symbolic/ops/einsum.h"
 #include "memcalc/symbolic/ops/fold.h"
@@ -93,6 +94,15 @@ TEST(Images, AnImageOfAnotherSizeTakesItsLikelyEngine) {
   const ConvolutionShape shape = window_of_nine(32, 64, 160);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kForward, kBfloat, true), 23'121'936);
   EXPECT_EQ(convolution_workspace(shape, ConvolutionPass::kInputGradient, kBfloat, true), 23'121'936);
+}
+
+// cuDNN's plan on an H200 asks for 7,668,375 bytes: 13 parts of nine tiles, of which three are a cluster.
+TEST(Images, AWeightsGradientFillsTheCardWithPartsOfItsLastTiles) {
+  ConvolutionShape shape = window_of_nine(72, 120, 120);
+  shape.height = shape.width = shape.out_height = shape.out_width = 70;
+  shape.channels_last = true;
+  constexpr int kClusterOfThree = 8192 + 32 + 3;
+  EXPECT_EQ(ConvolutionEngine(kClusterOfThree).workspace(shape, kBfloat, true), 117 * 128 * 128 * 4 + 616);
 }
 
 // wav2vec 2.0's first convolution and a causal one of Bamba: measured on an H100, 2026-11-28.

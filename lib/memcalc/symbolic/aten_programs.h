@@ -27,6 +27,7 @@ inline constexpr AtenOperator kBinaryCrossEntropy{{"aten::binary_cross_entropy"}
 inline constexpr AtenOperator kBinaryCrossEntropyBackward{{"aten::binary_cross_entropy_backward"}};
 inline constexpr AtenOperator kCdist{{"aten::_cdist_forward"}, {"CdistBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kCdistBackward{{"aten::_cdist_backward"}};
+inline constexpr AtenOperator kEuclideanDist{{"aten::_euclidean_dist"}, {"EuclideanDistBackward0"}};
 inline constexpr AtenOperator kCelu{{"aten::celu"}, {"CeluBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kClampTensor{
     {"aten::clamp"}, {"ClampBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
@@ -79,6 +80,11 @@ inline constexpr AtenOperator kIndexFill{{"aten::index_fill"}, {"IndexFillBackwa
 inline constexpr AtenOperator kIndexPutOf{{"aten::index_put"}, {"IndexPutBackward0"}, AutocastList::kPromote};
 inline constexpr AtenOperator kKlDiv{{"aten::kl_div"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kKthvalue{{"aten::kthvalue"}, {"KthvalueBackward0"}};
+inline constexpr AtenOperator kMarginRankingLoss{{"aten::margin_ranking_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kTripletMarginLoss{{"aten::triplet_margin_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kHingeEmbeddingLoss{{"aten::hinge_embedding_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kCosineEmbeddingLoss{{"aten::cosine_embedding_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kPoissonNllLoss{{"aten::poisson_nll_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kL1Loss{{"aten::l1_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kLerpTensor{
     {"aten::lerp"}, {"LerpBackward1"}, AutocastList::kNone, CompileRule::kPointwise};

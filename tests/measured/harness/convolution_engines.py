@@ -1,11 +1,12 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py), convolution_networks_h200.jsonl.gz
-(convolution_networks.py), convolution_plans_h200.jsonl.gz, convolution_sequences_h200.jsonl.gz (convolution_plans.cc) and those of networks. Needs scikit-learn.
+(convolution_networks.py), convolution_plans_h200.jsonl.gz, convolution_sequences_h200.jsonl.gz, convolution_choices_h200.jsonl.gz (convolution_plans.cc) and those of
+networks. Needs scikit-learn.
 
 usage: convolution_engines.py [--check | --others | --sequences], in the repository's root; --check prints how the trees do on shapes
 left out, --others leaves the trees of images as the table has them, --sequences all but those of sequences
 """
-import gzip, json, math, sys
+import collections, gzip, json, math, sys
 import numpy as np
 from sklearn.model_selection import GroupKFold
 from sklearn.tree import DecisionTreeClassifier
@@ -17,11 +18,21 @@ LAYOUTS = ["nchw", "nhwc"]
 INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15, 16, 24, 32  # an engine's number: copies it makes; 32 for each partial sum
 # of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
 OF_EACH_IMAGE = 9  # a weight's gradient of each image in float32
-ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 3, 4, 5, 6, 7, 8, 10, 13, 16, 23, 32, 56))]
+# A weight's gradient on tensor cores whose last wave of tiles is split along its sum until it fills the card: a partial sum of float32 for each
+# block at work. STREAMED and the tile's number, 1,024 times, and clusters of blocks along the outputs, 32 times, and along the inputs: what cuDNN's
+# plans say of their engines 65 (16 bits) and 68 (TF32) as TILE_SIZE, TILE_CGA_M and TILE_CGA_N. The most frequent first.
+STREAMED = 8192
+TILES = {0: (128, 128), 1: (128, 64), 3: (256, 128), 4: (256, 64), 5: (64, 64), 6: (128, 256), 7: (64, 128), 9: (64, 256)}  # outputs, inputs of a tap
+CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 16, 7: 16, 8: 15, 14: 8, 16: 7}  # of so many blocks, that an H200 runs at once
+KINDS_OF_STREAMED = [(1, 1, 8), (1, 2, 4), (4, 1, 4), (5, 1, 8), (0, 1, 3), (3, 1, 3), (5, 1, 6), (0, 4, 2), (1, 1, 3), (3, 1, 2), (5, 2, 4), (5, 1, 5), (0, 1, 4),
+                     (5, 1, 3), (7, 1, 3), (0, 2, 8), (1, 1, 5), (7, 4, 4), (5, 3, 1), (9, 5, 1), (6, 1, 2), (9, 1, 3), (1, 1, 6), (7, 1, 4), (6, 1, 4), (7, 8, 1),
+                     (4, 1, 5), (0, 1, 2), (9, 8, 1), (5, 4, 2), (7, 1, 6), (5, 2, 7)]
+KINDS_OF_STREAMED_TF32 = [(0, 1, 1), (0, 1, 2), (1, 1, 2), (7, 1, 2), (4, 1, 2), (5, 1, 1)]
+ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 20, 22, 23, 24, 26, 29, 32, 38, 43, 44, 52, 56, 60, 61, 65, 72, 88, 120, 127, 131))]
 OTHERS = [0, OF_EACH_IMAGE, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 ROOM = 4.4e9  # bytes that a process had (convolution_networks.py; others had more)
 DEPTH, LEAF = 12, 4
-DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 7, 12  # which do as well as 10 and 6 on shapes left out
+DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 9, 12
 
 
 class Convolution:
@@ -55,10 +66,26 @@ class Convolution:
         of = [max(filters + inside, outside), max(filters + outside, inside), max(inside + outside, filters)][which]
         return 16 * side * (side // 2 + 1) * of + 4 * (self.n * self.k * self.outside if which == 2 else filters * self.window)
 
+    def streamed(self, engine):
+        """As conv_engine.cc, streamed_workspace."""
+        up, of = lambda value, to: -(-value // to), engine - STREAMED
+        (high, wide), tall, broad = TILES[of // 1024], of // 32 % 32, of % 32
+        multiple = 16 // self.e
+        c, k = up(self.c, multiple) * multiple, up(self.k, multiple) * multiple
+        padded = [c != self.c, k != self.k, c != self.c or k != self.k]
+        if self.layout == "nchw": padded = [True, True, self.window > 1 or padded[2]]
+        copies = sum(size for size, is_copied in zip((self.n * c * self.inside, self.n * k * self.outside, c * k * self.window), padded) if is_copied)
+        steps, at_once = up(self.n * self.outside, 64), CLUSTERS[tall * broad]
+        left = up(up(self.k, high), tall) * up(self.window * up(self.c, wide), broad) % at_once
+        parts = at_once // left if left else 0
+        parts = 0 if steps < 64 else min(parts, 8) if steps < 153 else min(parts, steps // 17)
+        return copies * self.e + 16 + (left * parts * tall * broad * high * wide * 4 + 600 if parts > 1 else 0)
+
     def workspace(self, engine, of_images, which=0):
         """As conv_engine.cc, ConvolutionEngine::workspace."""
         up = lambda value, to: -(-value // to) * to
         if engine == 0: return 0
+        if engine >= STREAMED: return self.streamed(engine)
         if engine == WINOGRAD: return 144 * (self.k * self.c + self.n * -(-self.oh // 4) * -(-self.ow // 4) * (self.c + self.k))
         if engine == OF_EACH_IMAGE: return 4 * self.n * self.k * (self.c // self.g) * self.window
         if engine == FFT: return 32 * 17 * 8 * (self.k * self.c + self.n * (1 if max(self.h, self.w) <= 30 else 2) * (self.c + self.k))
@@ -87,6 +114,9 @@ class Convolution:
         """The engine whose formula comes nearest to what was measured."""
         transforms = () if self.g > 1 else (WINOGRAD,) if self.mode != "fp32" else (WINOGRAD, FFT, WHOLE_FFT)
         known = OTHERS if not of_images else [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
+        if which == 2 and self.g == 1 and self.mode != "fp32":
+            kinds = KINDS_OF_STREAMED_TF32 if self.mode == "tf32" else KINDS_OF_STREAMED
+            known = known + [STREAMED + 1024 * tile + 32 * tall + broad for tile, tall, broad in kinds]
         return min(known, key=lambda e: abs(self.workspace(e, of_images, which) - self.bytes[which]))
 
 
@@ -116,6 +146,17 @@ def of_sequences():
         yield Convolution("nchw", mode, n, c, (1, length), k, g, (1, width), (stride, stride), (0, padding), (dilation, dilation), "Cudnn", found, True)
 
 
+def of_choices():
+    """Plans of random images, sequences and volumes (convolution_shapes.py), with the settings of their engines looked at beside."""
+    for line in lines("convolution_choices_h200"):
+        layout, mode, rank, n, c, *rest = line
+        extents, (k, g), rest = rest[:rank], rest[rank:rank + 2], rest[rank + 2:]
+        window, strides, padding, dilation = (tuple(rest[i * rank:(i + 1) * rank]) for i in range(4))
+        is_sequence = rank == 2 and extents[0] == window[0] == 1 and padding[0] == 0
+        if is_sequence and layout == "nhwc": continue
+        yield Convolution(layout, mode, n, c, tuple(extents), k, g, window, strides, padding, dilation, "Cudnn", rest[4 * rank:], is_sequence)
+
+
 def of_networks():
     """Those of the table (convolution_table.py), which are measured at more batch sizes than a tree needs."""
     for layout, mode, n, c, h, w, k, g, kh, kw, s, p, backend, *found in lines("convolutions_h100"):
@@ -131,7 +172,21 @@ def tree_of(rows, which, of_images):
     engines = [row.engine(which, of_images) for row in rows]
     depth, leaf = (DEPTH, LEAF) if of_images and rows[0].kind != "sequence" else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
     tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
-    return tree.fit([row.features for row in rows], engines)
+    features = [row.features for row in rows]
+    tree.fit(features, engines)
+    inside = collections.defaultdict(list)
+    for at, leaf in enumerate(tree.apply(features)): inside[leaf].append(at)
+    return tree, {leaf: best_of([rows[i] for i in of], [engines[i] for i in of], which, of_images) for leaf, of in inside.items()}
+
+
+def best_of(rows, engines, which, of_images):
+    """The engine that gives the bytes of the most; where none gives those of a quarter, what most have, or the middle one."""
+    counts = collections.Counter(engines)
+    right = {engine: sum(abs(row.workspace(engine, of_images, which) - row.bytes[which]) < 512 for row in rows) for engine, _ in counts.most_common(12)}
+    best = max(right, key=lambda engine: (right[engine], counts[engine]))
+    if right[best] >= 0.25 * len(rows) and not (best == WHOLE_FFT and counts[best] < 0.8 * len(rows)): return best
+    names = np.array(sorted(counts))
+    return (choice if of_images else choice_of_others)(names, np.array([counts[name] for name in names]))
 
 
 def choice(engines, shares):
@@ -158,9 +213,8 @@ def check(groups):
         if len(rows) < 10 * LEAF: continue
         found = np.zeros(len(rows))
         for train, test in GroupKFold(5).split(rows, groups=[hash(row.group) for row in rows]):
-            tree = tree_of([rows[i] for i in train], which, counts_sums(layout))
-            for i, shares in zip(test, tree.predict_proba([rows[i].features for i in test])):
-                found[i] = rows[i].workspace((choice if counts_sums(layout) else choice_of_others)(tree.classes_, shares), counts_sums(layout), which)
+            tree, best = tree_of([rows[i] for i in train], which, counts_sums(layout))
+            for i, leaf in zip(test, tree.apply([rows[i].features for i in test])): found[i] = rows[i].workspace(best[leaf], counts_sums(layout), which)
         real = np.array([row.bytes[which] for row in rows], float)
         print(f"{KINDS[layout // 2]:6} {MODES[mode]} {LAYOUTS[layout % 2]} {PASSES[which]:16} {len(rows):5} exact {np.mean(abs(found - real) < 512):.0%} "
               f"all bytes {found.sum() / real.sum() - 1:+.0%}")
@@ -177,10 +231,12 @@ def kept(table, most):
 def main():
     images = [limited(of_image(row)) for name in ("convolution_samples_h200", "convolution_networks_h200") for row in lines(name)] + [limited(row) for row in of_networks()]
     images += [of_image(row) for row in lines("convolution_plans_h200") if min(row[-3:]) >= 0]
+    choices = list(of_choices())
+    images += [row for row in choices if row.kind == "image" and min(row.bytes) >= 0]
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
-    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3)]
+    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3), *(row for row in choices if "sequence" not in row.kind)]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]
-    sequences = [row for row in of_sequences() if row.g == 1 or row.mode == "fp32"]  # others are not what runs took
+    sequences = [row for row in (*of_sequences(), *(row for row in choices if "sequence" in row.kind)) if row.g == 1 or row.mode == "fp32"]  # others are not what runs took
     # Two layouts of each kind.
     groups = {(m, 2 * kind + l, p): [r for r in of if r.mode == mode and r.layout == layout and (kind == 0 or r.kind == KINDS[kind])
                                      and r.bytes[p] >= 0 and not (r.limited and r.had_no_room(p))]
@@ -195,21 +251,20 @@ def main():
     def add(tree, node):
         """Of a branch, the node for `at most` follows at once, and that for `more` where its third number says."""
         if tree.children_left[node] < 0:
-            nodes.append("{-1, 0, %d}" % (choice if counts_sums(key[1]) else choice_of_others)(engines, tree.value[node][0]))
-            return {int(nodes[-1].split(", ")[2][:-1])}
+            nodes.append("{0, -1, %d}" % best[node])
+            return {best[node]}
         here = len(nodes)
         nodes.append(None)
         below = add(tree, tree.children_left[node])
         right = len(nodes)
         both = below | add(tree, tree.children_right[node])
-        if len(both) == 1: nodes[here:] = ["{-1, 0, %d}" % both.pop()]; return {int(nodes[-1].split(", ")[2][:-1])}
-        nodes[here] = "{%d, %d, %d}" % (tree.feature[node], int(tree.threshold[node]), right)
+        if len(both) == 1: nodes[here:] = ["{0, -1, %d}" % next(iter(both))]; return both
+        nodes[here] = "{%d, %d, %d}" % (int(tree.threshold[node]), tree.feature[node], right)
         return both
 
     for key, found in groups.items():
         if len(found) < 10 * LEAF or key[1] < most: continue
-        fitted = tree_of(found, key[2], counts_sums(key[1]))
-        engines = fitted.classes_
+        fitted, best = tree_of(found, key[2], counts_sums(key[1]))
         trees.append("{%d, %d, %d, %d}" % (*key, len(nodes)))
         add(fitted.tree_, 0)
     with open(table, "w") as f:

@@ -129,6 +129,7 @@ constexpr Names kPasses[] = {
 
 struct Plan {
   std::int64_t bytes = -1, engine = -1;
+  std::string knobs;  // TYPE=VALUE of the engine's settings
 };
 
 /// True where PyTorch passes the engine over.
@@ -140,6 +141,29 @@ bool is_filtered(Descriptor& engine, const std::string& mode) {
     return note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && mode == "fp32");
   });
+}
+
+std::string knobs_of(Descriptor& configuration) {
+  constexpr std::int64_t kMost = 64;
+  std::vector<Descriptor> choices;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < kMost; ++i) {
+    choices.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    raw.push_back(choices.back().raw());
+  }
+  const std::int64_t count =
+      configuration.get(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, kMost, raw.data());
+  std::string found;
+  for (std::int64_t i = 0; i < count; ++i) {
+    cudnnBackendKnobType_t type{};
+    std::int64_t value = 0;
+    Descriptor& choice = choices[static_cast<std::size_t>(i)];
+    choice.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    choice.get(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
+    if (!found.empty()) found += ',';
+    found += std::to_string(static_cast<int>(type)) + '=' + std::to_string(value);
+  }
+  return found.empty() ? "-" : found;
 }
 
 Plan first_of(const Descriptor& graph, cudnnBackendHeurMode_t heuristics, const std::string& mode) {
@@ -172,6 +196,7 @@ Plan first_of(const Descriptor& graph, cudnnBackendHeurMode_t heuristics, const 
     Plan found;
     plan.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &found.bytes);
     engine.get(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &found.engine);
+    found.knobs = knobs_of(configuration);
     return found;
   }
   return {};
@@ -248,9 +273,10 @@ void answer(const std::string& line, std::ostream& out) {
       plans[i] = {};
     }
   }
-  out << line;
+  if (std::getenv("PLANS_ALONE") == nullptr) out << line;
   for (const Plan& plan : plans) out << ' ' << plan.bytes;
   for (const Plan& plan : plans) out << ' ' << plan.engine;
+  for (const Plan& plan : plans) out << ' ' << (plan.knobs.empty() ? "-" : plan.knobs);
   out << '\n';
 }
 

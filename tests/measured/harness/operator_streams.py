@@ -1,7 +1,7 @@
 """What single operators ask of the allocator in a step, forward and backward: 300 modules of an operator each, at sizes drawn at random,
 in float32 and under bfloat16 autocast. The loss is the mean square of what the operator gives.
 
-usage: operator_streams.py measure OUT [--seconds N] [--device cpu]   a row {"id", "precision", "forward", "backward"} each: bytes of requests in
+usage: operator_streams.py measure OUT [--seconds N] [--device cpu] [--seed N]   a row {"id", "precision", "forward", "backward"} each: bytes of requests in
                                                            order, negative where a block is freed; the second of two steps
        operator_streams.py record FOLDER [--only PATTERN]  a program of each (memcalc.record)
        operator_streams.py compare MEMCALC FOLDER MEASURED [--only PATTERN]
@@ -9,6 +9,7 @@ usage: operator_streams.py measure OUT [--seconds N] [--device cpu]   a row {"id
 import argparse
 import gzip
 import json
+import math
 import random
 import re
 import subprocess
@@ -482,6 +483,217 @@ of("series", {"p": "ncl"}, """
 """)
 
 
+# Since seed 11021: all losses of torch.nn that are not above, linear algebra, norms of other orders.
+of("losses", {"p": "ld"}, """
+    loss_l1: nn.L1Loss()(p, p.detach() * 2)
+    loss_l1_sum: nn.L1Loss(reduction="sum")(p, p.flip(0))
+    loss_mse: nn.MSELoss()(p, p.flip(0))
+    loss_mse_target: nn.MSELoss()(p, p.detach() * 2)
+    loss_mse_half: nn.MSELoss()(p, (p.detach() * 2).half())
+    loss_smooth_l1_sum: nn.SmoothL1Loss(reduction="sum", beta=0.3)(p, p.detach() * 2)
+    loss_smooth_l1_none: nn.SmoothL1Loss(reduction="none")(p, p.flip(1))
+    loss_huber_none: nn.HuberLoss(reduction="none", delta=0.5)(p, p.flip(1))
+    loss_huber: nn.HuberLoss()(p, p.flip(1))
+    loss_kl_mean: nn.KLDivLoss()(p.log_softmax(-1), p.detach().softmax(-1))
+    loss_kl_none: nn.KLDivLoss(reduction="none")(p.log_softmax(-1), p.flip(0).softmax(-1))
+    loss_bce_weight: nn.BCEWithLogitsLoss(weight=p.detach().abs())(p, (p.detach() > 0).float())
+    loss_bce_none: nn.BCEWithLogitsLoss(reduction="none")(p, (p.detach() > 0).float())
+    loss_bce_sum: nn.BCEWithLogitsLoss(reduction="sum")(p, p.flip(0).sigmoid())
+    loss_bce_plain: nn.BCELoss(reduction="none")(p.float().sigmoid(), (p.detach() > 0).float()) if not torch.is_autocast_enabled() else p.mean()
+    loss_hinge_none: nn.HingeEmbeddingLoss(margin=0.5, reduction="none")(p, p.detach().sign())
+    loss_soft_margin_none: nn.SoftMarginLoss(reduction="none")(p, p.detach().sign())
+    loss_soft_margin_sum: nn.SoftMarginLoss(reduction="sum")(p, p.detach().sign())
+    loss_margin_ranking_mean: nn.MarginRankingLoss()(p, p.flip(0), p.detach().sign())
+    loss_multilabel_soft: nn.MultiLabelSoftMarginLoss(weight=p[0].detach().abs(), reduction="sum")(p, (p.detach() > 0).float())
+    loss_multilabel_margin: nn.MultiLabelMarginLoss()(p.float(), torch.arange(p.numel(), device=p.device).view_as(p) % p.size(1))
+    loss_cosine_embedding: nn.CosineEmbeddingLoss(margin=0.2, reduction="none")(p, p.flip(0), p[:, 0].detach().sign())
+    loss_gaussian_full: nn.GaussianNLLLoss(full=True)(p, p.detach() * 2, p.exp()[:, :1])
+    loss_gaussian_none: nn.GaussianNLLLoss(reduction="none")(p, p.detach() * 2, torch.ones_like(p))
+    loss_poisson_full: nn.PoissonNLLLoss(full=True)(p, p.detach().abs() * 4)
+    loss_poisson_plain: nn.PoissonNLLLoss(log_input=False, reduction="sum")(p.exp(), p.detach().abs())
+    loss_triplet_swap: nn.TripletMarginLoss(swap=True)(p, p.flip(0), p.roll(1, 0))
+    loss_triplet_own: nn.TripletMarginWithDistanceLoss(distance_function=nn.PairwiseDistance())(p, p.flip(0), p.roll(1, 0))
+    loss_triplet_sum: nn.TripletMarginLoss(p=1, reduction="sum")(p, p.flip(0), p.roll(1, 0))
+    loss_multi_margin_p2: nn.MultiMarginLoss(p=2)(p.float(), torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_multi_margin_none: nn.MultiMarginLoss(reduction="none")(p.float(), torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_nll_weight: nn.NLLLoss(weight=p[0].detach().abs())(p.log_softmax(-1), torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_nll_none: nn.NLLLoss(reduction="none")(p.log_softmax(-1), torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_cross_none: nn.CrossEntropyLoss(reduction="none")(p, torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_cross_smooth_weight: nn.CrossEntropyLoss(label_smoothing=0.1, weight=p[0].detach().abs())(p, torch.arange(p.size(0), device=p.device) % p.size(1))
+    loss_cross_shares_smooth: nn.CrossEntropyLoss(label_smoothing=0.1, reduction="sum")(p, p.detach().softmax(-1))
+    loss_cross_shares_weight: nn.CrossEntropyLoss(weight=p[0].detach().abs(), reduction="none")(p, p.detach().softmax(-1))
+    loss_adaptive: M: nn.AdaptiveLogSoftmaxWithLoss({d}, 300, [20, 100]): self.m(p, torch.arange(p.size(0), device=p.device) % 300).loss
+    loss_linear_cross: M: nn.Linear({d}, 300): F.cross_entropy(self.m(p), torch.arange(p.size(0), device=p.device) % 300)
+    bilinear_layer_flat: M: nn.Bilinear({d}, {d}, 20): self.m(p, p)
+    bilinear_layer_plain: M: nn.Bilinear({d}, {d}, 3, bias=False): self.m(p, p.flip(0))
+    pdist1: torch.pdist(p, 1)
+    pdist_inf: torch.pdist(p, float("inf"))
+    cdist_large: torch.cdist(p, p.flip(0))
+    cdist_exact: torch.cdist(p, p.flip(0), compute_mode="donot_use_mm_for_euclid_dist")
+    cdist_three: torch.cdist(p, p[:30], p=3)
+    cosine_pairs: F.cosine_similarity(p[:, None], p[None, :20], dim=-1)
+    norm0: p.norm(0, -1) + p.sum(-1)
+    norm_all: p.norm()
+    norm_three_all: p.norm(3)
+    norm_minus: p.norm(-1, 1)
+    norm_minus_inf: p.norm(-float("inf"), -1)
+    norm_half: p.norm(0.5, -1)
+    norm_frobenius: torch.linalg.norm(p)
+    norm_nuclear: torch.linalg.norm(p.float()[:30, :20], "nuc")
+    norm_spectral: torch.linalg.norm(p.float()[:30, :20], 2)
+    norm_matrix_one: torch.linalg.norm(p, 1)
+    norm_matrix_inf: torch.linalg.norm(p, float("inf"))
+    norm_float: torch.linalg.vector_norm(p, 2, -1, dtype=torch.float32)
+    norm_keep: p / p.norm(p=2, dim=-1, keepdim=True).clamp(min=1e-6)
+    norm_keep1: p / p.norm(p=1, dim=0, keepdim=True)
+    prod_keep: p.prod(0, keepdim=True)
+    prod_float: torch.prod(p, 1, dtype=torch.float32)
+    median_middle: p.median(0)[0]
+    median_keep: p.median(1, keepdim=True)[0] * p
+    nanmedian_all: p.nanmedian()
+    quantile_several: p.float().quantile(torch.tensor([0.1, 0.5, 0.9], device=p.device), dim=0)
+    quantile_all: p.float().quantile(0.5)
+    quantile_nearest: p.float().quantile(0.5, dim=1, interpolation="nearest", keepdim=True)
+    nanquantile: p.float().nanquantile(0.5, 1)
+    nansum_all: p.nansum()
+    nansum_float: torch.nansum(p, 0, dtype=torch.float32)
+    nanmean_all: p.nanmean()
+    cumsum_flip: p.flip(0).cumsum(0).flip(0)
+    logcumsumexp_last: p.logcumsumexp(-1)
+    aminmax: torch.aminmax(p, dim=1).max - torch.aminmax(p, dim=1).min
+    std_all: p.std()
+    std_keep: (p - p.mean(1, keepdim=True)) / (p.std(1, keepdim=True) + 1e-5)
+    var_plain: p.var(1, unbiased=False)
+    zscore: (p - p.mean(0)) / p.var(0).add(1e-5).sqrt()
+    dist: torch.dist(p, p.flip(0))
+    dist1: torch.dist(p, p.flip(0), 1)
+    clip_norm_like: p * (1 / (p.norm() + 1e-6)).clamp(max=1)
+    cholesky_one: torch.linalg.cholesky(p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device))
+    cholesky_upper: torch.linalg.cholesky(p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device), upper=True)
+    cholesky_solve: torch.cholesky_solve(p[:40, :4].float(), torch.linalg.cholesky(p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device)))
+    cholesky_inverse: torch.cholesky_inverse(torch.linalg.cholesky(p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device)))
+    solve_one: torch.linalg.solve(p[:40, :40].float() + 30 * torch.eye(40, device=p.device), p[:40, 40:50].float())
+    solve_vector: torch.linalg.solve(p[:40, :40].float() + 30 * torch.eye(40, device=p.device), p[:40, 40].float())
+    inverse_layer: torch.linalg.inv(p[:48, :48].float() + 30 * torch.eye(48, device=p.device)) @ p[:48].float()
+    det_one: torch.linalg.det(p[:8, :8].float())
+    slogdet_one: torch.linalg.slogdet(p[:40, :40].float())[1]
+    logdet: torch.logdet(p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device))
+    lu: torch.linalg.lu(p[:40, :40].float())[2]
+    lu_factor: torch.linalg.lu_factor(p[:40, :40].float())[0]
+    qr_one: torch.linalg.qr(p[:50, :20].float())[0]
+    qr_both: sum(x.sum() for x in torch.linalg.qr(p[:50, :20].float()))
+    svd_one: torch.linalg.svd(p[:30, :20].float(), full_matrices=False)[0]
+    svd_values: torch.linalg.svdvals(p[:30, :20].float())
+    svd_square: torch.linalg.svd(p[:16, :16].float())[2]
+    eigh_one: torch.linalg.eigh(p[:30, :30].float())[1]
+    eigh_values: torch.linalg.eigvalsh(p[:30, :30].float())
+    eig_values: torch.linalg.eigvals(p[:12, :12].float()).abs()
+    pinv: torch.linalg.pinv(p[:30, :20].float())
+    lstsq: torch.linalg.lstsq(p[:50, :20].float(), p[:50, 20:24].float()).solution
+    matrix_power: torch.linalg.matrix_power(p[:20, :20].float(), 3)
+    matrix_exp_one: torch.linalg.matrix_exp(p[:20, :20].float() * 0.1)
+    triangular_one: torch.linalg.solve_triangular(p[:40, :40].float().triu() + 30 * torch.eye(40, device=p.device), p[:40, 40:50].float(), upper=True)
+    householder: torch.linalg.householder_product(p[:40, :10].float(), p[0, :10].float())
+    multi_dot: torch.linalg.multi_dot([p[:40], p[:60].mT, p[:60]])
+    chain: torch.chain_matmul(p[:40], p[:60].mT, p[:60]) if hasattr(torch, "chain_matmul") else p
+    vecdot: torch.linalg.vecdot(p, p.flip(0))
+    einsum_bilinear: torch.einsum("ld,de,me->lm", p, p.new_ones(p.size(1), p.size(1)), p[:20])
+    einsum_three_two: torch.einsum("ld,md,ne->lmn", p[:30], p[:20], p[:10])
+    einsum_four: torch.einsum("ld,md,me,ne->ln", p[:30], p[:20], p[:20], p[:10])
+    einsum_diagonal: torch.einsum("ii->i", p[:40, :40])
+    einsum_trace: torch.einsum("ij,ij->", p, p)
+    einsum_ellipsis: torch.einsum("...d,d->...", p, p[0])
+    einsum_outer_three: torch.einsum("l,m,n->lmn", p[:30, 0], p[:20, 1], p[:10, 2])
+    trapezoid: torch.trapezoid(p, dim=1)
+    logaddexp2: torch.logaddexp2(p, p * 2)
+    softmax_where: torch.where(p > 0, p, -math.inf).softmax(-1).nan_to_num()
+    masked_softmax: p.masked_fill(p.detach() < -1, -1e9).softmax(-1)
+    gumbel_by_hand: (p - torch.empty_like(p).exponential_().log()).softmax(-1)
+    straight_through: p.round() - p.detach() + p
+    straight_hard: (p.softmax(-1) > 0.5).float() - p.softmax(-1).detach() + p.softmax(-1)
+    grad_reverse: p * 1.0 - 2 * (p * 1.0).detach()
+    unique_pairs: p[torch.triu_indices(20, 20, 1, device=p.device)[0]] * p[torch.triu_indices(20, 20, 1, device=p.device)[1]]
+    meshgrid: torch.stack(torch.meshgrid(p[0], p[1], indexing="ij"), -1)
+    cartesian: torch.cartesian_prod(p[0, :30], p[1, :20])
+    combinations: torch.combinations(p[0, :30])
+    block_diag: torch.block_diag(p[:10, :10], p[:20, :5])
+    tensor_split: torch.cat([x * 2 for x in p.tensor_split(3, 0)])
+    scatter_softmax: torch.zeros(10, p.size(1), device=p.device).index_reduce(0, torch.arange(p.size(0), device=p.device) % 10, p.float(), "amax")
+    put: p.clone().put(torch.arange(20, device=p.device), p[0, :20])
+    swapaxes: p.swapaxes(0, 1).contiguous() * 2
+    erf_gelu: 0.5 * p * (1 + torch.erf(p / 1.41421))
+    tanh_gelu: F.gelu(p, approximate="tanh")
+    mish: F.mish(p)
+    logit_clip: torch.special.logit(p.sigmoid(), 1e-4)
+    entropy: -(p.softmax(-1) * p.log_softmax(-1)).sum(-1)
+    entr: torch.special.entr(p.softmax(-1))
+    xlog1py: torch.special.xlog1py(p, p.abs())
+    polygamma: torch.polygamma(1, p.abs() + 1)
+    ndtr: torch.special.ndtr(p)
+    log_ndtr: torch.special.log_ndtr(p)
+    i1: torch.special.i1(p)
+    float_power: torch.float_power(p.abs() + 1, 1.5).float()
+    deg2rad: p.deg2rad().sin()
+    heaviside: p * torch.heaviside(p.detach(), p.new_tensor(0.5).expand_as(p))
+    distribution_normal: -torch.distributions.Normal(p, p.exp(), validate_args=False).log_prob(p.detach() * 2)
+    distribution_sample: torch.distributions.Normal(p, p.exp(), validate_args=False).rsample()
+    distribution_kl: torch.distributions.kl_divergence(torch.distributions.Normal(p, p.exp(), validate_args=False), torch.distributions.Normal(0.0, 1.0))
+    distribution_categorical: torch.distributions.Categorical(logits=p, validate_args=False).entropy()
+    distribution_beta: -torch.distributions.Beta(p.exp(), p.exp() + 1, validate_args=False).log_prob(torch.full_like(p, 0.3))
+    distribution_mixture: torch.logsumexp(p[:, :10, None].log_softmax(1) - 0.5 * (p[:, :10, None] - p[:, None, 10:20]) ** 2, 1)
+""")
+of("series of seed 11021", {"p": "ncl"}, """
+    conv1d_same_even: M: nn.Conv1d({c}, 32, 4, padding="same"): self.m(p)
+    conv1d_same_dilated: M: nn.Conv1d({c}, 32, 4, padding="same", dilation=3): self.m(p)
+    conv1d_same_odd: M: nn.Conv1d({c}, 32, 5, padding="same"): self.m(p)
+    lstm_projected_both: M: nn.LSTM({c}, 64, 2, bidirectional=True, proj_size=24): self.m(p.permute(2, 0, 1))[0]
+    lstm_projected_state: M: nn.LSTM({c}, 64, batch_first=True, proj_size=32): self.m(p.mT)[1][0]
+    lstm_plain: M: nn.LSTM({c}, 64, bias=False, batch_first=True): self.m(p.mT)[0]
+    gru_plain: M: nn.GRU({c}, 64, bias=False, batch_first=True): self.m(p.mT)[0]
+    lstm_packed: M: nn.LSTM({c}, 64, batch_first=True): nn.utils.rnn.pad_packed_sequence(self.m(nn.utils.rnn.pack_padded_sequence(p.mT, [p.size(2)] * p.size(0), batch_first=True))[0], batch_first=True)[0]
+    lstm_one_sequence: M: nn.LSTM({c}, 64): self.m(p[0].mT)[0]
+    istft_plain: torch.istft(torch.stft(p.flatten(0, 1).float().repeat(1, 5), 64, 16, window=torch.ones(64, device=p.device), return_complex=True) * 2, 64, 16, window=torch.ones(64, device=p.device), length=p.size(2) * 5 - 16)
+    stft_mel: torch.log(torch.stft(p[:, 0].float().repeat(1, 5), 128, 32, window=torch.hann_window(128, device=p.device), return_complex=True).abs().pow(2).mT @ torch.ones(65, 20, device=p.device) + 1e-5)
+    embedding_positions: p + torch.arange(p.size(2), device=p.device).to(p.dtype)
+    unfold_windows: p.unfold(-1, 16, 8).mean(-1)
+    cumulative_mean: p.cumsum(-1) / torch.arange(1, p.size(2) + 1, device=p.device)
+    detrend: p - F.avg_pool1d(F.pad(p, (12, 12), mode="replicate"), 25, 1)
+    spectral_norm_linear: M: nn.utils.parametrizations.spectral_norm(nn.Linear({c}, 32)): self.m(p.mT)
+    orthogonal: M: nn.utils.parametrizations.orthogonal(nn.Linear({c}, {c})): self.m(p.mT)
+    weight_norm_linear: M: nn.utils.parametrizations.weight_norm(nn.Linear({c}, 32)): self.m(p.mT)
+    encoder: M: nn.TransformerEncoder(nn.TransformerEncoderLayer({c}, 4, 64, batch_first=True, norm_first=True), 2): self.m(p.mT)
+    attention_causal: M: nn.MultiheadAttention({c}, 4, batch_first=True): self.m(p.mT, p.mT, p.mT, attn_mask=nn.Transformer.generate_square_subsequent_mask(p.size(2), device=p.device), need_weights=False)[0]
+    attention_weights: M: nn.MultiheadAttention({c}, 4, batch_first=True): self.m(p.mT, p.mT, p.mT, average_attn_weights=False)[1]
+    attention_other: M: nn.MultiheadAttention({c}, 4, batch_first=True, kdim=16, vdim=16): self.m(p.mT, p[:, :16].mT, p[:, :16].mT)[0]
+    transformer: M: nn.Transformer({c}, 4, 1, 1, 64, batch_first=True): self.m(p.mT, p.mT)
+""")
+of("images of seed 11021", {"p": "nchw"}, """
+    conv_same_even: M: nn.Conv2d({c}, 32, (4, 3), padding="same"): self.m(p)
+    conv_same_dilated: M: nn.Conv2d({c}, 32, 2, padding="same", dilation=3): self.m(p)
+    conv_replicate: M: nn.Conv2d({c}, 32, 5, padding=2, padding_mode="replicate"): self.m(p)
+    conv_circular: M: nn.Conv2d({c}, 32, 3, padding=1, padding_mode="circular"): self.m(p)
+    conv_transposed_output: M: nn.ConvTranspose2d({c}, 32, 3, 2, 1, 1): self.m(p)
+    conv_transposed_groups: M: nn.ConvTranspose2d({c}, {c}, 4, 2, 1, groups={c}): self.m(p)
+    rms_norm_channels: F.rms_norm(p.permute(0, 2, 3, 1), (p.size(1),))
+    layer_norm_image: F.layer_norm(p, p.shape[1:])
+    softmax2d: nn.Softmax2d()(p)
+    ssim_like: F.conv2d(p, torch.ones(p.size(1), 1, 7, 7, device=p.device), padding=3, groups=p.size(1)).square()
+    sobel: F.conv2d(p.flatten(0, 1)[:, None], torch.ones(2, 1, 3, 3, device=p.device), padding=1)
+    bilinear_sizes: F.interpolate(p, size=(33, 47), mode="bilinear")
+    adaptive_avg_uneven: F.adaptive_avg_pool2d(p, (3, 5))
+    lp_pool_one: F.lp_pool2d(p, 1, 3)
+    gem: p.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
+    crop: p[..., 2:-2, 2:-2]
+    patches: p.unfold(2, 4, 4).unfold(3, 4, 4).flatten(-2).mean(-1)
+    soft_argmax: (p.flatten(2).softmax(-1) * torch.arange(p[0, 0].numel(), device=p.device)).sum(-1)
+    nms_free: (p == F.max_pool2d(p, 3, 1, 1)).float() * p
+    tv_norm: (p.diff(dim=2).pow(2).sum((1, 2, 3)) + p.diff(dim=3).pow(2).sum((1, 2, 3))).sqrt()
+    chamfer: torch.cdist(p.flatten(2).mT[:, :200], p.flatten(2).mT[:, 20:120]).min(-1)[0]
+    gumbel_places: F.gumbel_softmax(p.flatten(2), dim=-1)
+    attention_pool: (p.flatten(2) * p.mean(1, keepdim=True).flatten(2).softmax(-1)).sum(-1)
+""")
+
+
 def assigned(p):
     out = p.clone()
     out[:, 1:4] = p[:, :3] * 2
@@ -502,13 +714,20 @@ def cases(seed=SEED):
         yield name, {letter: chooser.choice(known) for letter, known in SIZES.items()}
 
 
+def later_first(of_all):
+    """Those that were not measured with the first seed before the others."""
+    of_all = list(of_all)
+    first = list(OPERATORS).index("loss_l1")
+    return of_all[first:] + of_all[:first]
+
+
 def made(name, sizes, torch):
     """A module, and what else it takes."""
     nn, F = torch.nn, torch.nn.functional
     parameters, inputs, code = OPERATORS[name]
     shape = lambda word: [sizes[letter] for letter in word]
-    names = dict(torch=torch, nn=nn, F=F, assigned=assigned, mask_assigned=mask_assigned)
-    made_of, code = (re.match(r"M: (.*): (self\.m\(.*)", code).groups()) if code.startswith("M: ") else (None, code)
+    names = dict(torch=torch, nn=nn, F=F, math=math, assigned=assigned, mask_assigned=mask_assigned)
+    made_of, code = (re.match(r"M: (.*?\)): (.*)", code).groups()) if code.startswith("M: ") else (None, code)
     if made_of: made_of = re.sub(r"\{(\w)\}", lambda found: str(sizes[found[1]]), made_of)
 
     class Operator(nn.Module):
@@ -569,7 +788,7 @@ def measure(a):
             (w @ w + torch.nn.functional.linear(w, w, w[0])).sum().backward()
         del w
     head()
-    for name, sizes in cases():
+    for name, sizes in later_first(cases(a.seed)):
         for precision in ("fp32", "amp-bf16"):
             row = dict(id=name, precision=precision)
             if time.time() - began > a.seconds:
@@ -609,7 +828,7 @@ def record(a):
     from memcalc.record import Variant
     Path(a.folder).mkdir(parents=True, exist_ok=True)
     part, parts = map(int, a.part.split("/"))
-    for name, sizes in list(cases())[part::parts]:
+    for name, sizes in list(cases(a.seed))[part::parts]:
         path = Path(a.folder, name + ".json.gz")
         if path.exists() or not re.search(a.only, name): continue
         kind, values = made(name, sizes, torch)
@@ -679,7 +898,7 @@ def compare(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("measure")
+    measured = command = commands.add_parser("measure")
     command.add_argument("out")
     command.add_argument("--seconds", type=float, default=60)
     command.add_argument("--device", default="cuda")
@@ -693,6 +912,7 @@ def main():
     other.add_argument("--most", type=int, default=4)
     other.set_defaults(call=compare)
     for each in (command, other): each.add_argument("--only", default="")
+    for each in (measured, command): each.add_argument("--seed", type=int, default=SEED)
     a = parser.parse_args()
     a.call(a)
 

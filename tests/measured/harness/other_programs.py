@@ -1,5 +1,5 @@
 """Programs that memcalc does not bring along: models of timm, torchvision and transformers that are drawn from all there are, and
-modules as a user writes them (own_modules.py, own_networks.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
+modules as a user writes them (own_modules.py, own_networks.py, own_users.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
 whose cases these are; "source" says what it is.
 
 usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES' (several)
@@ -17,15 +17,16 @@ from pathlib import Path
 
 from programs import GPU, LARGEST, LONGEST, OPTION, PRECISIONS, ROOT, lines_of, loaded
 
-SHARES = (("own", 0.34), ("timm", 0.36), ("transformers", 0.2), ("torchvision", 0.1))
+SHARES = (("own", 0.39), ("timm", 0.28), ("transformers", 0.25), ("torchvision", 0.08))
 LARGEST_OF_TIMM = 100e6  # parameters
 KEPT = ("convnext", "convnextv2", "deit", "densenet", "ecaresnet", "efficientnet", "eva02", "ghostnet", "inception", "mixer", "mnasnet",
         "mobilenetv2", "mobilenetv3", "mobilenetv4", "regnetx", "regnety", "resnest", "resnet", "resnetv2", "resnext", "seresnext",
         "swin", "tf", "vgg", "vit", "wide", "test", "gemma4", "qwen3", "deepseek", "naflexvit", "dm", "swinv2", "legacy")
 TORCHVISION = ("alexnet", "googlenet", "squeezenet1_1", "shufflenet_v2_x1_0", "mnasnet1_3", "maxvit_t", "convnext_tiny", "swin_v2_t", "resnext50_32x4d",
                "regnet_y_1_6gf", "efficientnet_v2_s", "vit_b_32", "densenet161", "r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v2_s", "swin3d_t",
-               "deeplabv3_resnet101", "fcn_resnet101")
-VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v2_s", "swin3d_t")
+               "deeplabv3_resnet101", "fcn_resnet101",
+               "regnet_x_400mf", "regnet_y_8gf", "mvit_v1_b", "swin3d_s", "vgg11_bn", "vgg13", "shufflenet_v2_x1_5", "squeezenet1_0", "resnext101_32x8d", "wide_resnet101_2", "efficientnet_b5")
+VIDEO = ("r3d_18", "mc3_18", "r2plus1d_18", "s3d", "mvit_v2_s", "swin3d_t", "mvit_v1_b", "swin3d_s")
 SOUND = dict(vocab_size=32, mask_time_prob=0.0, mask_feature_prob=0.0, layerdrop=0.0, ctc_loss_reduction="mean")
 TRANSFORMERS = [("poolformer", "image", {}), ("levit", "image", {}), ("mobilevit", "image", {}), ("mobilevitv2", "image", {}), ("mobilenet_v1", "image", {}),
                 ("efficientnet", "image", {}), ("regnet", "image", {}), ("resnet", "image", {}), ("bit", "image", {}), ("cvt", "image", {}), ("pvt", "image", {}),
@@ -36,7 +37,19 @@ TRANSFORMERS = [("poolformer", "image", {}), ("levit", "image", {}), ("mobilevit
                 ("patchtst", "series", {}), ("patchtsmixer", "series", {}), ("autoformer", "series", {}), ("informer", "series", {}), ("time_series_transformer", "series", {}),
                 ("ctrl", "causal", {}), ("xlnet", "causal", {}), ("reformer", "mlm", {}), ("funnel", "seqcls", {}), ("squeezebert", "seqcls", {}), ("mpnet", "seqcls", {}),
                 ("layoutlm", "seqcls", {}), ("bigbird_pegasus", "seq2seq", {}), ("led", "seq2seq", {}), ("prophetnet", "seq2seq", {}), ("fnet", "seqcls", {}), ("yoso", "seqcls", {}),
-                ("nystromformer", "seqcls", {}), ("canine", "seqcls", {}), ("rwkv", "causal", {}), ("xmod", "seqcls", dict(default_language="en_XX", languages=["en_XX"]))]
+                ("nystromformer", "seqcls", {}), ("canine", "seqcls", {}), ("rwkv", "causal", {}), ("xmod", "seqcls", dict(default_language="en_XX", languages=["en_XX"])),
+                # Since seed 11021, of transformers 5.17; small ones of large models.
+                ("hgnet_v2", "image", {}), ("pp_lcnet", "image", {}), ("vit_mae", "image", {}), ("pixio", "image", {}), ("dinat", "image", {}), ("vivit", "image", {}), ("timesformer", "image", {}),
+                ("videomae", "image", {}), ("textnet", "image", {}), ("imagegpt", "image", {}), ("perceiver", "image", {}), ("upernet", "segmentation", {}), ("beit", "segmentation", {}),
+                ("mobilebert", "mlm", {}), ("convbert", "mlm", {}), ("megatron-bert", "mlm", dict(num_hidden_layers=6)), ("roc_bert", "mlm", {}), ("flaubert", "mlm", {}), ("luke", "mlm", {}), ("mra", "mlm", {}),
+                ("esmc", "mlm", {}), ("ibert", "seqcls", {}), ("jina_embeddings_v3", "mlm", dict(num_hidden_layers=6)), ("eurobert", "mlm", dict(num_hidden_layers=6)),
+                ("blenderbot", "seq2seq", dict(encoder_layers=2, decoder_layers=4, d_model=1024, encoder_ffn_dim=4096, decoder_ffn_dim=4096, encoder_attention_heads=16, decoder_attention_heads=16)), ("plbart", "seq2seq", {}), ("longt5", "seq2seq", {}), ("switch_transformers", "seq2seq", {}), ("fsmt", "seq2seq", {}), ("nllb-moe", "seq2seq", dict(encoder_layers=2, decoder_layers=2)),
+                ("t5gemma", "seq2seq", {}), ("umt5", "seq2seq", {}),
+                ("doge", "causal", {}), ("helium", "causal", dict(num_hidden_layers=6)), ("nanochat", "causal", {}), ("xlstm", "causal", dict(num_hidden_layers=4, hidden_size=512)), ("recurrent_gemma", "causal", dict(num_hidden_layers=6, hidden_size=1024, num_attention_heads=8, intermediate_size=3072, vocab_size=32000)),
+                ("codegen", "causal", dict(n_layer=6, n_embd=1024)), ("biogpt", "causal", dict(num_hidden_layers=6)), ("xglm", "causal", dict(num_layers=6)), ("openai-gpt", "causal", {}), ("zamba2", "causal", dict(num_hidden_layers=6, hidden_size=1024, layers_block_type=["mamba", "mamba", "hybrid"] * 2)),
+                ("granitemoeshared", "causal", dict(hidden_size=768, intermediate_size=1024, num_hidden_layers=6)), ("jetmoe", "causal", dict(num_hidden_layers=4, hidden_size=1024, kv_channels=64, num_key_value_heads=8)), ("bitnet", "causal", dict(num_hidden_layers=6, hidden_size=1024, intermediate_size=2816, num_attention_heads=16, num_key_value_heads=4)), ("blt", "causal", {}),
+                ("falcon_mamba", "causal", dict(num_hidden_layers=4, hidden_size=768)), ("persimmon", "causal", dict(num_hidden_layers=4, hidden_size=1024, intermediate_size=4096, num_attention_heads=16, vocab_size=32000)), ("gpt_bigcode", "causal", dict(n_layer=6)),
+                ("wav2vec2-bert", "ctc", dict(vocab_size=32, num_hidden_layers=6, layerdrop=0.0)), ("seamless_m4t", "seq2seq", {}), ("timesfm", "series", {})]
 
 
 # ---- what a case is made of -----------------------------------------------------------------------------------------
@@ -107,6 +120,7 @@ def of_timm(chooser, count, but):
 def own_modules():
     from own_modules import OWN
     import own_networks  # noqa: F401  adds to them
+    import own_users  # noqa: F401
     return OWN
 
 

@@ -16,9 +16,9 @@ struct Tree {
 
 /// A branch on a feature, or a leaf: no feature, and the engine as the third number.
 struct Node {
-  int feature;
   std::int64_t limit;
-  int above_or_engine;
+  std::int16_t feature;
+  std::uint16_t above_or_engine;
 };
 
 #include "memcalc/symbolic/ops/convolution_engines.inc"  // of specs/measured/cudnn-9.19
@@ -32,7 +32,8 @@ enum Number {
   kWider = 15,
   kFft = 16,
   kWholeFft = 24,
-  kPartial = 32
+  kPartial = 32,
+  kStreamed = 8192
 };
 
 /// In the order of tests/measured/harness/convolution_engines.py, Convolution.features.
@@ -61,6 +62,52 @@ bool counts_sums(Kind kind) { return kind == kImages || kind == kSequences; }
 
 constexpr Bytes kFloat32 = 4;
 
+/// A block's part of a weight's gradient, by TILE_SIZE of cuDNN's plans: outputs, and inputs of one tap.
+struct Tile {
+  std::int64_t outputs = 0, inputs = 0;
+};
+constexpr std::array<Tile, 10> kTiles{
+    {{128, 128}, {128, 64}, {}, {256, 128}, {256, 64}, {64, 64}, {128, 256}, {64, 128}, {}, {64, 256}}};
+
+/// Clusters of so many blocks that a card of 132 multiprocessors runs at once (H200): a cluster stays within a GPC.
+std::int64_t clusters_at_once(std::int64_t blocks) {
+  constexpr std::array<std::int64_t, 17> kAtOnce{0, 132, 66, 39, 30, 22, 16, 16, 15, 0, 0, 0, 0, 0, 8, 0, 7};
+  return kAtOnce[static_cast<std::size_t>(blocks)];
+}
+
+/// A weight's gradient on tensor cores: its last wave of tiles is split along the sum until it fills the card, and each
+/// block at work leaves a partial sum in float32 (cuDNN 9.19's engines 65 and, in TF32, 68, from the plans of 104,603
+/// random convolutions beside their settings). `kind`: the tile, 1,024 times, and a cluster's blocks along the outputs,
+/// 32 times, and along the inputs. What splits there are of few steps is not known exactly.
+Bytes streamed_workspace(int kind, const ConvolutionShape& s, Bytes element) {
+  const Tile tile = kTiles[static_cast<std::size_t>(kind / 1024)];
+  const std::int64_t tall = kind / 32 % 32, broad = kind % 32, multiple = 16 / element;
+  const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
+  const std::int64_t in = ceil_div(s.in_channels, multiple) * multiple,
+                     out = ceil_div(s.out_channels, multiple) * multiple;
+  const bool padded = in != s.in_channels || out != s.out_channels;
+  const std::int64_t pixels = checked_multiply(s.batch * s.depth, s.height * s.width);
+  const std::int64_t out_pixels = checked_multiply(s.batch * s.out_depth, s.out_height * s.out_width);
+  Bytes copied = 0;  // one tap's filters are as they are in both layouts
+  if (!s.channels_last || in != s.in_channels) copied = checked_add(copied, checked_multiply(pixels, in));
+  if (!s.channels_last || out != s.out_channels) copied = checked_add(copied, checked_multiply(out_pixels, out));
+  if (padded || (!s.channels_last && window > 1)) copied = checked_add(copied, checked_multiply(in * out, window));
+  const std::int64_t at_once = clusters_at_once(tall * broad);
+  const std::int64_t left = ceil_div(ceil_div(s.out_channels, tile.outputs), tall) *
+                            ceil_div(checked_multiply(window, ceil_div(s.in_channels, tile.inputs)), broad) % at_once;
+  constexpr std::int64_t kStep = 64, kFewest = 64, kFew = 153, kLeastOfPart = 17, kMostOfFew = 8;
+  const std::int64_t steps = ceil_div(out_pixels, kStep);
+  std::int64_t parts = left > 0 ? at_once / left : 0;
+  if (steps < kFewest) {
+    parts = 0;
+  } else {
+    parts = std::min(parts, steps < kFew ? kMostOfFew : steps / kLeastOfPart);
+  }
+  constexpr Bytes kCounter = 16, kCounters = 600;
+  const Bytes sums = parts > 1 ? left * parts * tall * broad * tile.outputs * tile.inputs * kFloat32 + kCounters : 0;
+  return checked_add(checked_multiply(copied, element), sums) + kCounter;
+}
+
 /// Each channel by itself is among the images; patches do not overlap.
 Kind kind_of(const ConvolutionShape& s) {
   if (s.spatial_rank > 2) return kVolumes;
@@ -86,6 +133,7 @@ Bytes winograd_workspace(const ConvolutionShape& s) {
 
 Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool allow_tf32) const {
   if (number_ == 0) return 0;
+  if (number_ >= kStreamed) return streamed_workspace(number_ - kStreamed, s, size_of(dtype));
   if (number_ == kWinograd) return winograd_workspace(s);
   const std::int64_t filters = checked_multiply(s.in_channels, s.out_channels);
   const std::int64_t images = s.batch * (s.in_channels + s.out_channels);

@@ -320,8 +320,14 @@ Tensor softmax(Arg x, DType dtype) {
 
 Tensor log_softmax(Arg x) {
   const OperatorCall call(x);
-  return softmax_like(aten::kLogSoftmax, aten::kLogSoftmax, softmax_backward<aten::kLogSoftmaxBackwardData>, *x,
-                      x->dtype());
+  return log_softmax(*x, x->dtype());
+}
+
+Tensor log_softmax(Arg x, DType dtype) {
+  const OperatorCall call(x);
+  // As softmax: only float16 is converted inside the kernel.
+  if (x->dtype() != DType::kFloat16 && x->dtype() != dtype) return log_softmax(to_dtype(*x, dtype), dtype);
+  return softmax_like(aten::kLogSoftmax, aten::kLogSoftmax, softmax_backward<aten::kLogSoftmaxBackwardData>, *x, dtype);
 }
 
 Tensor safe_softmax(Arg x) {

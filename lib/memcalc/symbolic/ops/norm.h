@@ -17,6 +17,8 @@ namespace memcalc {
 [[nodiscard]] Tensor softmax(Arg x, DType dtype);
 /// log_softmax over the last dimension, in its input's type: its callers name it, so autocast keeps out.
 [[nodiscard]] Tensor log_softmax(Arg x);
+/// The result in `dtype`, as autocast asks for it.
+[[nodiscard]] Tensor log_softmax(Arg x, DType dtype);
 /// softmax that gives 0 for rows that are fully masked: SDPA's math backend.
 [[nodiscard]] Tensor safe_softmax(Arg x);
 

@@ -9,6 +9,7 @@
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/linear.h"
 #include "memcalc/symbolic/ops/logarithm.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -316,13 +317,68 @@ void cdist_backward(BackwardCall& call) {  // saved: x1, x2, result
   }
 }
 
+/// FunctionsManual.cpp, _euclidean_dist_backward: temporaries live to the end of both gradients.
+void euclidean_backward(BackwardCall& call) {  // saved: x1, x2, result
+  const NoGrad no_grad(call.tape.modes);
+  const Tensor &x1 = call.saved(0), &x2 = call.saved(1), &distances = call.saved(2);
+  const unsigned last = 1U << (x1.rank() - 1), before = last >> 1U;
+  const Tensor ratio = pw(aten::kDiv, {&call.gradient(), &distances});
+  { const Tensor zero = pointwise(aten::kEq, {&distances}, 1, DType::kBool); }  // masked_fill_ in place
+  const Tensor along = matmul(ratio, x2), rows = reduced(aten::kSum, ratio, last, true),
+               scaled = pw(aten::kMul, {&x1, &rows});
+  Tensor first = pw(aten::kSub, {&scaled, &along});
+  const Tensor across = matmul(transpose(ratio, -2, -1), x1), columns = reduced(aten::kSum, ratio, before, false);
+  const Tensor stood = unsqueeze(columns, -1), other = pw(aten::kMul, {&x2, &stood});
+  Tensor second = pw(aten::kSub, {&other, &across});
+  call.set(0, std::move(first));
+  call.set(1, std::move(second));
+}
+
+/// Distance.cpp, _euclidean_dist: the rows' squares are columns beside x1 and x2, so that a product of matrices is the
+/// squared distances, which become their roots in place.
+Tensor euclidean_distances(const Tensor& x1, const Tensor& x2) {
+  Tape& tape = x1.tape();
+  Node* node = record(aten::kEuclideanDist, euclidean_backward, {&x1, &x2}, {&x1, &x2});
+  const NoGrad no_grad(tape.modes);
+  const WithoutAutocast without_autocast(tape.modes.autocast);
+  const int last = x1.rank() - 1;
+  const auto squares = [&](const Tensor& of) {
+    const Tensor squared = pw(aten::kPow, {&of});
+    return reduced(aten::kSum, squared, 1U << last, true);
+  };
+  Tensor norm1 = squares(x1), ones1 = filled(tape, norm1.shape(), norm1.dtype(), aten::kOnesLike);
+  Tensor norm2 = squares(x2), ones2 = filled(tape, norm2.shape(), norm2.dtype(), aten::kOnesLike);
+  Tensor distances;
+  {
+    Tensor left;
+    {
+      const Tensor scaled = pw(aten::kMul, {&x1});
+      left = cat3(scaled, norm1, ones1, last);
+      norm1.reset();
+      ones1.reset();
+    }
+    const Tensor right = cat3(x2, ones2, norm2, last);
+    ones2.reset();
+    norm2.reset();
+    distances = matmul(left, transpose(right, -2, -1));
+  }
+  return finish(node, std::move(distances), true);
+}
+
 /// Distance.cpp, cdist: each row of x1 from each of x2. Of many rows p = 2 is a product of matrices.
 void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   const auto [x1, x2] = cast(aten::kCdist, call);
   if (x1.rank() < 2 || x1.rank() > 3 || x2.rank() != x1.rank()) call.refuse("another number of dimensions than 2 or 3");
   if (x1.rank() == 3 && x1.size(0) != x2.size(0)) call.refuse("batches that are broadcast");
-  if (call.number_or(2, 2) == 2 && (x1.size(-2) > 25 || x2.size(-2) > 25))
-    call.refuse("p = 2 as a product of matrices");
+  const std::string_view mode = call.text_or(3, "use_mm_for_euclid_dist_if_necessary");
+  constexpr std::int64_t kFew = 25;
+  const bool are_many = x1.size(-2) > kFew || x2.size(-2) > kFew;
+  if (call.number_or(2, 2) == 2 &&
+      (mode == "use_mm_for_euclid_dist" || (are_many && mode != "donot_use_mm_for_euclid_dist"))) {
+    const Tensor left = contiguous(x1), right = contiguous(x2);  // what is one matrix is taken as it lies
+    const bool is_one = x1.rank() == 2 || x1.size(0) == 1;
+    return call.returns(is_one ? euclidean_distances(x1, x2) : euclidean_distances(left, right));
+  }
   Node* node = record(aten::kCdist, cdist_backward, {&x1, &x2}, {&x1, &x2});
   const Tensor left = contiguous(x1), right = contiguous(x2);
   Shape shape = x1.shape();
@@ -332,6 +388,148 @@ void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
                         3.0 * static_cast<double>(result.elements() * x1.size(-1)),
                         static_cast<double>(x1.bytes() + x2.bytes() + result.bytes()));
   call.returns(finish(node, std::move(result), true));
+}
+
+// --- of pairs: composites of Loss.cpp and Distance.cpp, whose operands' temporaries live to the end of a statement
+// -----
+
+/// Python's functions hand a number on: 0, 1 and 2 are none, mean and sum.
+std::string_view numbered_reduction(const RecordedCall& call, int slot) {
+  constexpr std::array<std::string_view, 3> kNames{"none", "mean", "sum"};
+  return kNames[static_cast<std::size_t>(std::clamp<std::int64_t>(call.integer_or(slot, 1), 0, 2))];
+}
+
+/// Operands of three, the last one cast first.
+std::array<Tensor, 3> cast_three(const AtenOperator& op, const RecordedCall& call) {
+  const Tensor third = autocast(op, call.tensor(2)), second = autocast(op, call.tensor(1));
+  return {autocast(op, call.tensor(0)), second, third};
+}
+
+/// (-target * (input1 - input2) + margin), bounded below.
+void margin_ranking_row(RecordedCall& call) {  // input1 input2 target margin reduction
+  const auto [x1, x2, target] = cast_three(aten::kMarginRankingLoss, call);
+  Tensor margins;
+  {
+    const Tensor turned = negate(target), difference = subtract(x1, x2), product = multiply(turned, difference);
+    margins = add_scalar(product);
+  }
+  const Tensor losses = clamp_above(margins);
+  margins.reset();
+  call.returns(reduced_loss(losses, numbered_reduction(call, 4)));
+}
+
+/// norm(x1 - x2 + eps, p) of the last dimension.
+Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, bool keep_dims) {
+  const Tensor difference = subtract(x1, x2), shifted = add_scalar(difference);
+  const unsigned last = 1U << (shifted.rank() - 1);
+  return p == 1 ? one_norm(shifted, last, keep_dims) : vector_norm(shifted, last, keep_dims);
+}
+
+void pairwise_distance_row(RecordedCall& call) {  // x1 x2 p eps keepdim
+  const double p = call.number_or(2, 2);
+  if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  call.returns(pairwise_distance(call.tensor(0), call.tensor(1), p, call.boolean_or(4, false)));
+}
+
+/// margin + positive - negative, bounded below; a swap takes the nearer one of two negatives.
+void triplet_row(RecordedCall& call) {  // anchor positive negative margin p eps swap reduction
+  const auto [anchor, positive, negative] = cast_three(aten::kTripletMarginLoss, call);
+  const double p = call.number_or(4, 2);
+  if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  const Tensor to_positive = pairwise_distance(anchor, positive, p, false);
+  Tensor to_negative = pairwise_distance(anchor, negative, p, false);
+  if (call.boolean_or(6, false)) {
+    const Tensor between = pairwise_distance(positive, negative, p, false);
+    to_negative = extremum(aten::kMinimum, to_negative, between);
+  }
+  Tensor losses, differences;
+  {
+    const Tensor shifted = add_scalar(to_positive);
+    differences = subtract(shifted, to_negative);
+    losses = clamp_above(differences);
+  }
+  differences.reset();
+  call.returns(reduced_loss(losses, numbered_reduction(call, 7)));
+}
+
+/// What counts where the target is 1, and where it is -1.
+Tensor of_both_signs(const Tensor& target, const Tensor& negative, const Tensor& positive, const Tensor& zeros,
+                     bool negative_first) {
+  const auto chosen = [&](const Tensor& of) {
+    const Tensor where_so = pointwise(aten::kEq, {&target}, 1, DType::kBool);
+    return where(where_so, of, zeros);
+  };
+  const Tensor first = chosen(negative_first ? negative : positive),
+               second = chosen(negative_first ? positive : negative);
+  return add(first, second);
+}
+
+void hinge_embedding_row(RecordedCall& call) {  // input target margin reduction
+  const auto [x, target] = cast(aten::kHingeEmbeddingLoss, call);
+  Tensor losses;
+  {
+    const Tensor zeros = filled(x.tape(), x.shape(), x.dtype(), aten::kZerosLike);
+    const Tensor margins = negate(x), bounded = clamp_above(margins);
+    losses = of_both_signs(target, bounded, x, zeros, true);
+  }
+  call.returns(reduced_loss(losses, numbered_reduction(call, 3)));
+}
+
+/// The products' sums over the last dimension; 1 - cos, and cos - margin.
+void cosine_embedding_row(RecordedCall& call) {  // input1 input2 target margin size_average reduce reduction
+  const auto [x1, x2, target] = cast_three(aten::kCosineEmbeddingLoss, call);
+  const auto summed = [](const Tensor& a, const Tensor& b) {
+    const Tensor product = multiply(a, b);
+    return sum_over(product, product.rank() - 1, false);
+  };
+  const auto squared = [&](const Tensor& of) {
+    const Tensor square = multiply(of, of), total = sum_over(square, square.rank() - 1, false);
+    return add_scalar(total);
+  };
+  Tensor losses;
+  {
+    const Tensor dots = summed(x1, x2), squares1 = squared(x1), squares2 = squared(x2);
+    Tensor product = multiply(squares1, squares2);
+    Node* node = record(aten::kSqrt,
+                        [](BackwardCall& back) {
+                          const Tensor twice = pw(aten::kMul, {&back.saved(0)});
+                          back.set(0, pw(aten::kDiv, {&back.gradient(), &twice}));
+                        },
+                        {&product}, {});
+    Tensor roots = product.tape().become_view(product, product.shape(), product.strides());  // sqrt_
+    roots = finish(node, std::move(roots), true);
+    const Tensor cosines = divide_both(dots, roots);
+    const Tensor zeros = filled(x1.tape(), cosines.shape(), cosines.dtype(), aten::kZerosLike);
+    const Tensor positive = negate(cosines), shifted = subtract_scalar(cosines), negative = clamp_above(shifted);
+    losses = of_both_signs(target, negative, positive, zeros, false);
+  }
+  call.returns(reduced_loss(losses, call.text_or(6, "mean")));
+}
+
+/// exp(input) - target * input, or input - target * log(input + eps); Stirling's term needs no gradient.
+void poisson_row(RecordedCall& call) {  // input target log_input full size_average eps reduce reduction
+  const auto [x, target] = cast(aten::kPoissonNllLoss, call);
+  if (is_followed(target)) call.refuse("targets that are differentiated");
+  Tensor losses;
+  if (call.boolean_or(2, true)) {
+    const Tensor product = multiply(target, x), powers = exponential(x);
+    losses = subtract(powers, product);
+  } else {
+    const Tensor shifted = add_scalar(x), logarithms = logarithm(shifted), product = multiply(target, logarithms);
+    losses = subtract(x, product);
+  }
+  if (call.boolean_or(3, false)) {
+    Tensor term;
+    {
+      const Tensor scaled = pw(aten::kMul, {&target}), root = pw(aten::kLog, {&scaled}), half = pw(aten::kMul, {&root});
+      const Tensor own = pw(aten::kLog, {&target}), product = pw(aten::kMul, {&target, &own}),
+                   less = pw(aten::kSub, {&product, &target});
+      term = pw(aten::kAdd, {&less, &half});
+    }
+    const Tensor small = pointwise(aten::kLe, {&target}, 1, DType::kBool),
+                 kept = pw(aten::kMaskedFill, {&term, &small});
+  }
+  call.returns(reduced_loss(losses, call.text_or(7, "mean")));
 }
 
 constexpr OperatorRow kRows[] = {
@@ -351,6 +549,12 @@ constexpr OperatorRow kRows[] = {
     {"soft_margin_loss", "input target reduction", soft_margin_row},
     {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
     {"cdist", "x1 x2 p compute_mode", cdist_row},
+    {"margin_ranking_loss", "input1 input2 target margin reduction", margin_ranking_row},
+    {"pairwise_distance", "x1 x2 p eps keepdim", pairwise_distance_row},
+    {"triplet_margin_loss", "anchor positive negative margin p eps swap reduction", triplet_row},
+    {"hinge_embedding_loss", "input target margin reduction", hinge_embedding_row},
+    {"cosine_embedding_loss", "input1 input2 target margin size_average reduce reduction", cosine_embedding_row},
+    {"poisson_nll_loss", "input target log_input full size_average eps reduce reduction", poisson_row},
 };
 
 }  // namespace

@@ -108,20 +108,6 @@ void variance_row(RecordedCall& call) {  // input dim unbiased correction keepdi
   call.returns(function(x, dimensions(call, 1, x), call.boolean_or(4, false)));
 }
 
-/// FunctionsManual.cpp, norm_backward of order 1: grad * self.sgn()
-void one_norm_backward(BackwardCall& call) {  // saved: self
-  const Tensor gradient = with_dropped(call.gradient(), call.payload<ReductionPayload>().dropped);
-  const Tensor sign = pw(aten::kSgn, {&call.saved(0)});
-  call.set(0, pw(aten::kMul, {&gradient, &sign}));
-}
-
-Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
-  Node* node = record(aten::kLinalgVectorNorm, one_norm_backward, {&x}, {&x});
-  if (node != nullptr) node->payload.set(ReductionPayload{.dropped = keep_dims ? 0 : dims});
-  const DType type = dtype.value_or(autocast_result(aten::kLinalgVectorNorm, x));
-  return finish(node, reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type), true);
-}
-
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   if (call.is_number(1) && call.number_or(1, 2) == 1) {
@@ -148,7 +134,7 @@ void log_softmax_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   std::optional<DType> dtype = call.dtype(3);
   if (!dtype && call.slot(2).kind == BoundArgument::Kind::kDType) dtype = call.dtype(2);
-  call.returns(log_softmax(to_dtype(x, dtype.value_or(autocast_result(aten::kLogSoftmax, x)))));
+  call.returns(log_softmax(x, dtype.value_or(autocast_result(aten::kLogSoftmax, x))));
 }
 
 void log_sum_exp_row(RecordedCall& call) {

@@ -2,8 +2,10 @@
 #include "memcalc/symbolic/ops/vectors.h"
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -36,6 +38,13 @@ void vector_norm_backward(BackwardCall& call) {  // saved: self, result
   drop(zero, quotient);
 }
 
+/// norm_backward for 1: grad * self.sgn()
+void one_norm_backward(BackwardCall& call) {  // saved: self
+  const Tensor gradient = with_dropped(call.gradient(), call.payload<ReducedDimensions>().dropped);
+  const Tensor sign = pw(aten::kSgn, {&call.saved(0)});
+  call.set(0, pw(aten::kMul, {&gradient, &sign}));
+}
+
 /// grad * (self - result).exp()
 void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
   const unsigned dropped = call.payload<ReducedDimensions>().dropped;
@@ -66,6 +75,13 @@ Tensor vector_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, result);
   return result;
+}
+
+Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
+  Node* node = record(aten::kLinalgVectorNorm, one_norm_backward, {&x}, {&x});
+  if (node != nullptr) node->payload.set(ReducedDimensions{.dropped = keep_dims ? 0 : dims});
+  const DType type = dtype.value_or(autocast_result(aten::kLinalgVectorNorm, x));
+  return finish(node, reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type), true);
 }
 
 Tensor log_sum_exp(Arg operand, unsigned dims, bool keep_dims) {

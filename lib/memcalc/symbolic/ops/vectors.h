@@ -11,6 +11,9 @@ namespace memcalc {
 /// torch.linalg.vector_norm(x, 2, dims, keepdim): bit i of `dims` stands for dimension i.
 [[nodiscard]] Tensor vector_norm(const Tensor& x, unsigned dims, bool keep_dims,
                                  std::optional<DType> dtype = std::nullopt);
+/// The same of order 1.
+[[nodiscard]] Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims,
+                              std::optional<DType> dtype = std::nullopt);
 /// torch.logsumexp(x, dims, keepdim); float32 under autocast.
 [[nodiscard]] Tensor log_sum_exp(Arg x, unsigned dims, bool keep_dims);
 /// torch.dot of two vectors.
