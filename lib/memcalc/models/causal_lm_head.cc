@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/chunked_cross_entropy.h"
 #include "memcalc/models/load_balancing_loss.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -121,6 +122,10 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
              const Batch& batch, ModelOutput& output, CausalLmHead head) {
   if (classifier) {
     classifier->forward(hidden_states, batch, output);
+    return;
+  }
+  if (batch.fused_head != nullptr && batch.fused_head->in_chunks) {
+    chunked_forward(lm_head, hidden_states, batch, output);
     return;
   }
   if (batch.fused_head != nullptr) {

@@ -11,7 +11,8 @@ DecoderModel::DecoderModel(const RunSpec& run, std::string_view activation) : ru
 
 void DecoderModel::build_head(ModuleBuilder& b, const Embedding& embedding, const HeadSizes& sizes) {
   classifier_ = sequence_classifier(b, run_, sizes.width, sizes.labels);
-  if (classifier_) return;
+  span_head_ = span_head(b, run_, sizes.width);
+  if (classifier_ || span_head_) return;
   lm_head_ = language_model_head(b, embedding, sizes.tied, sizes.width, sizes.vocabulary, sizes.bias);
 }
 
@@ -19,6 +20,10 @@ ModelOutput DecoderModel::forward(const Batch& batch) {
   ModelOutput output;
   KeyValueCache* cache = self_attention_cache_of(run_, batch, output);
   Tensor hidden_states = decode(batch, cache);
+  if (span_head_) {
+    span_head_->forward(hidden_states, batch, output);
+    return output;
+  }
   predict(classifier_, lm_head_, hidden_states, batch, output, head_);
   return output;
 }

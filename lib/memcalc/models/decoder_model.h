@@ -11,6 +11,7 @@
 #include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/sequence_classifier.h"
+#include "memcalc/models/span_head.h"
 
 namespace memcalc {
 
@@ -64,6 +65,7 @@ class DecoderModel : public Model {
   RunSpec run_;
   CausalLmHead head_;
   std::optional<SequenceClassifier> classifier_;
+  std::optional<SpanHead> span_head_;
   Linear lm_head_;
 };
 

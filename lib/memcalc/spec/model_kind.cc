@@ -112,9 +112,9 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kTexts[] = {Task::kCausalLm};
-  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
+  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification, Task::kQuestionAnswering};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
-                                       Task::kFeatures};
+                                       Task::kFeatures, Task::kQuestionAnswering};
   static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
     std::array<Task, kTaskNames.size()> all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
@@ -132,9 +132,12 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
-  if (is_encoder(model)) return kEncoders;
+  // Where there is no such class the last task is left out.
+  const Family* const family = family_of(model);
+  const std::size_t others = family != nullptr && family->answers_questions ? 0 : 1;
+  if (is_encoder(model)) return std::span(kEncoders).first(std::size(kEncoders) - others);
   if (is_image_text(model)) return kTexts;
-  return kDecoders;
+  return std::span(kDecoders).first(std::size(kDecoders) - others);
 }
 
 std::vector<std::string> names_of(std::span<const Task> tasks) {

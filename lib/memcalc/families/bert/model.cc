@@ -10,6 +10,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
 #include "memcalc/models/megatron_config.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -121,6 +122,7 @@ class BertModel : public Model {
   Linear dense_;  // the pooler, or the first layer of ELECTRA's generator
   LayerNorm head_norm_;
   Linear output_;  // classifier or ELECTRA's decoder
+  std::optional<SpanHead> span_head_;
 };
 
 BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -156,6 +158,8 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
 void BertModel::build_head(ModuleBuilder& b) {
   const std::int64_t width = spec_.hidden_size;
   if (run_.task == Task::kFeatures) return;
+  span_head_ = span_head(b, run_, width);
+  if (span_head_) return;
   if (run_.task == Task::kTokenClassification) {
     output_ = Linear(b, "classifier", width, spec_.num_labels);
     return;
@@ -223,6 +227,12 @@ ModelOutput BertModel::forward(const Batch& batch) {
     return output;
   }
   if (run_.task == Task::kSequenceClassification) return classify(batch);
+  if (span_head_) {
+    Encoded outputs = encode(batch);
+    ModelOutput output;
+    span_head_->forward(outputs.sequence, batch, output);
+    return output;
+  }
   return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
 }
 

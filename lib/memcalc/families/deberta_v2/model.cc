@@ -4,6 +4,7 @@
 #include "memcalc/families/deberta_v2/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -272,6 +273,10 @@ class DebertaV2Model : public Model {
       return output;
     }
     if (run_.task == Task::kSequenceClassification) return classify(sequence_output, batch);
+    if (span_head_) {
+      span_head_->forward(sequence_output, batch, output);
+      return output;
+    }
     Tensor features;  // of each token
     if (run_.task == Task::kTokenClassification) {
       features = dropout(sequence_output, dropout_p_);
@@ -288,6 +293,8 @@ class DebertaV2Model : public Model {
  private:
   void build_head(ModuleBuilder& b) {
     if (run_.task == Task::kFeatures) return;
+    span_head_ = span_head(b, run_, spec_.hidden_size);
+    if (span_head_) return;
     if (run_.task == Task::kMaskedLm) {
       masked_lm_head_ = MaskedLmHead(
           b, {.head = "cls.predictions", .dense = "transform.dense", .norm = "transform.LayerNorm"},
@@ -373,6 +380,7 @@ class DebertaV2Model : public Model {
   LayerNorm rel_norm_;
   MaskedLmHead masked_lm_head_;
   Linear pooler_, classifier_;
+  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

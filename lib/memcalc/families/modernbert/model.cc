@@ -2,11 +2,13 @@
 // MIRRORS(transformers, "models/modernbert/modeling_modernbert.py", "5.17.0")
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "memcalc/families/modernbert/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -165,6 +167,8 @@ class ModernBertModel : public Model {
     current_frequencies.reset();
     if (run.task == Task::kFeatures) return;
     head_ = b.scope("head", [&] { return PredictionHead(b, spec); });
+    span_head_ = span_head(b, run, spec.hidden_size, "classifier");
+    if (span_head_) return;
     if (run.task == Task::kMaskedLm) {
       build_decoder(b);
     } else {
@@ -188,6 +192,11 @@ class ModernBertModel : public Model {
     Tensor features = run_.task == Task::kSequenceClassification ? pooled(encoded, batch.attention_mask) : encoded;
     features = head_(features);
     features = dropout(features, dropout_probability(run_, spec_.classifier_dropout));
+    if (span_head_) {
+      span_head_->forward(features, batch, output);
+      drop(encoded, features);
+      return output;
+    }
     output.logits = classifier_(features);
     set_label_loss(output, batch.labels, spec_.num_labels);
     drop(encoded, features);
@@ -253,6 +262,7 @@ class ModernBertModel : public Model {
   std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding
   PredictionHead head_;
   Linear classifier_;  // or the decoder
+  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

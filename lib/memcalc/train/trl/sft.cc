@@ -126,6 +126,28 @@ Tensor loss_of_smoothed_labels(Tape& tape, const Batch& fused_batch, const Batch
   return loss;
 }
 
+/// TRL 1.7 to 1.14: the loss is the model's own, of chunks; the sums of its metrics are there already.
+Tensor loss_of_chunks(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
+  Batch batch = inputs;
+  const FusedHeadCall head{.targets = targets_of(run, inputs), .in_chunks = true};
+  batch.fused_head = &head;
+  ModelOutput outputs = models.policy(batch);
+  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  Tensor num_valid = gathered_sum(outputs.fused.label_mask);
+  Tensor entropy_sum = gathered_sum(tape.detach(outputs.fused.entropy));
+  look_at_mean(entropy_sum, num_valid);
+  Tensor local_num_tokens;
+  if (tape.modes.training) {
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
+  Tensor correct = gathered_sum(outputs.fused.is_top1);
+  look_at_mean(correct, num_valid);
+  outputs.clear();
+  drop(num_valid, entropy_sum, local_num_tokens, correct);
+  return loss;
+}
+
 }  // namespace
 
 Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
@@ -133,7 +155,9 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
     ModelOutput outputs = models.policy(inputs);
     return multiply_scalar(std::move(outputs.loss));
   }
-  if (tape.behaviors.sft_loss == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
+  const SftLossForm form = tape.behaviors.sft_loss;
+  if (form == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
+  if (form != SftLossForm::kFusedHead) return loss_of_chunks(tape, run, inputs, models);
   Batch batch = inputs;
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
                            .targets = targets_of(run, inputs),
