@@ -124,12 +124,10 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     classifier->forward(hidden_states, batch, output);
     return;
   }
-  if (batch.fused_head != nullptr && batch.fused_head->in_chunks) {
-    chunked_forward(lm_head, hidden_states, batch, output);
-    return;
-  }
   if (batch.fused_head != nullptr) {
-    fused_forward(lm_head, hidden_states, batch, output, head);
+    const bool whole = hidden_states.tape().behaviors.sft_loss == SftLossForm::kFusedHead;
+    whole ? fused_forward(lm_head, hidden_states, batch, output, head)
+          : chunked_forward(lm_head, hidden_states, batch, output, head.logits);
     return;
   }
   if (head.liger && batch.labels.defined()) {

@@ -11,7 +11,6 @@
 #include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/sequence_classifier.h"
-#include "memcalc/models/span_head.h"
 
 namespace memcalc {
 
@@ -65,7 +64,6 @@ class DecoderModel : public Model {
   RunSpec run_;
   CausalLmHead head_;
   std::optional<SequenceClassifier> classifier_;
-  std::optional<SpanHead> span_head_;
   Linear lm_head_;
 };
 

@@ -26,7 +26,6 @@ namespace memcalc {
 struct FusedHeadCall {
   LogProbOutputs outputs;
   std::int64_t targets = 0;
-  bool in_chunks = false;         // models/chunked_cross_entropy.h
   bool balances_experts = false;  // output_router_logits=True: of mixtures of experts the auxiliary loss, too
 };
 
@@ -35,8 +34,7 @@ struct Batch {
   Tensor input_ids;               // [batch, sequence] int64
   Tensor input_features;          // numbers that are no RGB image, in the weights' dtype: speech, a user's own layers
   Tensor pixel_values;            // image models: [batch, 3, size, size] in the weights' dtype
-  Tensor labels;                  // [batch] or [batch, sequence] int64; of answers in a text where each begins
-  Tensor end_positions;           // and where it ends: [batch] int64
+  Tensor labels;                  // [batch] or [batch, sequence] int64
   Tensor token_type_ids;          // as input_ids; undefined: the model makes them
   Tensor attention_mask;          // as input_ids, where sequences are padded
   Tensor completion_mask;         // trainers on answers: as input_ids, 1 where a token is part of the answer
@@ -62,7 +60,6 @@ struct Batch {
     input_features = other.input_features;
     pixel_values = other.pixel_values;
     labels = other.labels;
-    end_positions = other.end_positions;
     token_type_ids = other.token_type_ids;
     attention_mask = other.attention_mask;
     completion_mask = other.completion_mask;
@@ -81,7 +78,7 @@ struct Batch {
   }
   ~Batch() { clear(); }
   void clear() {
-    drop(input_ids, input_features, pixel_values, labels, end_positions, token_type_ids, attention_mask, completion_mask);
+    drop(input_ids, input_features, pixel_values, labels, token_type_ids, attention_mask, completion_mask);
     number_of_items.reset();
     drop(position_ids, decoder_input_ids, encoder_outputs);
     for (Tensor& each : others) each.reset();

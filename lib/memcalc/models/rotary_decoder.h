@@ -19,7 +19,6 @@
 #include "memcalc/models/causal_lm_head.h"
 #include "memcalc/models/model.h"
 #include "memcalc/models/pipeline_stages.h"
-#include "memcalc/models/span_head.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/decoder_spec.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -443,7 +442,6 @@ class RotaryDecoder : public Model, public PipelineStages {
   bool has_full_layers_ = false, has_sliding_layers_ = false;
   std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding; one for both unless rotary_by_layer_type
   std::optional<SequenceClassifier> classifier_;
-  std::optional<SpanHead> span_head_;
   Linear lm_head_;
 };
 

@@ -1,6 +1,5 @@
 #include "memcalc/models/span_head.h"
 
-#include <utility>
 #include <vector>
 
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -10,21 +9,20 @@
 
 namespace memcalc {
 
-void SpanHead::forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const {
+void predict_spans(const Linear& head, const Tensor& hidden_states, const Batch& batch, ModelOutput& output) {
+  const Tensor logits = head(hidden_states);
   {
-    Tensor logits = qa_outputs_(hidden_states);
-    std::vector<Tensor> parts = split(logits, 2, 2);
+    const std::vector<Tensor> parts = split(logits, 2, 2);
     output.logits = contiguous(squeeze(parts[0], 2));
     output.others.push_back(contiguous(squeeze(parts[1], 2)));
   }
   if (!batch.labels.defined()) return;
   // loss_utils.py, ForQuestionAnsweringLoss
-  Tensor start_positions = no_grad::clamp(batch.labels);
-  Tensor end_positions = no_grad::clamp(batch.end_positions);
-  Tensor start_loss = cross_entropy(output.logits, start_positions);
-  Tensor end_loss = cross_entropy(output.others.back(), end_positions);
-  output.loss = divide(add(start_loss, end_loss));
-  drop(start_positions, end_positions, start_loss, end_loss);
+  const Tensor start_positions = no_grad::clamp(batch.labels);
+  const Tensor end_positions = no_grad::clamp(batch.others.front());
+  const Tensor start_loss = cross_entropy(output.logits, start_positions);
+  const Tensor end_loss = cross_entropy(output.others.back(), end_positions);
+  output.loss = divide_scalar(add(start_loss, end_loss));
 }
 
 }  // namespace memcalc

@@ -3,31 +3,15 @@
 // MIRRORS(transformers, "modeling_layers.py", "5.17.0")
 #pragma once
 
-#include <optional>
-#include <string_view>
-
 #include "memcalc/models/model.h"
 
 namespace memcalc {
 
 /// Two numbers of each token: how likely an answer begins with it, and ends with it.
-class SpanHead {
- public:
-  SpanHead(ModuleBuilder& b, std::int64_t width, std::string_view name = "qa_outputs")
-      : qa_outputs_(b, std::string(name), width, 2) {}
+[[nodiscard]] inline Linear span_head(ModuleBuilder& b, std::int64_t width) { return {b, "qa_outputs", width, 2}; }
 
-  /// Sets the loss, the starts as logits and the ends behind them.
-  void forward(const Tensor& hidden_states, const Batch& batch, ModelOutput& output) const;
-
- private:
-  Linear qa_outputs_;
-};
-
-/// The head where the run's task asks for one, else none.
-[[nodiscard]] inline std::optional<SpanHead> span_head(ModuleBuilder& b, const RunSpec& run, std::int64_t width,
-                                                       std::string_view name = "qa_outputs") {
-  if (run.task != Task::kQuestionAnswering) return std::nullopt;
-  return SpanHead(b, width, name);
-}
+/// Sets the starts as logits, the ends behind them, and the loss of a batch that says where answers begin (its labels)
+/// and where they end (the first of its others).
+void predict_spans(const Linear& head, const Tensor& hidden_states, const Batch& batch, ModelOutput& output);
 
 }  // namespace memcalc

@@ -13,7 +13,8 @@ constexpr std::string_view kGpt2Buffers[] = {"none", "mask", "mask-and-scalar"};
 constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainable"};
 constexpr std::string_view kExpertAdapters[] = {"as-made", "whole", "factors"};
 constexpr std::string_view kConvertedNames[] = {"none", "listed", "all"};
-constexpr std::string_view kSftLossForms[] = {"logits", "checkpointed-chunks", "packed-chunks", "chunks-in-their-type", "fused-head"};
+constexpr std::string_view kSftLossForms[] = {"logits", "checkpointed-chunks", "fused-head", "packed-chunks",
+                                               "chunks-in-their-type", "shifted-copies", "shifted-views"};
 constexpr std::string_view kLigerLosses[] = {"products", "float32-in-place", "in-place"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 

@@ -57,9 +57,11 @@ enum class ConvertedNames : std::uint8_t { kNone, kListed, kAll };
 enum class SftLossForm : std::uint8_t {
   kLogits,
   kCheckpointedChunks,  // of the tokens that have a label
-  kPackedChunks,        // of all tokens, those with a label first
-  kChunksInTheirType,   // the same without float32 copies of states and weight
   kFusedHead,
+  kPackedChunks,       // of all tokens, those with a label first
+  kChunksInTheirType,  // the same without float32 copies of states and weight
+  kShiftedCopies,      // logits, shifted before the metrics look at them
+  kShiftedViews,       // without copying them
 };
 
 /// How Liger's fused loss adds a chunk's part to the gradient of the head's weight: a product as large as the weight

@@ -100,7 +100,6 @@ struct Family {
   SizeKeysOfFamily size_keys = {};   // none: its sizes are no options
   std::span<const Task> tasks{};     // that its classes have; none: those of its kind
   std::span<const Task> measured{};  // tasks of which runs were compared with recorded ones (tests/measured)
-  bool answers_questions = false;    // an encoder or a decoder with a class …ForQuestionAnswering
 
   // --- what it shares with transformers' class
   SpecialTokens special_tokens{};

@@ -105,6 +105,20 @@ Task megatron_task(const ModelSpec& model) {
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
 }
 
+namespace {
+
+/// Encoders and decoders with a class …ForQuestionAnswering in transformers 5.17 whose head is models/span_head.h's;
+/// those of OPT, BLOOM, Falcon, MPT and of mixtures of experts are not.
+bool answers_questions(const ModelSpec& model) {
+  static constexpr std::string_view kTypes[] = {
+      "albert",  "arcee",  "bert",       "camembert", "deberta-v2", "distilbert", "electra", "exaone4",
+      "gpt2",    "gptj",   "gpt_neox",   "llama",     "ministral3", "mistral",    "mpnet",   "nemotron",
+      "qwen2",   "qwen3",  "modernbert", "roberta",   "seed_oss",   "smollm3",    "xlm-roberta"};
+  return std::find(std::begin(kTypes), std::end(kTypes), model.model_type) != std::end(kTypes);
+}
+
+}  // namespace
+
 std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kLayers[] = {Task::kCustom};
   static constexpr Task kImages[] = {Task::kImageClassification};
@@ -132,12 +146,10 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
-  // Where there is no such class the last task is left out.
-  const Family* const family = family_of(model);
-  const std::size_t others = family != nullptr && family->answers_questions ? 0 : 1;
-  if (is_encoder(model)) return std::span(kEncoders).first(std::size(kEncoders) - others);
+  const std::size_t left_out = answers_questions(model) ? 0 : 1;  // the last one
+  if (is_encoder(model)) return std::span(kEncoders).first(std::size(kEncoders) - left_out);
   if (is_image_text(model)) return kTexts;
-  return std::span(kDecoders).first(std::size(kDecoders) - others);
+  return std::span(kDecoders).first(std::size(kDecoders) - left_out);
 }
 
 std::vector<std::string> names_of(std::span<const Task> tasks) {

@@ -94,7 +94,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     return tensors;
   }
   tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
-  if (answers) tensors.push_back({&Batch::end_positions, {run.batch_size}, DType::kInt64});
+  if (answers) tensors.push_back({nullptr, {run.batch_size}, DType::kInt64, 0});
   if (run.passes_mask() && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
   return tensors;
 }

@@ -509,7 +509,7 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   }
   if (run_.training().evaluation->new_tokens > 0) return generated_prediction(inputs);
   Tensor items;
-  if (inputs.labels.defined() && !inputs.end_positions.defined()) {
+  if (inputs.labels.defined() && run_.task != Task::kQuestionAnswering) {
     items = number_of_items({inputs}, model_.loss_shifts_labels);
   }
   inputs.number_of_items = items;
@@ -526,8 +526,10 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   if (keeps_logits) {
     result.logits = outputs.logits;
     result.labels = inputs.labels;
-    result.end_positions = inputs.end_positions;
-    if (run_.task == Task::kQuestionAnswering) result.end_logits = outputs.others.front();
+    if (run_.task == Task::kQuestionAnswering) {
+      result.end_positions = inputs.others.front();
+      result.end_logits = outputs.others.front();
+    }
   }
   inputs.number_of_items.reset();
   return result;

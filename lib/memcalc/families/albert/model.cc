@@ -114,8 +114,8 @@ class AlbertModel : public Model {
     Tensor features;  // what is classified
     if (run_.task == Task::kFeatures) {
       output.others.push_back(outputs.sequence);
-    } else if (span_head_) {
-      span_head_->forward(outputs.sequence, batch, output);
+    } else if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, outputs.sequence, batch, output);
     } else if (run_.task == Task::kMaskedLm) {
       output.logits = masked_lm_head_(outputs.sequence);
       set_label_loss(output, batch.labels, spec_.vocab_size);
@@ -140,8 +140,10 @@ class AlbertModel : public Model {
 
   void build_head(ModuleBuilder& b) {
     if (run_.task == Task::kFeatures) return;
-    span_head_ = span_head(b, run_, spec_.hidden_size);
-    if (span_head_) return;
+    if (run_.task == Task::kQuestionAnswering) {
+      classifier_ = span_head(b, spec_.hidden_size);
+      return;
+    }
     if (run_.task != Task::kMaskedLm) {
       classifier_ = Linear(b, "classifier", spec_.hidden_size, spec_.num_labels);
       return;
@@ -185,7 +187,6 @@ class AlbertModel : public Model {
   Linear pooler_;
   MaskedLmHead masked_lm_head_;
   Linear classifier_;
-  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

@@ -83,7 +83,6 @@ const Family kBert = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
-    .answers_questions = true,
     .to_megatron = bert_to_megatron,
 };
 
@@ -94,7 +93,6 @@ const Family kCamembert = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kMeasuredOfCamembert,
-    .answers_questions = true,
 };
 
 const Family kRoberta = {
@@ -104,7 +102,6 @@ const Family kRoberta = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
-    .answers_questions = true,
 };
 
 const Family kXlmRoberta = {
@@ -114,7 +111,6 @@ const Family kXlmRoberta = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kMeasuredOfXlmRoberta,
-    .answers_questions = true,
 };
 
 const Family kElectra = {
@@ -124,7 +120,6 @@ const Family kElectra = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors& b) { return b.electra_eager; },
 };
 

@@ -122,7 +122,6 @@ class BertModel : public Model {
   Linear dense_;  // the pooler, or the first layer of ELECTRA's generator
   LayerNorm head_norm_;
   Linear output_;  // classifier or ELECTRA's decoder
-  std::optional<SpanHead> span_head_;
 };
 
 BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
@@ -158,8 +157,10 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
 void BertModel::build_head(ModuleBuilder& b) {
   const std::int64_t width = spec_.hidden_size;
   if (run_.task == Task::kFeatures) return;
-  span_head_ = span_head(b, run_, width);
-  if (span_head_) return;
+  if (run_.task == Task::kQuestionAnswering) {
+    output_ = span_head(b, width);
+    return;
+  }
   if (run_.task == Task::kTokenClassification) {
     output_ = Linear(b, "classifier", width, spec_.num_labels);
     return;
@@ -227,10 +228,10 @@ ModelOutput BertModel::forward(const Batch& batch) {
     return output;
   }
   if (run_.task == Task::kSequenceClassification) return classify(batch);
-  if (span_head_) {
-    Encoded outputs = encode(batch);
+  if (run_.task == Task::kQuestionAnswering) {
+    const Encoded outputs = encode(batch);
     ModelOutput output;
-    span_head_->forward(outputs.sequence, batch, output);
+    predict_spans(output_, outputs.sequence, batch, output);
     return output;
   }
   return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);

@@ -273,8 +273,8 @@ class DebertaV2Model : public Model {
       return output;
     }
     if (run_.task == Task::kSequenceClassification) return classify(sequence_output, batch);
-    if (span_head_) {
-      span_head_->forward(sequence_output, batch, output);
+    if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, sequence_output, batch, output);
       return output;
     }
     Tensor features;  // of each token
@@ -293,8 +293,10 @@ class DebertaV2Model : public Model {
  private:
   void build_head(ModuleBuilder& b) {
     if (run_.task == Task::kFeatures) return;
-    span_head_ = span_head(b, run_, spec_.hidden_size);
-    if (span_head_) return;
+    if (run_.task == Task::kQuestionAnswering) {
+      classifier_ = span_head(b, spec_.hidden_size);
+      return;
+    }
     if (run_.task == Task::kMaskedLm) {
       masked_lm_head_ = MaskedLmHead(
           b, {.head = "cls.predictions", .dense = "transform.dense", .norm = "transform.LayerNorm"},
@@ -380,7 +382,6 @@ class DebertaV2Model : public Model {
   LayerNorm rel_norm_;
   MaskedLmHead masked_lm_head_;
   Linear pooler_, classifier_;
-  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

@@ -109,7 +109,7 @@ class DistilBertModel : public Model {
     no_grad::arange(b.tape, spec.max_position_embeddings).reset();  // _init_weights writes the positions again
     switch (run.task) {
       case Task::kFeatures: break;
-      case Task::kQuestionAnswering: span_head_ = SpanHead(b, spec.dim); break;
+      case Task::kQuestionAnswering: output_ = span_head(b, spec.dim); break;
       case Task::kSequenceClassification:
         dense_ = Linear(b, "pre_classifier", spec.dim, spec.dim);
         output_ = Linear(b, "classifier", spec.dim, spec.num_labels);
@@ -129,7 +129,7 @@ class DistilBertModel : public Model {
       return output;
     }
     if (run_.task == Task::kSequenceClassification) return classify(batch);
-    if (span_head_) return find_spans(batch);
+    if (run_.task == Task::kQuestionAnswering) return find_spans(batch);
     return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
   }
 
@@ -176,7 +176,7 @@ class DistilBertModel : public Model {
     Tensor hidden_states = encode(batch);
     ModelOutput output;
     Tensor dropped = dropout(hidden_states, dropout_probability(run_, spec_.qa_dropout));
-    span_head_->forward(dropped, batch, output);
+    predict_spans(output_, dropped, batch, output);
     drop(hidden_states, dropped);
     return output;
   }
@@ -203,7 +203,6 @@ class DistilBertModel : public Model {
   Linear dense_;  // the head's first layer
   LayerNorm head_norm_;
   Linear output_;
-  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

@@ -89,7 +89,6 @@ const Family kModernBert = {
     .build = build_modernbert,
     .size_keys = kEncoderKeys,
     .measured = kModernbertMeasured,
-    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

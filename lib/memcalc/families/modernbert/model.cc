@@ -2,7 +2,6 @@
 // MIRRORS(transformers, "models/modernbert/modeling_modernbert.py", "5.17.0")
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "memcalc/families/modernbert/spec.h"
 #include "memcalc/models/attention.h"
@@ -167,12 +166,11 @@ class ModernBertModel : public Model {
     current_frequencies.reset();
     if (run.task == Task::kFeatures) return;
     head_ = b.scope("head", [&] { return PredictionHead(b, spec); });
-    span_head_ = span_head(b, run, spec.hidden_size, "classifier");
-    if (span_head_) return;
     if (run.task == Task::kMaskedLm) {
       build_decoder(b);
     } else {
-      classifier_ = Linear(b, "classifier", spec.hidden_size, spec.num_labels);
+      const bool answers = run.task == Task::kQuestionAnswering;
+      classifier_ = Linear(b, "classifier", spec.hidden_size, answers ? 2 : spec.num_labels);
     }
   }
 
@@ -192,13 +190,12 @@ class ModernBertModel : public Model {
     Tensor features = run_.task == Task::kSequenceClassification ? pooled(encoded, batch.attention_mask) : encoded;
     features = head_(features);
     features = dropout(features, dropout_probability(run_, spec_.classifier_dropout));
-    if (span_head_) {
-      span_head_->forward(features, batch, output);
-      drop(encoded, features);
-      return output;
+    if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, features, batch, output);
+    } else {
+      output.logits = classifier_(features);
+      set_label_loss(output, batch.labels, spec_.num_labels);
     }
-    output.logits = classifier_(features);
-    set_label_loss(output, batch.labels, spec_.num_labels);
     drop(encoded, features);
     return output;
   }
@@ -262,7 +259,6 @@ class ModernBertModel : public Model {
   std::array<RotaryEmbedding, 2> rotary_emb_;  // full, sliding
   PredictionHead head_;
   Linear classifier_;  // or the decoder
-  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace

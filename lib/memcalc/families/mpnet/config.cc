@@ -41,7 +41,6 @@ const Family kMpnet = {
     .build = build_mpnet,
     .size_keys = kEncoderKeys,
     .measured = kMpnetMeasured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors&) { return true; },
     .checkpoints = false,
 };

@@ -144,8 +144,8 @@ class MpnetModel : public Model {
     ModelOutput output;
     if (run_.task == Task::kFeatures) {
       output.others.push_back(sequence_output);
-    } else if (span_head_) {
-      span_head_->forward(sequence_output, batch, output);
+    } else if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(dense_, sequence_output, batch, output);
     } else if (run_.task == Task::kMaskedLm) {
       output.logits = masked_lm_head_(sequence_output);
       set_label_loss(output, batch.labels, spec_.vocab_size);
@@ -166,7 +166,7 @@ class MpnetModel : public Model {
   void build_head(ModuleBuilder& b) {
     switch (run_.task) {
       case Task::kFeatures: return;
-      case Task::kQuestionAnswering: span_head_ = SpanHead(b, spec_.hidden_size); return;
+      case Task::kQuestionAnswering: dense_ = span_head(b, spec_.hidden_size); return;
       case Task::kTokenClassification: dense_ = Linear(b, "classifier", spec_.hidden_size, spec_.num_labels); return;
       case Task::kSequenceClassification:
         classification_head_ = ClassificationHead(b, spec_.hidden_size, spec_.num_labels, "tanh", dropout_p_);
@@ -218,7 +218,6 @@ class MpnetModel : public Model {
   MaskedLmHead masked_lm_head_;
   ClassificationHead classification_head_;
   Linear dense_;  // the pooler, or the classifier of tokens
-  std::optional<SpanHead> span_head_;
 };
 
 }  // namespace
