@@ -223,7 +223,6 @@ OFF = {
     "j11041-10-kto-default-gpt_neox": (0.346, 0.977),
     "j11041-26-glue-group-distilbert": (0.001, 0),  # at the end of an epoch the Trainer lets its last batches go
     "j11041-28-generate-speech-whisper": (0.076, 0.095),
-    "j11041-30-images-deit": (0.26, 3.371),  # the loss scaler skips two steps
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),
     "v24-18-grpo-vllm-qwen3": (0, 0.133),
@@ -242,7 +241,6 @@ OFF_IN_EVALUATION = {
     "j9041-31-trainer-moe-mixtral": 0.011,
     "j9041-36-cross-eval-distilbert": 0.079,
     "j11041-28-generate-speech-whisper": 0.076,
-    "j11041-30-images-deit": 0.083,
 }
 
 
