@@ -10,7 +10,7 @@
 namespace memcalc {
 
 void predict_spans(const Linear& head, const Tensor& hidden_states, const Batch& batch, ModelOutput& output) {
-  const Tensor logits = head(hidden_states);
+  Tensor logits = head(hidden_states);
   {
     const std::vector<Tensor> parts = split(logits, 2, 2);
     output.logits = contiguous(squeeze(parts[0], 2));
@@ -18,11 +18,12 @@ void predict_spans(const Linear& head, const Tensor& hidden_states, const Batch&
   }
   if (!batch.labels.defined()) return;
   // loss_utils.py, ForQuestionAnsweringLoss
-  const Tensor start_positions = no_grad::clamp(batch.labels);
-  const Tensor end_positions = no_grad::clamp(batch.others.front());
-  const Tensor start_loss = cross_entropy(output.logits, start_positions);
-  const Tensor end_loss = cross_entropy(output.others.back(), end_positions);
+  Tensor start_positions = no_grad::clamp(batch.labels);
+  Tensor end_positions = no_grad::clamp(batch.others.front());
+  Tensor start_loss = cross_entropy(output.logits, start_positions);
+  Tensor end_loss = cross_entropy(output.others.back(), end_positions);
   output.loss = divide_scalar(add(start_loss, end_loss));
+  drop(start_positions, end_positions, logits, start_loss, end_loss);
 }
 
 }  // namespace memcalc

@@ -111,9 +111,9 @@ namespace {
 /// those of OPT, BLOOM, Falcon, MPT and of mixtures of experts are not.
 bool answers_questions(const ModelSpec& model) {
   static constexpr std::string_view kTypes[] = {
-      "albert",  "arcee",  "bert",       "camembert", "deberta-v2", "distilbert", "electra", "exaone4",
-      "gpt2",    "gptj",   "gpt_neox",   "llama",     "ministral3", "mistral",    "mpnet",   "nemotron",
-      "qwen2",   "qwen3",  "modernbert", "roberta",   "seed_oss",   "smollm3",    "xlm-roberta"};
+      "albert", "arcee", "bert",       "camembert", "deberta-v2", "distilbert", "electra",    "exaone4",
+      "gpt2",   "gptj",  "gpt_neox",   "llama",     "ministral3", "mistral",    "mpnet",      "nemotron",
+      "qwen2",  "qwen3", "modernbert", "roberta",   "seed_oss",   "smollm3",    "xlm-roberta"};
   return std::find(std::begin(kTypes), std::end(kTypes), model.model_type) != std::end(kTypes);
 }
 

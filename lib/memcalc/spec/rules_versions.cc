@@ -144,8 +144,8 @@ constexpr Rule kTrainers[] = {
            const SftLossForm form = behaviors(q).sft_loss;
            const bool in_chunks = form == SftLossForm::kCheckpointedChunks || form == SftLossForm::kPackedChunks ||
                                   form == SftLossForm::kChunksInTheirType;
-           const bool alone = q.parallel.data_parallel == DataParallel::kNone ||
-                              q.parallel.data_parallel == DataParallel::kDdp;
+           const bool alone =
+               q.parallel.data_parallel == DataParallel::kNone || q.parallel.data_parallel == DataParallel::kDdp;
            return trains(q) && training_of(q).loop == Loop::kTrlSft && in_chunks &&
                   (training_of(q).balances_experts || !alone);
          },

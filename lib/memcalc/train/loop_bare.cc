@@ -122,8 +122,8 @@ Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Opera
     const auto& [member, shape, dtype, place] = each;
     each.in(batch) = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;
-    if (labels && !run.uses_trainer() && run.task != Task::kCustom &&
-        run.task != Task::kQuestionAnswering && !model.random_labels) {  // labels = randint(...) * 0
+    if (labels && !run.uses_trainer() && run.task != Task::kCustom && run.task != Task::kQuestionAnswering &&
+        !model.random_labels) {  // labels = randint(...) * 0
       const Tensor random = std::exchange(batch.labels, tape.empty(shape, dtype, op, Category::kInputs));
     }
   }

@@ -632,12 +632,10 @@ void TrainerLoop::evaluate() {
         losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
         losses = for_metrics(losses);
       }
-      for (Tensor* each :
-           {&prediction.labels, &prediction.end_positions, &prediction.logits, &prediction.end_logits}) {
+      for (Tensor* each : {&prediction.labels, &prediction.end_positions, &prediction.logits, &prediction.end_logits}) {
         if (each->defined()) compare_sizes(*each);
       }
-      for (Tensor* each :
-           {&prediction.logits, &prediction.end_logits, &prediction.labels, &prediction.end_positions}) {
+      for (Tensor* each : {&prediction.logits, &prediction.end_logits, &prediction.labels, &prediction.end_positions}) {
         if (each->defined()) *each = for_metrics(*each);
       }
     } else if (evaluation.has_labels) {

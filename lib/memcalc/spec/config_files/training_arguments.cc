@@ -91,7 +91,7 @@ void read_task(Section& section) {
   std::string_view task;
   for (const std::string_view key :
        {"doc_stride", "version_2_with_negative", "n_best_size", "max_answer_length", "null_score_diff_threshold"}) {
-    if (!section.has(key)) continue;
+    if (!section.text(key)) continue;
     if (task.empty()) {
       section.set(key, "--task", "qa");
     } else {
