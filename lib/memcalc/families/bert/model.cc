@@ -229,7 +229,7 @@ ModelOutput BertModel::forward(const Batch& batch) {
   }
   if (run_.task == Task::kSequenceClassification) return classify(batch);
   if (run_.task == Task::kQuestionAnswering) {
-    const Encoded outputs = encode(batch);
+    Encoded outputs = encode(batch);
     ModelOutput output;
     predict_spans(output_, outputs.sequence, batch, output);
     return output;
