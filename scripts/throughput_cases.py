@@ -35,7 +35,7 @@ def ran_triton(row):
 
 
 def mpt_case(row, triton_specs):
-    argv = ["--task", "causal", "--loop", "bare", "--precision", "fp32", "--optimizer", "adamw", "--gpu", CARDS[row["gpu"]],
+    argv = ["--task", "causal", "--loop", "bare", "--precision", "fp32", "--optimizer", "adamw-for", "--gpu", CARDS[row["gpu"]],
             "--gpus", row["gpus"], "--parallel", "fsdp1", "--fsdp-param-dtype", "bf16", "--fsdp-reduce-dtype",
             "bf16" if row["mixed_precision"] == "PURE" else "fp32", "--bs", row["micro_batch"], "--seq", row["sequence"],
             "--accum", row["micro_batches"], "--checkpointing", row["checkpointing"]]

@@ -1,5 +1,6 @@
-// generate() of models of images and text and of encoder-decoders makes and drops the tensors that transformers 5.17
-// does, in its order: tests/measured/generate, recorded on the CPU (harness/generate_streams.py).
+// generate() of models of images and text, of encoder-decoders and of MPT, which has no cache, makes and drops the
+// tensors that transformers 5.17 does, in its order: tests/measured/generate, recorded on the CPU
+// (harness/generate_streams.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GenerateStream,
                          testing::Values(Case{"llava", 4}, Case{"internvl"}, Case{"paligemma"}, Case{"paligemma2"},
                                          Case{"gemma3"}, Case{"qwen2_vl"}, Case{"qwen2_5_vl", 34}, Case{"qwen3_vl"},
                                          Case{"mistral3", 4}, Case{"t5"}, Case{"bart"}, Case{"marian"}, Case{"m2m_100"},
-                                         Case{"whisper", 46}),
+                                         Case{"whisper", 46}, Case{"mpt"}),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

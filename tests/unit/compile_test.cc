@@ -46,6 +46,8 @@ TEST(CompileProducts, OfSixteenBitsArePaddedWhereRowsAreNotAligned) {
   EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 8, 64, 63));  // its bytes are the limit
   EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 51865, 14000, 512, true)) << "as long to turn the gradient over";
   EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 50257, 5760, 1024, true));
+  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 50257, 8192, 768, true));
+  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 50257, 11200, 768, true)) << "a larger operand takes longer";
   EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 30522, 5760, 1024, true)) << "rows of an even number";
   EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 768, 14001, 50256, true))
       << "its rows are aligned, its length is not";

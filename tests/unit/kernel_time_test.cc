@@ -468,6 +468,9 @@ TEST(KernelTime, ManySmallProductsShareMultiprocessors) {
   products.tile_us = 10;  // of the larger tiles
   // A hundred waves of 800 blocks, each 2 us and 0.07 us a step.
   EXPECT_NEAR(product_seconds(each, *each.as<work::Product>(), device(), products), 100 * 9e-6, 1e-9);
+  // A window's scores: as many waves of 400 blocks of 64 x 64.
+  each.work = work::Product{.batch = 40'000, .m = 49, .n = 49, .k = 32};
+  EXPECT_NEAR(product_seconds(each, *each.as<work::Product>(), device(), products), 100 * 7.12e-6, 1e-9);
 }
 
 // A block looks through each slice; what it took is sorted by another kernel.

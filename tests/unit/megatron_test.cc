@@ -230,8 +230,53 @@ TEST(MegatronTest, TheHostWaitsForTheCountsOfTokensThatNoCapacityPads) {
     }
     return count;
   };
-  EXPECT_EQ(waits(false), 7) << "one a layer of experts, of eight layers";
-  EXPECT_EQ(waits(true), 0);
+  EXPECT_EQ(waits(false), 8) << "one a layer of experts, of eight layers, and the loss, which is looked at for NaN";
+  EXPECT_EQ(waits(true), 1);
+}
+
+/// How many collectives of a kind forward and backward of a micro-batch have.
+int collectives(const RunSpec& run, Collective kind, const ModelSpec& model = llama()) {
+  int count = 0;
+  for (const Kernel& each : run_megatron(model, run, test::h100(), 0).kernels) {
+    const auto* found = each.as<work::Communication>();
+    count += each.phase != Phase::kOptimizer && found != nullptr && found->kind == kind ? 1 : 0;
+  }
+  return count;
+}
+
+// context_parallel.py, flash_attn_a2a_communicate: query, key, value and the output, and their gradients.
+TEST(MegatronTest, HeadsAreExchangedForPositions) {
+  RunSpec run = run_on(8);
+  EXPECT_EQ(collectives(run, Collective::kAllToAll), 0);
+  run.parallel.context = 4;
+  run.parallel.context_type = ContextParallel::kUlysses;
+  EXPECT_EQ(collectives(run, Collective::kAllToAll), 8 * 8);
+}
+
+// Of eight layers; the embedding's and the head's own: layers.py, LinearWithGradAccumulationAndAsyncCommunication and
+// VocabParallelEmbedding with reduce_scatter_embeddings.
+TEST(MegatronTest, EmbeddingAndHeadCommunicate) {
+  RunSpec run = run_on(8);
+  run.parallel.tensor = 2;
+  run.parallel.sequence_parallel = true;
+  EXPECT_EQ(collectives(run, Collective::kAllGather), 8 * 6 + 3);
+  EXPECT_EQ(collectives(run, Collective::kReduceScatter), 8 * 4 + 2);
+}
+
+// dispatch_postprocess and combine_preprocess: of padded experts all chunks are alike, so that PyTorch copies them.
+TEST(MegatronTest, RowsOfPaddedExpertsAreCopiedByPyTorch) {
+  RunSpec run = run_on(8);
+  run.parallel.expert = 4;
+  const auto copies = [&run] {
+    int count = 0;
+    for (const Kernel& each : run_megatron(deepseek(), run, test::h100(), 0).kernels) {
+      count += each.op != nullptr && each.op->name == std::string_view("aten::clone") ? 1 : 0;
+    }
+    return count;
+  };
+  const int sorted = copies();
+  run.parallel.megatron().expert_capacity = 1;
+  EXPECT_EQ(copies() - sorted, 7 * 6) << "of seven layers: rows, their probabilities, what experts give; and back";
 }
 
 TEST(MegatronTest, MuonHasOneMomentOfMatrices) {

@@ -44,6 +44,19 @@ TEST(ProductTimes, AProductThatWasTimedTakesWhatItTook) {
               0.04 * 353);
 }
 
+// tests/measured/decode_kernels_h200.jsonl.gz: a block for each 32 columns of the result goes over the whole depth.
+TEST(ProductTimes, FewRowsOfFloat32WaitForTheDepthOfABlock) {
+  const DeviceSpec h200 = card("h200-sxm");
+  const auto of = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return microseconds(product_of(DType::kFloat32, 1, m, n, k, Transposed::kSecond), h200);
+  };
+  EXPECT_NEAR(of(8, 2048, 8192), 81.0, 0.05 * 81.0) << "64 blocks for 132 multiprocessors";
+  EXPECT_NEAR(of(8, 4096, 14336), 146.3, 0.05 * 146.3);
+  EXPECT_NEAR(of(8, 50304, 2048), 193.6, 0.05 * 193.6);
+  EXPECT_NEAR(of(4, 2048, 8192), 43.3, 0.07 * 43.3);
+  EXPECT_NEAR(of(16, 2048, 8192), 73.2, 0.06 * 73.2);
+}
+
 // A vocabulary of 51,865: kernels that load an element at a time, in TF32 as in 16 bits.
 TEST(ProductTimes, RowsThatAreNotAlignedAreSlowInTf32) {
   const DeviceSpec h200 = card("h200-sxm");

@@ -40,10 +40,10 @@ TEST(Verdict, KnowsKindsOfRuns) {
   EXPECT_EQ(kind_of("--model llama-3.2-1b --gpus 2 --pp 2 --loop bare"), "pipeline");
 }
 
-std::string step_kind_of(const std::string& line, bool host_bound) {
+std::string step_kind_of(const std::string& line, bool host_bound, bool timed_card = true) {
   const Question question = test::question_of(test::words_in(line));
   return std::string(
-      kStepKindNames[static_cast<std::size_t>(step_kind_of(question.model, question.run.run, host_bound))]);
+      kStepKindNames[static_cast<std::size_t>(step_kind_of(question.model, question.run.run, host_bound, timed_card))]);
 }
 
 TEST(Verdict, KnowsKindsOfSteps) {
@@ -55,6 +55,11 @@ TEST(Verdict, KnowsKindsOfSteps) {
   EXPECT_EQ(step_kind_of("--model gpt2 --compile", /*host_bound=*/true), "compiled");
   EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/true), "several-cards");
   EXPECT_EQ(step_kind_of("--model gpt2 --infer", /*host_bound=*/true), "inference");
+  const bool other = false;  // a card that others timed alone
+  EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/false, other), "other-card");
+  EXPECT_EQ(step_kind_of("--model gpt2", /*host_bound=*/true, other), "by-host");
+  EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/false, other), "other-cards");
+  EXPECT_EQ(step_kind_of("--model gpt2 --gpus 2", /*host_bound=*/true, other), "several-cards");
 }
 
 TEST(Verdict, CountsWhatIsAssumedOfTheCard) {

@@ -59,6 +59,12 @@ constexpr double kProcessorShare = 0.11;
 // of Python that ran in turns with them, 60 turns on a processor without a card, 2026-11-30
 // (harness/copied_configs.py).
 constexpr double kCopiedConfigurationShare = 0.367;
+// Of packed_linear_us (51 us): what Linear4bit takes of Python with more rows than its one kernel takes, beside the
+// second kernel and the product. bitsandbytes 0.50's _dequant_linear_fallback makes the weight's tensor and calls the
+// library directly (the operator dequantize_4bit is not called). A tiny LLaMA on a processor whose library does
+// nothing, 2026-11-30 (harness/packed_turns.py): few rows took 37 us more than nn.Linear, many 52; of the 15 on top,
+// 0.4 of what few rows take more, memcalc tells two thirds as an operator.
+constexpr double kUnpackedShare = 0.2;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;
 
@@ -149,13 +155,7 @@ double host_work_microseconds(HostWork work, const HostRates& rates) {
     case HostWork::kCacheLayer: return rates.cache_layer_us;
     case HostWork::kCopiedConfiguration: return kCopiedConfigurationShare * rates.model_call_us;
     case HostWork::kPackedLinear: return rates.packed_linear_us;
-    // The same once more (51 us): dequantize_4bit, an operator of torch.library of its own within gemm_4bit's, beside
-    // its kernel. In loops of single layers a Linear4bit of 128 and 256 rows took 70 us more than a Linear, one of few
-    // rows
-    // 28. Of the 42 between them 8 are the kernel's launch; what is left is 1.2 times 28, and 1.0 without the Python
-    // that an operator is told to take (an H100's host, 2026-11-27; tests/measured/inference_turns_h100.jsonl,
-    // "layer").
-    case HostWork::kUnpackedWeight: return rates.packed_linear_us;
+    case HostWork::kUnpackedWeight: return kUnpackedShare * rates.packed_linear_us;
     case HostWork::kInt8Linear: return rates.int8_linear_us;
     case HostWork::kInt8Warning: return rates.int8_warning_us;
   }

@@ -28,6 +28,8 @@ namespace memcalc {
 [[nodiscard]] bool is_column_sum(const Kernel& kernel, const DeviceSpec& device);
 [[nodiscard]] double column_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const MemoryRates& rates);
 [[nodiscard]] double pooling_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates);
+/// At most 16 rows of float32 by a matrix: product_seconds() is fitted to such products themselves.
+[[nodiscard]] bool is_few_float32_rows(const Kernel& kernel, const work::Product& product);
 [[nodiscard]] double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                                      const ProductRates& rates);
 [[nodiscard]] double attention_seconds(const Kernel& kernel, const work::Attention& attention, const DeviceSpec& device,

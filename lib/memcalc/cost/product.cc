@@ -56,29 +56,51 @@ double efficiency(const work::Product& product, const ProductRates& rates) {
   return rates.plain;
 }
 
-/// Many small products: blocks of 32 x 32, of which a multiprocessor holds eight. Of the H100's in
-/// tests/measured/operator_times_h100.jsonl.gz (1,024 to 196,608 products, a side of at most 32), 2026-11-26.
-double small_products_seconds(double m, double n, double k, double batch, double multiprocessors, bool half) {
-  constexpr double kSide = 32, kBlocks = 8, kBlockUs = 2, kStepUs = 0.07, kHalfStepUs = 0.045;
-  const double waves = std::max(1.0, ceil_of(m, kSide) * ceil_of(n, kSide) * batch / (kBlocks * multiprocessors));
-  return waves * (kBlockUs + k * (half ? kHalfStepUs : kStepUs)) * kMicrosecond;
+/// Blocks of many small products: their side, how many a multiprocessor holds, what one takes, and each step of the
+/// inner dimension of float32 and of 16 bits.
+struct SmallBlocks {
+  double side, blocks, block_us, step_us, half_step_us;
+};
+/// Of the H100's in tests/measured/operator_times_h100.jsonl.gz (1,024 to 196,608 products, a side of at most 32),
+/// 2026-11-26.
+constexpr SmallBlocks kSmall{.side = 32, .blocks = 8, .block_us = 2, .step_us = 0.07, .half_step_us = 0.045};
+/// Both sides of 33 to 64 (scores of Swin's windows, 49 x 49 over 32): kernels of 64 x 64. 16 bits of an H200's
+/// profiled steps (96 to 18,432 products within 10 %, step_operators_h200.jsonl.gz), float32 of an H100's (384 to 3,072
+/// within 8 %, network_operators_h100.jsonl.gz), 2026-11-30; TF32 is taken to be as float32.
+constexpr SmallBlocks kMiddle{.side = 64, .blocks = 4, .block_us = 2, .step_us = 0.16, .half_step_us = 0.051};
+
+double small_products_seconds(const SmallBlocks& of, double m, double n, double k, double batch, double multiprocessors,
+                              bool half) {
+  const double waves = std::ceil(ceil_of(m, of.side) * ceil_of(n, of.side) * batch / (of.blocks * multiprocessors));
+  return waves * (of.block_us + k * (half ? of.half_step_us : of.step_us)) * kMicrosecond;
 }
 
-/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes; with more of them
-/// the multiprocessors decide, on an H200 as on an H100, and those for up to four rows are others than those for up to
-/// 16. Least squares over half of 147 products on both (tests/measured/inference_parts_h100.jsonl,
-/// decode_kernels_h200.jsonl.gz, 2026-11-30): half of the others are within 11 %, by the memory's rate alone within 24.
+/// What few rows of float32 take of blocks that each go over the whole depth for 32 columns of the result.
+struct FewRows {
+  double launch_us, one_block_ns;  // a step of the depth where each multiprocessor has one block at most
+  double more_ns, wave_ns;         // where they have several: the first's wait, and a step of each wave's
+};
+
+/// A few rows of float32: cuBLAS's kernels go over the matrix once. One row takes what memory takes. With more of them
+/// a block has 32 columns, so that a narrow result of great depth leaves multiprocessors idle: 8 rows by 2,048 x 8,192
+/// take 81 us, by 8,192 x 2,048 46. Up to four, eight and 16 rows have kernels of their own. Least squares over half of
+/// 108 products of an H200 and an H100 (tests/measured/decode_kernels_h200.jsonl.gz, inference_parts_h100.jsonl,
+/// 2026-11-30): half of the others are within 7.7, 2.0 and 6.5 %; by the matrix's elements alone 8.4, 13.5 and 15.4.
 double few_rows_seconds(const work::Product& product, double bytes, const DeviceSpec& device) {
-  constexpr double kShare = 0.829, kOneRowUs = 3.5, kMeasuredMultiprocessors = 132;
-  constexpr std::int64_t kFourRows = 4;
+  constexpr double kShare = 0.829, kOneRowUs = 3.5, kColumns = 32;
+  constexpr std::int64_t kFourRows = 4, kEightRows = 8;
   const double read = bytes / (kShare * device.memory_bandwidth_bytes_per_second);
   if (product.m == 1) return kOneRowUs * kMicrosecond + read;
-  const bool few = product.m <= kFourRows;
-  const double launch_us = few ? 6.5 : 13.9, element_ps = few ? 1.238 : 2.177;
-  const double elements = static_cast<double>(product.n) * static_cast<double>(product.k);
-  const double computed =
-      elements * element_ps * 1e-12 * kMeasuredMultiprocessors / static_cast<double>(device.multiprocessors);
-  return launch_us * kMicrosecond + std::max(read, computed);
+  constexpr FewRows kUpToFour{2.8, 4.7, 1.7, 5.4}, kUpToEight{1.7, 9.9, 2.7, 7.6}, kMore{8.5, 8.4, 8.0, 7.5};
+  const FewRows& of = product.m <= kFourRows ? kUpToFour : product.m <= kEightRows ? kUpToEight : kMore;
+  const double waves = static_cast<double>(product.n) / (kColumns * static_cast<double>(device.multiprocessors));
+  const double step_ns = waves <= 1 ? of.one_block_ns : of.more_ns + of.wave_ns * waves;
+  const double computed = static_cast<double>(product.k) * step_ns * kNanosecond;
+  return of.launch_us * kMicrosecond + std::max(read, computed);
+}
+
+bool is_forward(const work::Product& product) {
+  return product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
 }
 
 /// A matrix by a vector, many of them, in 16 bits: memory decides (gathered weights of experts for a token, 32 times
@@ -98,6 +120,12 @@ double passed_once_seconds(double bytes, double bytes_per_second) {
 
 }  // namespace
 
+bool is_few_float32_rows(const Kernel& kernel, const work::Product& product) {
+  constexpr std::int64_t kFewRows = 16;
+  return size_of(kernel.dtype) == 4 && !product.tf32 && is_forward(product) && product.batch <= 1 &&
+         product.m <= kFewRows;
+}
+
 double product_seconds(const Kernel& kernel, const work::Product& product, const DeviceSpec& device,
                        const ProductRates& rates) {
   const auto m = static_cast<double>(product.m), n = static_cast<double>(product.n);
@@ -111,12 +139,8 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
-  constexpr std::int64_t kFewRows = 16;
-  const bool forward = product.transposed == Transposed::kNone || product.transposed == Transposed::kSecond;
-  if (size_of(kernel.dtype) == 4 && !product.tf32 && forward && batch == 1 && product.m <= kFewRows) {
-    return few_rows_seconds(product, kernel.bytes, device);
-  }
-  if (in_half && forward && batch > 1 && (product.m == 1 || product.n == 1)) {
+  if (is_few_float32_rows(kernel, product)) return few_rows_seconds(product, kernel.bytes, device);
+  if (in_half && is_forward(product) && batch > 1 && (product.m == 1 || product.n == 1)) {
     return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);
   }
   double best = std::numeric_limits<double>::max();
@@ -135,8 +159,10 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
       best = std::min(best, computed + partial);
     }
   }
-  if (batch > 1 && std::min(m, n) <= 32) {
-    best = std::min(best, small_products_seconds(m, n, k, batch, multiprocessors, in_half));
+  const bool is_small = std::min(m, n) <= kSmall.side;
+  if (batch > 1 && (is_small || std::max(m, n) <= kMiddle.side)) {
+    best =
+        std::min(best, small_products_seconds(is_small ? kSmall : kMiddle, m, n, k, batch, multiprocessors, in_half));
   }
   const double seconds = rates.launch_us * kMicrosecond + std::max(best, kernel.bytes / bytes_per_second);
   constexpr double kThin = 64;

@@ -232,6 +232,7 @@ double measured_product_ratio(const Kernel& kernel, const work::Product& product
                               const DeviceRates& rates) {
   if (rates.product_times.empty() || !is_of(device, kTimed)) return 1;
   if (size_of(kernel.dtype) != 2 && size_of(kernel.dtype) != 4) return 1;
+  if (is_few_float32_rows(kernel, product)) return 1;
   std::optional<Shape> shape = shape_of(product);
   if (!shape || std::min({shape->tokens, shape->out, shape->in}) <= 0) return 1;
   const std::size_t type = is_half(kernel.dtype) ? 0 : allows_tf32(kernel) ? 1 : 2;

@@ -155,6 +155,8 @@ class MoeLayer : public MegatronMlpLayer {
   }
 
  private:
+  enum Order : std::uint8_t { kToExperts, kToRanks };
+
   /// MoEAlltoAllTokenDispatcher.
   [[nodiscard]] Tensor exchanged(const Tensor& hidden_states, Tensor probabilities) const {
     const Tensor residual = hidden_states;
@@ -185,11 +187,11 @@ class MoeLayer : public MegatronMlpLayer {
         of_rows = exchange(of_rows, {all}, kGather, Collective::kAllGather, tp_);
       }
       if (sorts) {
-        rows = exchange(rows, {all, width}, kSortChunks);
-        of_rows = exchange(of_rows, {all}, kSortChunks);
+        rows = by_expert(rows, {all, width}, kToExperts);
+        of_rows = by_expert(of_rows, {all}, kToExperts);
       }
       const Tensor expert_output = experts_->forward(rows, of_rows);
-      output = sorts ? exchange(expert_output, expert_output.shape(), kSortChunks) : expert_output;
+      output = sorts ? by_expert(expert_output, expert_output.shape(), kToRanks) : expert_output;
       if (tp_ > 1) output = reduced(output, scores, {received, width}, tp_);
     }
     {  // combine
@@ -233,6 +235,16 @@ class MoeLayer : public MegatronMlpLayer {
     output = view(std::move(output), hidden_states.shape());
     if (shared.defined()) output = std::move(output) + shared;
     return output;
+  }
+
+  /// Chunks of each rank's rows for each local expert, put in the order of the experts or back. Where experts are
+  /// padded all chunks are alike: view(...).transpose(0, 1).contiguous(), else sort_chunks_by_idxs.
+  [[nodiscard]] Tensor by_expert(const Tensor& rows, const Shape& whole, Order to) const {
+    if (!config_.options.expert_capacity) return exchange(rows, whole, kSortChunks);
+    const std::int64_t ranks = ep_ * tp_, first = to == kToExperts ? ranks : local_;
+    const std::int64_t second = ranks * local_ / first, chunk = whole[0] / (ranks * local_);
+    const Tensor chunks = view(rows, {first, second, chunk, rows.elements() / whole[0]});
+    return view(contiguous(transpose(chunks, 0, 1)), whole);
   }
 
   /// reduce_scatter_to_sequence_parallel_region, in the probabilities' type.

@@ -41,14 +41,17 @@ void refuse_outside(double value, double least, double most, const char* option,
               fmt::format("{}: found {:g}; accepted: {:g} to {:g} {}", option, value, least, most, unit));
 }
 
-/// That of the measured runs like this one.
+/// That of the measured runs like this one, or of the runs that others published of cards like its.
 std::optional<StepError> error_of_step(const Report& report, const StepTime& step) {
   if (report.device.errors == nullptr) return std::nullopt;
   const bool waits_for_host = step.bound() == Bound::kHost || step.bound() == Bound::kFirstCalls;
-  const StepKind kind = step_kind_of(report.model, report.run, waits_for_host);
+  const DeviceRates* const rates = report.device.rates.get();
+  const bool timed_card = rates != nullptr && !rates->predicted;
+  const StepKind kind = step_kind_of(report.model, report.run, waits_for_host, timed_card);
   const auto at = static_cast<std::size_t>(kind);
   const StepErrors& errors = report.device.errors->steps.at(at);
-  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs};
+  const bool published = kind == StepKind::kOtherCard || kind == StepKind::kOtherCards;
+  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs, published};
 }
 
 // Ranks that see samples of their own.

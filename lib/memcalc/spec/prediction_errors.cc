@@ -23,11 +23,13 @@ RunKind kind_of(const ModelSpec& model, const RunSpec& run) {
   return is_vision(model) || is_contrastive(model) ? RunKind::kImage : RunKind::kText;
 }
 
-StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound) {
+StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound, bool timed_card) {
   if (!run.trains()) return StepKind::kInference;
-  if (run.parallel.is_parallel()) return StepKind::kSeveralCards;
+  // The published runs of several other cards are of large models, which no host decides.
+  if (run.parallel.is_parallel()) return timed_card || host_bound ? StepKind::kSeveralCards : StepKind::kOtherCards;
   if (run.compiles()) return StepKind::kCompiled;
   if (host_bound) return StepKind::kHostBound;
+  if (!timed_card) return StepKind::kOtherCard;
   if (has_experts(model)) return StepKind::kExperts;
   if (is_vision(model)) return StepKind::kImage;
   return StepKind::kCardBound;

@@ -35,22 +35,26 @@ inline constexpr std::array<std::string_view, 12> kRunKindNames = {
 [[nodiscard]] RunKind kind_of(const ModelSpec& model, const RunSpec& run);
 
 /// Kinds of runs whose step times are predicted equally well. The first that a run is, in this order: where the host
-/// decides, it matters more than what is trained.
+/// decides, it matters more than what is trained; else a card that this project has not timed does.
 enum class StepKind : std::uint8_t {
   kInference,
+  kOtherCards,
   kSeveralCards,
   kCompiled,
   kHostBound,
+  kOtherCard,
   kExperts,
   kImage,
   kCardBound,
 };
-inline constexpr std::array<std::string_view, 7> kStepKindNames = {"inference", "several-cards", "compiled", "by-host",
-                                                                   "experts",   "image",         "by-card"};
+inline constexpr std::array<std::string_view, 9> kStepKindNames = {
+    "inference", "other-cards", "several-cards", "compiled", "by-host", "other-card", "experts", "image", "by-card"};
 
-[[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound);
+/// `timed_card`: its rates were measured here, not only published by others.
+[[nodiscard]] StepKind step_kind_of(const ModelSpec& model, const RunSpec& run, bool host_bound, bool timed_card);
 
-/// How far the step times of the measured runs of a kind are predicted: shares of the measured times.
+/// How far the step times of the measured runs of a kind are predicted, of other cards those that others published:
+/// shares of the measured times.
 struct StepErrors {
   double median = 0, p90 = 0;
   std::int64_t runs = 0;  // 0: none was measured

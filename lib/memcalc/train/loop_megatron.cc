@@ -13,6 +13,7 @@
 #include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/tensor_parallel.h"
 #include "memcalc/train/loop.h"
 #include "memcalc/train/optimizers/rule.h"
@@ -52,7 +53,11 @@ class MegatronStep {
     }
     const MegatronBatch batch = chunk.model->make_batch();
     Tensor output = chunk.model->forward(batch, chunk.input);
-    if (place.predicts) output = divide_scalar(divide_scalar(std::move(output)));  // by tokens, by micro-batches
+    if (place.predicts) {
+      // pretrain_gpt.py, loss_func: check_for_nan_in_loss_and_grad is the default, and torch.isnan() of it is read.
+      read_on_host(tape_);
+      output = divide_scalar(divide_scalar(std::move(output)));  // by tokens, by micro-batches
+    }
     chunk.inputs.push_back(chunk.input);
     chunk.outputs.push_back(std::move(output));
     if (!place.predicts) deallocate(chunk.outputs.back());
@@ -83,6 +88,9 @@ class MegatronStep {
     Tensor received = tape_.empty(boundary(), dtype_, kReceive, Category::kCommunication);
     tape_.kernels.collective(kReceive, Collective::kSend, dtype_, received.bytes(), 2,
                              config_.parallel.gpus / config_.parallel.pipeline);
+    // p2p_communication.py, _communicate: torch.cuda.synchronize() after a batch of messages (batch_p2p_sync). Those of
+    // an interleaved schedule are no batch (arguments.py, overlap_p2p_comm).
+    if (config_.parallel.virtual_stages == 1) read_on_host(tape_, kReceive);
     return received;
   }
 

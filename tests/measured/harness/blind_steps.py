@@ -266,14 +266,9 @@ def import_ahead(cases):
     for name in names[:fit]: imported(name)
 
 
-def run(budget, folder, modules, *cases):
-    folder, end = Path(folder), time.time() + float(budget)
-    cases, profiled = (cases[:cases.index("--profiled")], cases[cases.index("--profiled") + 1:]) if "--profiled" in cases else (cases, ())
-    import profile_steps
-    import torch  # never asked for its cards here: forked children could not take one
-    import_ahead([json.loads(line) for path in (*cases, *profiled) for line in Path(path).read_text().splitlines()])
-    any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
-    measured = profile_steps.one
+def program_of(any_module, profile_steps):
+    """What builds a case of kind "any", as profile_steps.vision does others."""
+    import torch
 
     def program(case):
         how, known = case["harness"], dict(any_module.CASES[case["harness"]["name"]])
@@ -286,6 +281,17 @@ def run(budget, folder, modules, *cases):
             if loss is not None: return loss(result)
             return result if torch.is_tensor(result) else result.loss
         return model, batch, loss_of
+    return program
+
+
+def run(budget, folder, modules, *cases):
+    folder, end = Path(folder), time.time() + float(budget)
+    cases, profiled = (cases[:cases.index("--profiled")], cases[cases.index("--profiled") + 1:]) if "--profiled" in cases else (cases, ())
+    import profile_steps
+    import torch  # never asked for its cards here: forked children could not take one
+    import_ahead([json.loads(line) for path in (*cases, *profiled) for line in Path(path).read_text().splitlines()])
+    any_module, of_host = loaded(modules, "any_module"), loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
+    measured = profile_steps.one
 
     def tiny_llama():
         """Steps of a tiny LLaMA: milliseconds of forward and backward, each from an idle card."""
@@ -336,7 +342,7 @@ def run(budget, folder, modules, *cases):
             now["tiny"].append(around())
             return dict(case, **row, **now)
         if how.get("kind") == "any":
-            profile_steps.vision = lambda _: program(case)
+            profile_steps.vision = program_of(any_module, profile_steps)
             how["kind"] = "tv"
         return dict(measured(dict(case, harness=how)), harness=case["harness"], **now)
 

@@ -1,4 +1,4 @@
-"""What generate() of small models of images and text, and of encoder-decoders, asks for and lets go of, recorded on the CPU: no card is needed, for
+"""What generate() of small models of images and text, of encoder-decoders and of a decoder without a cache asks for and lets go of, recorded on the CPU: no card is needed, for
 eager attention is made of ATen's operators on both.
 
 usage: generate_streams.py FOLDER [NAME …]     writes FOLDER/NAME.json (the config.json) and FOLDER/NAME.events.gz
@@ -53,6 +53,7 @@ ENCODER_DECODERS = {
     "pegasus": dict(SIDES, model_type="pegasus"), "marian": dict(SIDES, model_type="marian", pad_token_id=999), "m2m_100": dict(SIDES, model_type="m2m_100"), "blenderbot": dict(SIDES, model_type="blenderbot"),
     "whisper": dict(SIDES, model_type="whisper", pad_token_id=0, bos_token_id=1, eos_token_id=2, num_mel_bins=80, max_source_positions=100, max_target_positions=448),
 }
+DECODERS = {"mpt": dict(model_type="mpt", vocab_size=1000, d_model=128, n_layers=4, n_heads=4, max_seq_len=512)}  # use_cache is off
 
 
 class Storages(TorchDispatchMode):
@@ -97,9 +98,9 @@ def pictures():
 
 
 def text_of(config):
-    """An encoder-decoder and what it is given."""
+    """A model of text or speech and what it is given."""
     speech = config.model_type == "whisper"
-    model = (tf.AutoModelForSpeechSeq2Seq if speech else tf.AutoModelForSeq2SeqLM).from_config(config, attn_implementation="eager").float().eval()
+    model = (tf.AutoModelForSpeechSeq2Seq if speech else tf.AutoModelForSeq2SeqLM if config.is_encoder_decoder else tf.AutoModelForCausalLM).from_config(config, attn_implementation="eager").float().eval()
     if speech: return model, dict(input_features=torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions))
     return model, dict(input_ids=torch.randint(5, 100, (BATCH, TOKENS)))
 
@@ -107,7 +108,7 @@ def text_of(config):
 def recorded(config, beams):
     config = dict(config)
     config = tf.AutoConfig.for_model(config.pop("model_type"), **config)
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder or config.model_type in DECODERS:
         model, batch = text_of(config)
         return dict(batch=BATCH, sequence=TOKENS, image=0, new_tokens=NEW), events_of(model, batch, beams)
     model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="eager").float().eval()
@@ -133,8 +134,8 @@ def main():
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     GenerationMixin._optimize_model_for_decode = as_on_a_card
-    for name in sys.argv[2:] or (*MODELS, *ENCODER_DECODERS):
-        config = (MODELS | ENCODER_DECODERS)[name]
+    for name in sys.argv[2:] or (*MODELS, *ENCODER_DECODERS, *DECODERS):
+        config = (MODELS | ENCODER_DECODERS | DECODERS)[name]
         run, lines = recorded(config, 1)
         (folder / f"{name}.json").write_text(json.dumps(config, indent=1) + "\n")
         text = " ".join(map(str, run.values())) + "\n" + "".join(f"{line}\n" for line in lines)

@@ -111,42 +111,70 @@ def operators(profile):
     return dict(busy_ms=round(busy / 1e3, 3), kernels=count, names=list(names), ops=rows)
 
 
-def one(case):
-    import measure
-    run, how = case["run"], case["harness"]
-    torch.manual_seed(0)
-    precision = run["precision"]
-    if DEVICE == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-        torch.backends.cudnn.allow_tf32 = precision != "fp32"
-    model, batch, loss_of = vision(case) if how.get("kind") in ("tv", "timm") else text(case)
-    model.train()
-    optimizer = measure.make_opt(run, [p for p in model.parameters() if p.requires_grad])
-    scaler = torch.amp.GradScaler(DEVICE, enabled=precision == "amp-fp16")
-    accumulation = run.get("accumulation_steps", 1)
-    sync = torch.cuda.synchronize if DEVICE == "cuda" else lambda: None
+class Loop:
+    """A plain training loop of a case: forward, backward, step and a full step of them."""
 
-    def forward():
-        with torch.autocast(DEVICE, dtype=AMP.get(precision, torch.bfloat16), enabled=precision in AMP):
-            return loss_of(**batch)
+    def __init__(self, case):
+        import measure
+        run = case["run"]
+        torch.manual_seed(0)
+        self.precision, self.accumulation, self.norm = run["precision"], run.get("accumulation_steps", 1), run.get("max_grad_norm")
+        if DEVICE == "cuda":
+            torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
+            torch.backends.cudnn.allow_tf32 = self.precision != "fp32"
+        self.model, self.batch, self.loss_of = vision(case) if case["harness"].get("kind") in ("tv", "timm") else text(case)
+        self.model.train()
+        self.optimizer = measure.make_opt(run, [p for p in self.model.parameters() if p.requires_grad])
+        self.scaler = torch.amp.GradScaler(DEVICE, enabled=self.precision == "amp-fp16")
 
-    def backward(loss): scaler.scale(loss / accumulation if accumulation > 1 else loss).backward()
+    def forward(self):
+        with torch.autocast(DEVICE, dtype=AMP.get(self.precision, torch.bfloat16), enabled=self.precision in AMP):
+            return self.loss_of(**self.batch)
 
-    def step():
-        if run.get("max_grad_norm"):
-            scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), run["max_grad_norm"])
-        scaler.step(optimizer)
-        scaler.update()
+    def backward(self, loss): self.scaler.scale(loss / self.accumulation if self.accumulation > 1 else loss).backward()
 
-    def full():
-        optimizer.zero_grad(set_to_none=True)
-        for _ in range(accumulation):
-            loss = forward()
-            backward(loss)
+    def step(self):
+        if self.norm:
+            self.scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def zero_grad(self): self.optimizer.zero_grad(set_to_none=True)
+
+    def full(self):
+        self.zero_grad()
+        for _ in range(self.accumulation):
+            loss = self.forward()
+            self.backward(loss)
             del loss
-        step()
+        self.step()
 
+    def phases(self):
+        """Seconds of forward, backward and optimizer, each from an idle card."""
+        self.zero_grad(); synchronize(); begin = time.perf_counter()
+        loss = self.forward(); forward = time.perf_counter() - begin; synchronize(); begin = time.perf_counter()
+        self.backward(loss); backward = time.perf_counter() - begin; del loss; synchronize(); begin = time.perf_counter()
+        self.step(); step = time.perf_counter() - begin; synchronize()
+        return forward, backward, step
+
+    def steps(self, count):
+        """Milliseconds of as many steps, by events of the card."""
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+        marks[0].record()
+        for number in range(count): self.full(); marks[number + 1].record()
+        synchronize()
+        return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
+
+
+def synchronize():
+    if DEVICE == "cuda": torch.cuda.synchronize()
+
+
+def one(case):
+    how = case["harness"]
+    loop, sync = Loop(case), synchronize
+    full = loop.full
     row = dict(case, gpu=torch.cuda.get_device_name(0) if DEVICE == "cuda" else "cpu", torch=torch.__version__)
     begin = time.time()
     full(); sync()
@@ -156,30 +184,21 @@ def one(case):
     if DEVICE == "cuda" and not how.get("untimed"):
         begin = time.time(); full(); sync(); once = time.time() - begin
         n = max(5 if once < 0.2 else 3, min(20, int(0.3 / once)))
-        marks = [torch.cuda.Event(enable_timing=True) for _ in range(n + 1)]
-        marks[0].record()
-        for i in range(n): full(); marks[i + 1].record()
-        sync()
-        times = sorted(marks[i].elapsed_time(marks[i + 1]) for i in range(n))
+        times = sorted(loop.steps(n))
         row.update(step_ms_median=round(times[n // 2], 3), step_ms_min=round(times[0], 3), step_n=n)
-        host = [[], [], []]
-        for _ in range(5 if once < 0.1 else 2 if once < 0.4 else 1):
-            optimizer.zero_grad(set_to_none=True); sync(); t = time.perf_counter()
-            loss = forward(); host[0].append(time.perf_counter() - t); sync(); t = time.perf_counter()
-            backward(loss); host[1].append(time.perf_counter() - t); del loss; sync(); t = time.perf_counter()
-            step(); host[2].append(time.perf_counter() - t); sync()
+        host = list(zip(*(loop.phases() for _ in range(5 if once < 0.1 else 2 if once < 0.4 else 1))))
         row["host_ms"] = [round(1e3 * sorted(h)[len(h) // 2], 2) for h in host]
         row["peak_allocated"], row["peak_reserved"] = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         MORE(row, full, sync)
-    row["params"] = sum(p.numel() for p in model.parameters())
-    row["n_param_tensors"] = sum(1 for _ in model.parameters())
+    row["params"] = sum(p.numel() for p in loop.model.parameters())
+    row["n_param_tensors"] = sum(1 for _ in loop.model.parameters())
     from torch.profiler import ProfilerActivity as PA, profile
     acts = [PA.CPU, PA.CUDA] if DEVICE == "cuda" else [PA.CPU]
     TIMED(row)
     if not how.get("no_profile"):
         with profile(activities=acts, record_shapes=True) as p:
             full(); sync()
-            del model, batch, loss_of, optimizer, scaler
+            del full, loop
             gc.collect()
             if DEVICE == "cuda": torch.cuda.empty_cache()
             CARD_FREE(row)

@@ -24,7 +24,9 @@ constexpr Operator kSquaredRelu{"megatron::squared_relu"}, kSquaredReluNode{"Com
 constexpr Operator kDropoutAdd{"megatron::bias_dropout_add"}, kDropoutAddNode{"CompiledFunctionBackward"};
 constexpr Operator kSplitNode{"_SplitAlongDimBackward"};
 constexpr Operator kRotary{"megatron::rotary_fwd_kv_kernel"}, kMlaNode{"ApplyMLARotaryEmbKVBackward"};
+constexpr Operator kRotaryQuery{"megatron::rotary_fwd_q_kernel"};
 constexpr Operator kExchangeNode{"ExchangeBackward"}, kExchange{"c10d::alltoall_base_"};
+constexpr Operator kAllReduce{"c10d::allreduce_"};
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t rows_of(const Tensor& x) { return x.elements() / x.size(-1); }
@@ -32,6 +34,22 @@ std::int64_t rows_of(const Tensor& x) { return x.elements() / x.size(-1); }
 Shape with_last(Shape shape, std::int64_t last) {
   shape[-1] = last;
   return shape;
+}
+
+bool splits_sequence(const MegatronMemory& memory) { return memory.sequence_parallel && memory.tensor_parallel > 1; }
+
+/// What moves between the tensor-parallel ranks, each of which has or gets `bytes` of the whole.
+void among_ranks(const MegatronMemory& memory, const Operator& op, Collective kind, DType dtype, Bytes bytes) {
+  memory.tape.kernels.collective(op, kind, dtype, bytes, memory.tensor_parallel);
+}
+
+/// distributed_data_parallel.py, _make_backward_post_hook: param.main_grad.add_(param.grad.data) of what no product
+/// has added to main_grad.
+void add_to_main_gradient(Tape& tape, const Tensor& gradient) {
+  const double of_main = gradient.dtype() == DType::kBFloat16 ? 4 : real(size_of(gradient.dtype()));
+  tape.kernels.add(aten::kAdd, OperatorClass::kElementwise, gradient.dtype(), real(gradient.elements()),
+                   real(gradient.bytes()) + 2 * of_main * real(gradient.elements()), KernelKind::kConverting,
+                   real(gradient.elements()));
 }
 
 struct EmbeddingPayload {
@@ -46,16 +64,18 @@ void embedding_backward(BackwardCall& call) {  // saved: ids
   const MegatronMemory& memory = *payload.memory;
   const Tensor& incoming = call.gradient();
   Tensor gathered = incoming;
-  if (memory.sequence_parallel && memory.tensor_parallel > 1) {
+  if (splits_sequence(memory)) {
     Shape whole = incoming.shape();
     whole[0] *= memory.tensor_parallel;
     gathered = call.tape.empty(whole, incoming.dtype(), kGather);
+    among_ranks(memory, kGather, Collective::kAllGather, incoming.dtype(), gathered.bytes());
   }
   const Tensor by_batch = contiguous(transpose(gathered, 0, 1));
   const Tensor table = call.tape.empty(payload.table, incoming.dtype(), kEmbeddingNode);
   const Tensor sorted = call.tape.empty({2, call.saved(0).elements()}, DType::kInt64, kEmbeddingNode);
   call.tape.kernels.add(kEmbeddingNode, OperatorClass::kMovement, table.dtype(), 0,
                         real(table.bytes() + incoming.bytes()));
+  add_to_main_gradient(call.tape, table);
 }
 
 struct HeadPayload {
@@ -73,6 +93,12 @@ void head_weight_gradient(MegatronMemory& memory, DType dtype, std::int64_t out,
   memory.tape.kernels.product(aten::kMm, dtype, 1, out, in, rows, KernelKind::kMatrixProduct, Transposed::kFirst);
 }
 
+/// The sequence's parts, in the global buffer.
+void gather_in_buffer(MegatronMemory& memory, const Tensor& x, std::size_t buffer = 0) {
+  memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), buffer);
+  among_ranks(memory, kGather, Collective::kAllGather, x.dtype(), x.bytes() * memory.tensor_parallel);
+}
+
 void head_backward(BackwardCall& call) {  // saved: x
   const auto& payload = call.payload<HeadPayload>();
   MegatronMemory& memory = *payload.memory;
@@ -80,16 +106,21 @@ void head_backward(BackwardCall& call) {  // saved: x
   const Tensor& x = call.saved(0);
   const std::int64_t out = payload.out;
   const Tensor gradient = contiguous(call.gradient());
-  const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
+  const bool gathers = splits_sequence(memory);
   const std::int64_t rows = rows_of(gradient);
   const bool defers = std::ssize(memory.head_gradients) < memory.deferred_head_gradients;
   if (defers) memory.head_gradients.push_back(gradient);
-  if (gathers && !defers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
+  if (gathers && !defers) gather_in_buffer(memory, x);
   tape.memory.use_cublas(false);
   Tensor grad_input = tape.empty(with_last(gradient.shape(), x.size(-1)), x.dtype(), aten::kMm);
   tape.kernels.product(aten::kMm, x.dtype(), 1, rows, x.size(-1), out);
   Tensor scattered;
-  if (gathers) scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
+  if (gathers) {
+    scattered = tape.empty(x.shape(), x.dtype(), kReduceScatter);
+    among_ranks(memory, kReduceScatter, Collective::kReduceScatter, x.dtype(), grad_input.bytes());
+  } else if (memory.tensor_parallel > 1) {
+    among_ranks(memory, kAllReduce, Collective::kAllReduce, x.dtype(), grad_input.bytes());
+  }
   if (!defers) head_weight_gradient(memory, x.dtype(), out, x.size(-1), rows);
   Tensor wgrad;
   if (memory.fuses_weight_gradients) {
@@ -163,6 +194,8 @@ void dropout_add_backward(BackwardCall& call) {  // saved: mask?
   }
   Tensor gradient = call.tape.empty(incoming.shape(), incoming.dtype(), kDropoutAdd);
   const Tensor bias = call.tape.empty({incoming.size(-1)}, incoming.dtype(), kDropoutAdd);
+  call.tape.kernels.add(kDropoutAdd, OperatorClass::kElementwise, incoming.dtype(), real(incoming.elements()),
+                        2 * real(incoming.bytes()) + real(incoming.elements()));
   call.set(0, std::move(gradient));
   call.set(1, incoming);
 }
@@ -175,7 +208,9 @@ void split_backward(BackwardCall& call) {
     call.set(0, call.tape.alias(query, mixed, contiguous_strides(mixed), false));
     return;
   }
-  call.set(0, call.tape.empty(mixed, call.gradient(0).dtype(), aten::kCat));
+  Tensor whole = call.tape.empty(mixed, call.gradient(0).dtype(), aten::kCat);
+  call.tape.kernels.add(aten::kCat, OperatorClass::kMovement, whole.dtype(), 0, 2 * real(whole.bytes()));
+  call.set(0, std::move(whole));
 }
 
 struct MlaPayload {
@@ -183,10 +218,20 @@ struct MlaPayload {
   std::int64_t rotary = 0;  // the width of a rotary key
 };
 
+/// fused_mla_yarn_rope_apply.py, one kernel each: queries are turned in place, of keys and values both widths are read
+/// and written. So are their gradients.
+void mla_kernels(Tape& tape, const Tensor& kv, double of_key_and_value, std::int64_t rotary) {
+  const double turned = real(kv.elements() / kv.size(-1) * rotary), width = real(size_of(kv.dtype()));
+  tape.kernels.add(kRotaryQuery, OperatorClass::kElementwise, kv.dtype(), 3 * turned, 2 * width * turned);
+  tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * turned, real(kv.bytes()) + of_key_and_value);
+}
+
 void mla_key_value_backward(BackwardCall& call) {
   const auto& [kv, rotary] = call.payload<MlaPayload>();
   const DType dtype = call.gradient(0).dtype();
-  call.set(0, call.tape.empty(kv, dtype, kRotary));
+  Tensor of_kv = call.tape.empty(kv, dtype, kRotary);
+  mla_kernels(call.tape, of_kv, real(call.gradient(0).bytes() + call.gradient(1).bytes()), rotary);
+  call.set(0, std::move(of_kv));
   call.set(1, call.tape.empty({kv[0], kv[1], rotary}, dtype, kRotary));
 }
 
@@ -239,6 +284,14 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
     const NoGrad no_grad(tape.modes);
     result = contiguous(transpose(rows, 0, 1));
   }
+  if (splits) {  // output_parallel[input_mask, :] = 0.0; then the ranks' parts are summed
+    const Bytes whole = rows.bytes();
+    tape.kernels.add(aten::kMaskedFillInPlace, OperatorClass::kElementwise, weight.dtype(), 0, 2 * real(whole),
+                     KernelKind::kStrided);
+    const bool scatters = memory.sequence_parallel;
+    among_ranks(memory, scatters ? kReduceScatter : kAllReduce,
+                scatters ? Collective::kReduceScatter : Collective::kAllReduce, weight.dtype(), whole);
+  }
   if (splits && memory.sequence_parallel) {
     rows.reset();
     result = tape.empty({sequence / memory.tensor_parallel, batch, width}, weight.dtype(), kReduceScatter);
@@ -255,10 +308,10 @@ Tensor vocab_parallel_embedding(MegatronMemory& memory, const Tensor& weight, co
 void drain_head_gradients(MegatronMemory& memory) {
   // One micro-batch after another; gathered inputs alternate between two global buffers.
   Tape& tape = memory.tape;
-  const bool gathers = memory.sequence_parallel && memory.tensor_parallel > 1;
+  const bool gathers = splits_sequence(memory);
   for (std::size_t i = 0; i < memory.head_gradients.size(); ++i) {
     const Tensor x = std::move(memory.head_inputs[i]), gradient = std::move(memory.head_gradients[i]);
-    if (gathers) memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype(), 1 + i % 2);
+    if (gathers) gather_in_buffer(memory, x, 1 + i % 2);
     tape.memory.use_cublas(false);
     head_weight_gradient(memory, x.dtype(), gradient.size(-1), x.size(-1), rows_of(gradient));
   }
@@ -272,8 +325,8 @@ Tensor column_parallel_linear(MegatronMemory& memory, const Tensor& x, std::int6
   const Tensor* inputs[] = {&x};
   Node* node = tape.autograd.record(kHeadNode, head_backward, inputs, 1);
   Shape shape = with_last(x.shape(), out);
-  if (memory.sequence_parallel && memory.tensor_parallel > 1) {
-    memory.use_global_buffer(x.elements() * memory.tensor_parallel, x.dtype());
+  if (splits_sequence(memory)) {
+    gather_in_buffer(memory, x);
     shape[0] *= memory.tensor_parallel;
   }
   tape.memory.use_cublas(false);
@@ -336,6 +389,11 @@ Tensor record_loss(MegatronMemory& memory, const Tensor& logits, const Tensor& l
     tape.autograd.save(*node, targets);
   }
   (void)labels;
+  if (memory.tensor_parallel > 1) {  // the largest logits, those of the targets and the sums of the exponentials
+    for (const Tensor* each : {&maximum, &predicted, &sums}) {
+      among_ranks(memory, kAllReduce, Collective::kAllReduce, DType::kFloat32, each->bytes());
+    }
+  }
   tape.autograd.set_history(node, loss);
   return loss;
 }
@@ -437,7 +495,7 @@ std::pair<Tensor, Tensor> mla_key_value(const Tensor& kv, const Tensor& rotary, 
   if (node != nullptr) node->payload.set(MlaPayload{.kv = kv.shape(), .rotary = rotary.size(-1)});
   Tensor key = tape.empty({kv.size(0), kv.size(1), kv.size(2), qk}, kv.dtype(), kRotary);
   Tensor value = tape.empty({kv.size(0), kv.size(1), kv.size(2), v}, kv.dtype(), kRotary);
-  tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * real(key.elements()), 2 * real(key.bytes()));
+  mla_kernels(tape, kv, real(key.bytes() + value.bytes()), rotary.size(-1));
   tape.autograd.set_history(node, key);
   tape.autograd.set_history(node, value);
   return {std::move(key), std::move(value)};

@@ -262,7 +262,10 @@ Tensor te_cross_entropy(const Tensor& logits, std::int64_t tensor_parallel) {
   {
     const Tensor statistics = tape.empty({3 * rows}, DType::kFloat32, kLoss);  // maximum, denominator, logit of target
     Tensor gathered;
-    if (tensor_parallel > 1) gathered = tape.empty({3 * rows * tensor_parallel}, DType::kFloat32, kGather);
+    if (tensor_parallel > 1) {
+      gathered = tape.empty({3 * rows * tensor_parallel}, DType::kFloat32, kGather);
+      tape.kernels.collective(kGather, Collective::kAllGather, DType::kFloat32, gathered.bytes(), tensor_parallel);
+    }
   }
   tape.kernels.add(kLoss, OperatorClass::kElementwise, logits.dtype(), 6 * real(logits.elements()),
                    3 * real(logits.bytes()));

@@ -100,6 +100,21 @@ void fused_attention_backward(BackwardCall& call) {  // saved: q, k, v, output, 
   for (int i = 0; i < 3; ++i) call.set(i, std::move(gradients[static_cast<std::size_t>(i)]));
 }
 
+/// A copy in another order of heads or positions.
+void reordered(Tape& tape, const Operator& op, const Tensor& x, KernelKind kind) {
+  tape.kernels.add(op, OperatorClass::kMovement, x.dtype(), 0, 2 * static_cast<double>(x.bytes()), kind);
+}
+
+/// What is sent, and what came, are copies in another order. The products of one tensor hide nothing of another's
+/// exchange: attention needs all of them.
+void exchange_all_to_all(Tape& tape, const Tensor& x, std::int64_t ranks, bool before_attention) {
+  if (before_attention) reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
+  if (!before_attention) reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
+  tape.kernels.collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
+  if (before_attention) reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
+  if (!before_attention) reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
+}
+
 /// context_parallel.py, flash_attn_a2a_communicate before attention: [s/c, b, h, d] to [s, b, h/c, d]. The copies that
 /// are sent stay until all have been.
 template <std::size_t kCount>
@@ -112,6 +127,7 @@ std::array<Tensor, kCount> heads_to_sequence(const std::array<const Tensor*, kCo
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
     results[i] =
         tape.empty({x.size(0) * ranks, x.size(1), x.size(2) / ranks, x.size(3)}, x.dtype(), aten::kIndexSelect);
+    exchange_all_to_all(tape, x, ranks, true);
   }
   return results;
 }
@@ -126,6 +142,7 @@ std::array<Tensor, kCount> sequence_to_heads(const std::array<const Tensor*, kCo
     sent[i] = tape.empty(x.shape(), x.dtype(), aten::kIndexSelect);
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
     results[i] = tape.empty({x.size(0) / ranks, x.size(1), x.size(2) * ranks, x.size(3)}, x.dtype(), aten::kContiguous);
+    exchange_all_to_all(tape, x, ranks, false);
   }
   return results;
 }
@@ -179,7 +196,13 @@ void all_gather_backward(BackwardCall& call) {  // saved: q, k, v, output, logsu
   Tensor dk = whole(k, kBackward), dv = whole(v, kBackward);
   {
     const Tensor all_keys = whole(k, kGather), all_values = whole(v, kGather);
+    for (const Tensor* each : {&all_keys, &all_values}) {
+      tape.kernels.collective(kGather, Collective::kAllGather, each->dtype(), each->bytes(), ranks);
+    }
     const auto gradients = attend_backward(tape, q, all_keys, all_values);
+  }
+  for (const Tensor* each : {&dk, &dv}) {
+    tape.kernels.collective(kScatter, Collective::kReduceScatter, each->dtype(), each->bytes(), ranks);
   }
   Tensor scattered_k = tape.empty(k.shape(), k.dtype(), kScatter);
   Tensor scattered_v = tape.empty(v.shape(), v.dtype(), kScatter);
@@ -238,6 +261,9 @@ Tensor all_gather_attention(const Tensor& q, const Tensor& k, const Tensor& v, s
     return tape.empty({x.size(0) * ranks, x.size(1), x.size(2), x.size(3)}, x.dtype(), kGather);
   };
   const Tensor keys = whole(k), values = whole(v);
+  for (const Tensor* each : {&keys, &values}) {
+    tape.kernels.collective(kGather, Collective::kAllGather, each->dtype(), each->bytes(), ranks);
+  }
   Attended result = attend(q, keys, values);
   tape.autograd.set_history(node, result.output);
   save_attention(tape, node, q, k, v, result);
@@ -245,6 +271,10 @@ Tensor all_gather_attention(const Tensor& q, const Tensor& k, const Tensor& v, s
 }
 
 void masked_softmax_backward(BackwardCall& call) {  // saved: the probabilities; the gradient is written over
+  const Tensor& probabilities = call.saved(0);
+  call.tape.kernels.add(kSoftmax, OperatorClass::kNormalization, probabilities.dtype(),
+                        4 * static_cast<double>(probabilities.elements()),
+                        3 * static_cast<double>(probabilities.bytes()));
   call.set(0, call.take_gradient());
 }
 
@@ -271,8 +301,16 @@ Tensor torch_softmax(Tensor scores, const MaskedSoftmax& how) {
   return to_dtype(std::move(probabilities), dtype);
 }
 
+/// Reads what is repeated and writes the copies; backward sums them.
+void repeat_kernel(const Tensor& from, const Tensor& to) {
+  from.tape().kernels.add(aten::kRepeatInterleave, OperatorClass::kMovement, from.dtype(), 0,
+                          static_cast<double>(from.bytes() + to.bytes()), KernelKind::kStrided);
+}
+
 void repeat_backward(BackwardCall& call) {
-  call.set(0, call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kRepeatInterleave));
+  Tensor gradient = call.tape.empty(call.payload<InputShape>().shape, call.gradient().dtype(), aten::kRepeatInterleave);
+  repeat_kernel(call.gradient(), gradient);
+  call.set(0, std::move(gradient));
 }
 
 /// x.repeat_interleave(groups, dim=2): a key head for each query head.
@@ -282,6 +320,7 @@ Tensor repeat_heads(const Tensor& x, std::int64_t groups) {
   Node* node = tape.autograd.record(aten::kRepeatInterleave, repeat_backward, inputs, 1);
   if (node != nullptr) node->payload.set(InputShape{x.shape()});
   Tensor result = tape.empty({x.size(0), x.size(1), x.size(2) * groups, x.size(3)}, x.dtype(), aten::kRepeatInterleave);
+  repeat_kernel(x, result);
   tape.autograd.set_history(node, result);
   return result;
 }

@@ -146,6 +146,10 @@ Tensor megatron_router(MegatronMemory& memory, const Tensor& x, const RouterShap
   for (int i = 0; i < kRouterTopks + (shape.drops ? 1 : 0); ++i) {
     tape.kernels.add(aten::kTopk, OperatorClass::kMovement, DType::kFloat32, 0, real(softmax.bytes()));
     if (Kernel* kernel = tape.kernels.last()) kernel->launches = 2;  // the selection and the sort of what it took
+    // Of each token's experts; where tokens are dropped, of each expert's tokens, which are not sorted.
+    const bool of_experts = i == kRouterTopks;
+    tape.kernels.describe(
+        work::Rows{.count = of_experts ? shape.experts : tokens, .width = of_experts ? tokens : shape.experts});
   }
   route(tape, real(logits.elements()), 6 * real(softmax.bytes()),
         kRouterLaunches + (shape.drops ? kDroppingLaunches : 0));
