@@ -1,7 +1,10 @@
 // memcalc programs: the recorded models, and what of them the operator table does not have.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "command.h"
 #include "memcalc/memcalc.h"
@@ -37,6 +40,35 @@ std::string render_opaque(const SpecRegistry& registry, const std::vector<std::s
   return text.empty() ? "no operator of " + std::to_string(names.size()) + " programs is opaque\n" : text;
 }
 
+/// "DetrForObjectDetection of transformers" of "recorded from transformers.models.detr.modeling_detr.Detr…,
+/// torch 2.11": what fits in so many columns. Another source: its beginning.
+std::string recorded_from(std::string_view source, std::size_t columns) {
+  constexpr std::string_view kWords = "recorded from ";
+  if (!source.starts_with(kWords)) return std::string(source.substr(0, columns));
+  source = source.substr(kWords.size(), source.find_first_of(",;", kWords.size()) - kWords.size());
+  const std::size_t last = source.rfind('.');
+  if (last == std::string_view::npos) return std::string(source.substr(0, columns));
+  const std::string name(source.substr(last + 1));
+  const std::string whole = name + " of " + std::string(source.substr(0, source.find('.')));
+  return whole.size() <= columns ? whole : name.substr(0, columns);
+}
+
+/// A line each, within the columns of a terminal; a file's own name may be longer.
+std::string render_sources(const std::vector<std::string>& names, const std::vector<std::string>& sources) {
+  constexpr std::size_t kColumns = 80, kLongestName = 40, kGap = 2;
+  std::size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, std::min(name.size(), kLongestName));
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::size_t used = std::max(width, names[i].size()) + kGap;
+    std::string line = names[i];
+    line.resize(used, ' ');
+    line += recorded_from(sources[i], used < kColumns ? kColumns - used : 0);
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
 ExitStatus run_programs(const ProgramsArguments& arguments) {
   Output output(arguments.output);
   std::string text;
@@ -61,8 +93,7 @@ ExitStatus run_programs(const ProgramsArguments& arguments) {
     output.write(render_opaque(registry, names));
     return kAnswered;
   }
-  for (std::size_t i = 0; i < names.size(); ++i) text += names[i] + "  " + sources[i] + "\n";
-  output.write(text);
+  output.write(render_sources(names, sources));
   return kAnswered;
 }
 

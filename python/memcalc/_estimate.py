@@ -79,8 +79,7 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
             return _core.Question(model_spec(reference_of(model), sizes), device, options, gpu is None, registry())
         return _core.Question(model._spec, device, {**model._options, **options}, gpu is None, registry())
     except _core.UsageError as refused:
-        part = refused.part
-        if part and str(refused) == f"unknown option '{part}'" and (hint := _name_elsewhere(part)):
+        if refused.rule == "unknown-option" and refused.part and (hint := _name_elsewhere(refused.part)):
             refused.args = (f"{refused}; {hint}",)
         raise
 

@@ -35,7 +35,7 @@ py::object exception_of_library(const Error& error) {
 
 py::object exception_of(const std::exception& error) {
   if (const auto* option = dynamic_cast<const OptionError*>(&error)) {
-    return make(ErrorCode::kUsage, option->what(), option->part());
+    return make(ErrorCode::kUsage, option->what(), option->part(), option->rule());
   }
   if (const auto* ours = dynamic_cast<const Error*>(&error)) return exception_of_library(*ours);
   return make(ErrorCode::kInternal, std::string("unexpected: ") + error.what(), "");

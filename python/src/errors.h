@@ -5,19 +5,24 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "memcalc/memcalc.h"
 
 namespace memcalc::python {
 
-/// A wrong keyword or value of one; `part` is the keyword.
+/// A wrong keyword or value of one; `part` is the keyword. `rule`: Error.rule, "unknown-option"
+/// where none is of that name or near it.
 class OptionError : public std::runtime_error {
  public:
-  OptionError(std::string part, const std::string& message) : std::runtime_error(message), part_(std::move(part)) {}
+  OptionError(std::string part, const std::string& message, std::string rule = {})
+      : std::runtime_error(message), part_(std::move(part)), rule_(std::move(rule)) {}
   [[nodiscard]] const std::string& part() const { return part_; }
+  [[nodiscard]] const std::string& rule() const { return rule_; }
 
  private:
   std::string part_;
+  std::string rule_;
 };
 
 void register_errors(pybind11::module_& module);

@@ -92,7 +92,8 @@ void read_list(const List& list, py::handle value, RunRequest& request) {
     if (is_keyword(field)) names.emplace_back(field.key);
   }
   for (const List& list : kListOptions) names.emplace_back(list.keyword);
-  throw OptionError(name, "unknown option '" + one_line(name) + "'" + did_you_mean(name, names));
+  const std::string meant = did_you_mean(name, names);
+  throw OptionError(name, "unknown option '" + one_line(name) + "'" + meant, meant.empty() ? "unknown-option" : "");
 }
 
 }  // namespace

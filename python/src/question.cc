@@ -10,8 +10,8 @@ Question ask(const std::shared_ptr<const ModelSpec>& model, const std::shared_pt
              const py::dict& keywords, bool device_assumed, const SpecRegistry& registry) {
   RunRequest request = read_options(keywords);
   take_versions(request, registry);
-  Question question{*model, resolve_request(*model, request), with_card_options(*device, request.card), device_assumed,
-                    request.time};
+  Question question{*model, resolve_request(*model, request), with_card_options(*device, request.card, registry),
+                    device_assumed, request.time};
   question.time.host_size = host_size_of(request.card, question.device, registry);
   if (device_assumed) {
     question.run.assumptions.push_back("the card behaves as " + device->name + ": none was named (gpu)");

@@ -145,6 +145,12 @@ class Errors(unittest.TestCase):
     def test_the_environment_is_checked_too(self):
         self.check(run(*BERT, env={"MEMCALC_SPEC_PATH": "/no/such/place"}), "MEMCALC_SPEC_PATH: expected a directory")
 
+    def test_what_holds_of_every_card_is_checked_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "prediction_errors.json")
+            path.write_text("{}")
+            self.check(run(*BERT, env={"MEMCALC_SPEC_PATH": f"{folder}:{ROOT / 'specs'}"}), f"{path}: ")
+
     def test_files_that_are_not_models(self):
         broken = {"empty": b"", "truncated": b'{"model_type": "bert", ', "list": b"[]", "null": b"null",
                   "nesting": b"[" * 10_000_000, "deep": b'{"a":' * 1_000_000, "binary": bytes(range(256)),

@@ -162,6 +162,7 @@ std::vector<Example> examples() {
       {"forward pass", {.inference = Inference{}}},
       {"generation", {.inference = Inference{.new_tokens = 2}}},
       {"beam search", {.inference = Inference{.new_tokens = 2, .beams = 2}}},
+      {"several answers", {.inference = Inference{.new_tokens = 2, .beams = 2, .return_sequences = 2}}},
       {"expandable segments in inference", {.expandable_segments = true, .inference = Inference{}}},
       {"inference with offloaded parameters", offloaded},
       {"inference with quantize nf4", inference(Quantization::kNf4)},

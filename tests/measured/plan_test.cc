@@ -200,6 +200,15 @@ TEST(Plan, StopsWhenAskedAndSaysSo) {
   EXPECT_THAT(answer.headline, Not(HasSubstr("No plan")));
 }
 
+// Of rules of a run and of those that only the built model answers.
+TEST(Plan, AReasonNamesTheOptionsOfItsRule) {
+  Plan plan;
+  plan.rejections = {{"tp-splits-heads", 3}, {"tp-of-experts", 2}, {"fewer micro-batches than stages", 1}};
+  EXPECT_THAT(answer_of(question("gpt2", 2, 8), plan).notes,
+              testing::Contains(HasSubstr("3 (--tp beside --model: tp-splits-heads); 2 (--tp beside --model: "
+                                          "tp-of-experts); 1 (fewer micro-batches than stages)")));
+}
+
 // The leanest of each framework was simulated, and the headline says how far it is from the card.
 TEST(Plan, WhereNothingFitsTheAnswerSaysWhatWasTried) {
   PlanQuestion asked = question("llama-3.1-8b", 2, 8);

@@ -14,10 +14,12 @@
 #include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 constexpr std::int64_t kParameters = 1000;
 
@@ -255,8 +257,7 @@ Bytes total_of(const Accounting& accounting, std::initializer_list<const char*> 
 
 // The simulation against the closed form, for one run.
 void expect_tie(const Tie& tie, Precision precision, Loop loop, Optimizer optimizer) {
-  static const SpecRegistry registry(test::specs_dir().string());
-  const ModelSpec model = registry.model(tie.model);
+  const ModelSpec model = registry().model(tie.model);
   const RunSpec run = resolve(model, {.task = tie.task,
                                       .batch_size = 1,
                                       .sequence_length = 128,
@@ -264,7 +265,7 @@ void expect_tie(const Tie& tie, Precision precision, Loop loop, Optimizer optimi
                                       .loop = loop,
                                       .optimizer = optimizer})
                           .run;
-  const SymbolicRun symbolic = run_symbolically(model, run, registry.device("h100-sxm"));
+  const SymbolicRun symbolic = run_symbolically(model, run, registry().device("h100-sxm"));
   AccountingInput input{
       .weights_dtype = weights_dtype_of(run), .precision = precision, .optimizer = optimizer, .loop = loop};
   for (const ParameterInfo& parameter : symbolic.parameters) {
@@ -330,15 +331,14 @@ TEST(AccountingTies, OfAdaptersPackedBasesAndInference) {
       {"inference under autocast", "bert-base", 8192, {.precision = Precision::kAmpBf16, .inference = Inference{}}},
       {"inference in bfloat16", "gpt2", 0, {.precision = kBf16, .inference = Inference{.new_tokens = 4}}},
   };
-  const SpecRegistry registry(test::specs_dir().string());
   for (const StoredTie& tie : ties) {
     SCOPED_TRACE(tie.what);
-    const ModelSpec model = registry.model(tie.model);
+    const ModelSpec model = registry().model(tie.model);
     RunOptions options = tie.options;
     options.batch_size = 1;
     options.sequence_length = 64;
     const RunSpec run = resolve(model, options).run;
-    const DeviceSpec device = registry.device("h100-sxm");
+    const DeviceSpec device = registry().device("h100-sxm");
     const Accounting accounting = estimate(model, run, device).accounting;
     const SymbolicRun symbolic = run_symbolically(model, run, device);
     const auto held =

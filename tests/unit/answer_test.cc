@@ -81,7 +81,7 @@ TEST(Answer, ShowsValuesAsPeopleReadThem) {
                          {0.0, Unit::kSeconds, "0 us"},
                          {0.00126, Unit::kSeconds, "1.3 ms"},
                          {12.345, Unit::kSeconds, "12.35 s"},
-                         {1234.4, Unit::kSeconds, "1234 s"},
+                         {1234.4, Unit::kSeconds, "1,234 s"},
                          {12.5, Unit::kDollars, "$12.50"},
                          {123456.7, Unit::kDollars, "$123,457"},
                          {true, Unit::kYesNo, "yes"},

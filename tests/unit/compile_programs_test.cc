@@ -13,9 +13,12 @@
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::HasSubstr;
 
@@ -46,10 +49,9 @@ std::string call(const std::string& function, const std::string& arguments = "")
 
 /// Of its registry, card and model, which are read once: under the sanitizers that takes as long as all calls together.
 Trace compiled(Program program, CompiledParts parts = CompiledParts::kModel) {
-  static const SpecRegistry registry(test::specs_dir().string());
-  static const DeviceSpec device = registry.device("h100-sxm");
+  static const DeviceSpec device = registry().device("h100-sxm");
   static const ModelSpec recorded =
-      registry.model((test::measured_dir() / "programs/custom_functions.json.gz").string());
+      registry().model((test::measured_dir() / "programs/custom_functions.json.gz").string());
   ModelSpec model = recorded;
   model.architecture = ProgramSpec{std::make_shared<Program>(std::move(program))};
   RunOptions options{.precision = Precision::kFp32, .loop = Loop::kBare, .compile = true};

@@ -22,9 +22,12 @@
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using compile::GraphNode;
 using compile::JointGraph;
@@ -307,9 +310,8 @@ TEST(Fusion, SumsOverColumnsStayApartUnlessAKernelOverTheirRowsTakesThemAlong) {
 }
 
 Report report_of(const char* name, RunOptions options) {
-  const SpecRegistry registry(test::specs_dir().string());
-  ModelSpec model = registry.model(name);
-  return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+  ModelSpec model = registry().model(name);
+  return estimate(model, resolve(model, options), registry().device("h100-sxm"));
 }
 
 RunOptions small_run(Precision precision) {
@@ -332,16 +334,15 @@ constexpr Bytes kLogSumExp = 4 * kTokens * 32 + 2 * 8;  // float32 of each head;
 /// What a sixth layer of LLaMA-3.2-1B keeps, of which `change` says how it is compiled.
 template <typename Change>
 Bytes kept_by_a_layer(Change change) {
-  const SpecRegistry registry(test::specs_dir().string());
   const auto saved_of = [&](std::int64_t layers) {
     ArchitectureChanges changes;
     changes.layers = layers;
-    const ModelSpec model = registry.model("llama-3.2-1b", changes);
+    const ModelSpec model = registry().model("llama-3.2-1b", changes);
     RunOptions options = small_run(Precision::kBf16);
     options.batch_size = 4;  // so many tokens that the peak is where all that was kept is alive
     options.sequence_length = 2048;
     change(options);
-    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    const Report report = estimate(model, resolve(model, options), registry().device("h100-sxm"));
     return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
   };
   return saved_of(6) - saved_of(5);
@@ -402,18 +403,17 @@ TEST(Compile, ALayerUnderAutocastKeepsItsWeightsIn16Bits) {
 
 /// What is kept by the last of so many layers of LLaMA-3.2-1B beside a cache.
 Bytes kept_beside_a_cache(std::int64_t layers, bool compiles) {
-  const SpecRegistry registry(test::specs_dir().string());
   const auto activations_of = [&](std::int64_t count) {
     ArchitectureChanges changes;
     changes.layers = count;
-    const ModelSpec model = registry.model("llama-3.2-1b", changes);
+    const ModelSpec model = registry().model("llama-3.2-1b", changes);
     RunOptions options = small_run(Precision::kBf16);
     options.batch_size = 4;
     options.sequence_length = 2048;
     options.use_cache = true;
     options.compile = compiles;
     if (compiles) options.compiled_parts = CompiledParts::kLayers;
-    const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    const Report report = estimate(model, resolve(model, options), registry().device("h100-sxm"));
     return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
   };
   return activations_of(layers) - activations_of(layers - 1);
@@ -429,17 +429,16 @@ TEST(Compile, OfLayersBesideACacheTheNinthRunsInEagerMode) {
 TEST(Compile, T5sPositionBiasPassesFromLayerToLayer) {
   // The first layer's graph returns it, the others get it as an argument. Its last stride is not 1, so no fused kernel
   // takes it: both self-attentions of a further layer keep float32 weights before and after dropout, and its mask.
-  const SpecRegistry registry(test::specs_dir().string());
   const auto kept_by_the_last = [&](std::int64_t batch, std::int64_t sequence) {
     const auto kept = [&](std::int64_t layers) {
       ArchitectureChanges changes;
       changes.layers = layers;
-      const ModelSpec model = registry.model("t5-small", changes);
+      const ModelSpec model = registry().model("t5-small", changes);
       RunOptions options = small_run(Precision::kBf16);
       options.batch_size = batch;
       options.sequence_length = sequence;
       options.compiled_parts = CompiledParts::kLayers;
-      const Report report = estimate(model, resolve(model, options), registry.device("h100-sxm"));
+      const Report report = estimate(model, resolve(model, options), registry().device("h100-sxm"));
       return report.memory.categories_at_peak[static_cast<std::size_t>(Category::kActivations)];
     };
     return kept(5) - kept(4);
@@ -480,7 +479,6 @@ void expect_no_bug(const SpecRegistry& registry, const ModelSpec& model, const R
 }
 
 TEST(Compile, NoCombinationOfCompiledLayersIsAnErrorOfMemcalc) {
-  const SpecRegistry registry(test::specs_dir().string());
   const std::function<void(RunOptions&)> kChanges[] = {
       [](RunOptions&) {},
       [](RunOptions& o) { o.use_cache = true; },
@@ -493,27 +491,26 @@ TEST(Compile, NoCombinationOfCompiledLayersIsAnErrorOfMemcalc) {
     SCOPED_TRACE(name);
     ArchitectureChanges changes;
     changes.layers = 2;
-    const ModelSpec model = registry.model(name, changes);
+    const ModelSpec model = registry().model(name, changes);
     for (const Precision precision : {Precision::kBf16, Precision::kAmpBf16}) {
       for (const auto& change : kChanges) {
         RunOptions options = small_run(precision);
         options.sequence_length = 64;
         options.compiled_parts = CompiledParts::kLayers;
         change(options);
-        expect_no_bug(registry, model, options);
+        expect_no_bug(registry(), model, options);
       }
     }
   }
 }
 
 TEST(Compile, ACheckpointedBlockOfAUsersOwnLayersIsAPartOfTheGraph) {
-  const SpecRegistry registry(test::specs_dir().string());
-  const ModelSpec model = registry.model((test::specs_dir() / "examples/decoder.json").string());
+  const ModelSpec model = registry().model((test::specs_dir() / "examples/decoder.json").string());
   // Of forward: the step's own peak is at backward's end, where the product of the tied head's gradient is.
   const auto kept = [&](Checkpointing checkpointing) {
     RunOptions options{.loop = Loop::kBare, .compile = true};
     options.checkpointing = checkpointing;
-    return forward_peak(estimate(model, resolve(model, options), registry.device("h100-sxm")));
+    return forward_peak(estimate(model, resolve(model, options), registry().device("h100-sxm")));
   };
   EXPECT_LT(kept(Checkpointing::kFull), kept(Checkpointing::kNone));
 }
@@ -586,12 +583,11 @@ TEST(Compile, RefusesWhatIsNotKnownOfAModel) {
 
 /// Of a step's forward pass.
 std::ptrdiff_t compiled_calls(const char* name, bool use_cache) {
-  const SpecRegistry registry(test::specs_dir().string());
   RunOptions options = small_run(Precision::kBf16);
   options.sequence_length = 64;
   options.use_cache = use_cache;
-  const ModelSpec model = registry.model(name);
-  const SymbolicRun run = run_symbolically(model, resolve(model, options).run, registry.device("h100-sxm"));
+  const ModelSpec model = registry().model(name);
+  const SymbolicRun run = run_symbolically(model, resolve(model, options).run, registry().device("h100-sxm"));
   return std::count_if(run.kernels.begin(), run.kernels.end(),
                        [](const Kernel& each) { return each.op == &kCompiledCall && each.phase == Phase::kForward; });
 }

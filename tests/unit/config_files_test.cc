@@ -31,6 +31,19 @@ TEST(ConfigFiles, ATypedOptionWinsOverTheFile) {
   EXPECT_THAT(beside.notes, testing::Contains(HasSubstr("micro_batch_size, bf16")));
 }
 
+TEST(ConfigFiles, AReportOfMemcalcIsItsRun) {
+  const Written report(R"({"schema_version": 2, "needed_bytes": 5, "run": {"model": "gpt2", "batch_size": 8,
+      "max_grad_norm": 0.0, "compile": false, "tie": false, "padding": true, "lora_targets": ["c_attn", "c_proj"],
+      "deepspeed": {"overlap_comm": true}}})",
+                       "report.json");
+  EXPECT_EQ(text_of(report.read().options),
+            "--model gpt2 --bs 8 --clip-grad 0.0 --no-tie --padding --lora-targets c_attn,c_proj --deepspeed "
+            "overlap_comm=true");
+  EXPECT_EQ(use_of(report.read(), "needed_bytes"), "irrelevant");
+  EXPECT_THAT(Written(R"({"needed_bytes": 5, "run": {"batchsize": 8}})", "report.json").refusal(),
+              HasSubstr("/run/batchsize: an option of no run"));
+}
+
 TEST(ConfigFiles, AKeyThatIsLeftOutIsAsIfItWereNotThere) {
   const ConfigFile file = read_config({path_of("axolotl-lora-1b.yml"), "", {"val_set_size", "datasets"}});
   EXPECT_THAT(text_of(file.options), Not(HasSubstr("--eval-bs")));

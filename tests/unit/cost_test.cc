@@ -162,6 +162,27 @@ TEST(Cost, ThreadsThatDifferLeaveTheCardWaiting) {
   EXPECT_NEAR(step_of(1e9).step_seconds, 100 * 1e-3, 1e-9) << "the card alone";
 }
 
+// A host that needs a third of a step decides nothing of it, unless it waits and begins again without a lead, and what
+// comes then is gathered as it goes.
+TEST(Cost, ThreadsThatDifferCountSoonerWhereTheHostGathersWithoutALead) {
+  const auto step_of = [](bool waits) {
+    KernelList list = repeated(1, 1e9);
+    Kernel gathered = kernel(0, Phase::kForward);
+    gathered.operator_class = OperatorClass::kCommunication;
+    gathered.stream = CudaStream::kAllGather;
+    gathered.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1, .ranks = 2};
+    list.push_back(gathered);
+    if (waits) {
+      list.push_back(kernel(0, Phase::kForward));
+      list.back().kind = KernelKind::kSynchronize;
+      list.back().work = work::Wait{};
+    }
+    for (int i = 0; i < 50; ++i) list.push_back(kernel(1e7, Phase::kForward));
+    return cost(list, device(), rates()).step_seconds;
+  };
+  EXPECT_GT(step_of(true), step_of(false) + 40e-6) << "half of the processes are a fifth slower than the card";
+}
+
 // A call is not in a stream of calls: it begins with an idle card, has no autograd and no forward_us, and what it reads
 // at each token keeps the host from running ahead.
 TEST(Cost, ACallBeginsWithAnIdleCardAndWaitsForEachToken) {

@@ -12,17 +12,18 @@
 #include "memcalc/symbolic/cuda_graph_streams.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 SymbolicRun run_of(const char* name, CompileMode mode) {
-  const SpecRegistry registry(test::specs_dir().string());
-  ModelSpec model = registry.model(name);
+  ModelSpec model = registry().model(name);
   model.architecture.set_layers(2);
   const RunOptions options{.batch_size = 2,
                            .sequence_length = 512,
@@ -30,7 +31,7 @@ SymbolicRun run_of(const char* name, CompileMode mode) {
                            .loop = Loop::kBare,
                            .compile = true,
                            .compile_mode = mode};
-  return run_symbolically(model, resolve(model, options).run, registry.device("h200-sxm"));
+  return run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
 }
 
 /// Steps in which something is asked for on the stream.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "memcalc/alloc/replay.h"
+#include "memcalc/cost/collective.h"
 #include "memcalc/train/step.h"
 #include "support/small_models.h"
 #include "support/tape_bench.h"
@@ -67,6 +68,28 @@ TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
     EXPECT_EQ(left[static_cast<std::size_t>(Category::kGradients)], 0);
     EXPECT_GE(left[static_cast<std::size_t>(Category::kOptimizerStates)], run.held[2].bytes);
     EXPECT_LT(left[static_cast<std::size_t>(Category::kOptimizerStates)], run.held[2].bytes + 1024);
+  }
+}
+
+// dist.all_reduce() of stage_1_and_2.py runs on the current stream without overlap_comm, also from a gradient's hook.
+// Each gradient passes through the bucket, is divided there and kept: three passes over all of them.
+TEST(DeepSpeedTest, ReductionsStandBetweenKernelsThatCopyWithoutOverlap) {
+  for (const bool overlaps : {false, true}) {
+    RunSpec spec = run_on(2, DataParallel::kDsZero2);
+    std::get<DeepSpeedZero>(spec.parallel.layout).overlap_comm = overlaps;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    std::int64_t reductions = 0;
+    double moved = 0;
+    for (const Kernel& kernel : run.kernels) {
+      if (kernel.communicates() && kernel.phase == Phase::kBackward) {
+        ++reductions;
+        EXPECT_EQ(runs_beside(kernel), overlaps);
+      }
+      const bool copies = kernel.op != nullptr && kernel.op->name == std::string_view("aten::_to_copy");
+      if (copies && kernel.phase == Phase::kBackward) moved += kernel.bytes;
+    }
+    EXPECT_GE(reductions, 1);
+    EXPECT_GE(moved, 3 * 2 * 2.0 * static_cast<double>(parameters_of(run)) / 2);
   }
 }
 

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "memcalc/memcalc.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 SymbolicRun run_with(const std::vector<std::int64_t>& numbers) {
   SymbolicRun symbolic;
@@ -46,13 +48,12 @@ TEST(Epoch, AStepRetriesWhereTheAllocatorsCountGrows) {
 }
 
 TEST(Epoch, OnACardThatRunsFullSomeStepsRetry) {
-  const SpecRegistry registry(test::specs_dir());
-  const ModelSpec& model = registry.model("bert-base");
+  const ModelSpec& model = registry().model("bert-base");
   RunOptions options{.batch_size = 32, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
   options.task = Task::kSequenceClassification;
   options.lengths = "lognormal:60,0.6,512,4000";
   const ResolvedRun run = resolve(model, options);
-  DeviceSpec card = registry.device("h200-sxm");
+  DeviceSpec card = registry().device("h200-sxm");
   const Report roomy = estimate(model, run, card);
   ASSERT_TRUE(roomy.epoch);
   EXPECT_EQ(roomy.epoch->retrying_steps, 0);

@@ -10,18 +10,19 @@
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::HasSubstr;
 
 class FineTuningTest : public ::testing::Test {
  protected:
-  SpecRegistry registry_{test::specs_dir().string()};
-  ModelSpec model_ = registry_.model("tinyllama-1.1b");
-  DeviceSpec device_ = registry_.device("h100-sxm");
+  ModelSpec model_ = registry().model("tinyllama-1.1b");
+  DeviceSpec device_ = registry().device("h100-sxm");
 
   static RunOptions options() {
     RunOptions options;
@@ -53,7 +54,7 @@ TEST_F(FineTuningTest, AdaptersAreTheOnlyTrainableParameters) {
 }
 
 TEST_F(FineTuningTest, AClassifierIsAdaptedOrTrained) {
-  const ModelSpec bert = registry_.model("bert-base", {.layers = 1});
+  const ModelSpec bert = registry().model("bert-base", {.layers = 1});
   RunOptions lora = options();
   lora.precision = Precision::kFp32;
   lora.lora_rank = 8;
@@ -130,7 +131,7 @@ TEST_F(FineTuningTest, APackedHeadIsHalfAByteForEachWeightToo) {
   EXPECT_NEAR(saved / (32000.0 * 2048 * (2 - 0.5 - 4.0 / 64)), 1, 0.001);
 
   EXPECT_THAT(error_text([&] {
-                const ModelSpec tied = registry_.model("llama-3.2-1b");
+                const ModelSpec tied = registry().model("llama-3.2-1b");
                 (void)estimate(tied, resolve(tied, head), device_);
               }),
               HasSubstr("a tied one is the embedding's weight"));
@@ -147,7 +148,7 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
     packed.quantization = Quantization::kNf4;
     packed.prepares_for_kbit = false;
     packed.profile.behaviors.keeps_packed_inputs = keeps;
-    const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = layers});
+    const ModelSpec model = registry().model("tinyllama-1.1b", {.layers = layers});
     return estimate(model, resolve(model, packed), device_)
         .memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)];
   };
@@ -160,7 +161,7 @@ TEST_F(FineTuningTest, OldBitsandbytesKeepsWhatGoesIntoAPackedProduct) {
 
 // Its product in 16 bits and the float32 copy, each as large as the head's weight (job j7041-10).
 TEST_F(FineTuningTest, OldLigerAddsToTheGradientOfTheHeadByProducts) {
-  const ModelSpec model = registry_.model("llama-3.2-1b", {.layers = 1});
+  const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});
   const auto forward_peak = [&](Precision precision, LigerLoss form) {
     RunOptions run = options();
     run.batch_size = 2;

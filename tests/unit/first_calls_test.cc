@@ -12,11 +12,13 @@
 #include "memcalc/cost/cost.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/train/data/data_steps.h"
-#include "support/paths.h"
 #include "support/plain_rates.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 Kernel attention(std::int64_t keys, Phase phase, bool backward = false) {
   Kernel kernel = test::kernel(1e6);
@@ -86,7 +88,6 @@ TEST(FirstCalls, AnAverageStepTakesItsShareOfThem) {
 
 /// A Trainer of BERT with batches of one text each. `lengths`: of the data set.
 StepTime time_of(const std::string& lengths, std::int64_t steps, bool checkpointed = false) {
-  static const SpecRegistry registry(test::specs_dir());
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "memcalc_first_calls.txt";
   std::ofstream(path) << lengths;
   RunOptions options{.batch_size = 1, .precision = Precision::kAmpBf16, .loop = Loop::kTrainer};
@@ -94,8 +95,8 @@ StepTime time_of(const std::string& lengths, std::int64_t steps, bool checkpoint
   options.lengths = path.string();
   options.steps = steps;
   if (checkpointed) options.checkpointing = Checkpointing::kFull;
-  const ModelSpec& model = registry.model("bert-base");
-  return estimate(model, resolve(model, options).run, registry.device("h200-sxm")).time->step;
+  const ModelSpec& model = registry().model("bert-base");
+  return estimate(model, resolve(model, options).run, registry().device("h200-sxm")).time->step;
 }
 
 TEST(FirstCalls, EachWidthOfADataSetIsPreparedOnce) {
@@ -124,8 +125,7 @@ TEST(FirstCalls, EachNewNumberOfKeysIsPlannedWhereATrainerGenerates) {
   RunOptions options{.batch_size = 4, .loop = Loop::kTrlOnlineDpo};
   options.completion_length = 10;
   options.sequence_length = 210;
-  static const SpecRegistry registry(test::specs_dir());
-  const ModelSpec& model = registry.model("gpt2");
+  const ModelSpec& model = registry().model("gpt2");
   options.checkpointing = Checkpointing::kNone;
   const CountedFirstCalls counts = generated_first_calls(resolve(model, options).run, steps);
   // 101 to 109, of 105 to 113 four more, 201 to 209; three prompts; forward and backward of three widths.

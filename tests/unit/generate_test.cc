@@ -60,6 +60,7 @@ Peaks peaks_of(const ModelSpec& model, const RunSpec& run, std::int64_t most_lay
   const std::unique_ptr<Model> built = build_model(model, run, tape, DType::kBFloat16);
   const InferenceCalls calls = run_inference(tape, *built, run, model.model_type, most_layer_tokens);
   const ReplayResult result = replay(tape.memory.trace, {.peaks_from = calls.second_call});
+  EXPECT_EQ(*std::max_element(result.phase_peaks.begin() + 1, result.phase_peaks.end()), result.peak_allocated);
   return {result.exact_peak, result.peak_allocated, result.peak_reserved};
 }
 

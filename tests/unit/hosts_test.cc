@@ -9,9 +9,12 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/registry.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 TEST(Hosts, ACardHasTheMemoryOfItsUsualHostWithASource) {
   const std::string specs = test::specs_dir().string();
@@ -25,11 +28,10 @@ TEST(Hosts, ACardHasTheMemoryOfItsUsualHostWithASource) {
 }
 
 TEST(Hosts, EveryCardOfTheFileIsOneOfTheRegistry) {
-  const SpecRegistry registry(test::specs_dir().string());
   for (const char* card : {"p100-sxm2-16gb", "v100-sxm2-16gb", "v100-sxm2-32gb", "a100-sxm4-40gb", "a100-sxm4-80gb",
                            "a800-sxm4-80gb", "h100-sxm", "h200-sxm", "h800-sxm5-80gb", "h20-96gb", "b200-sxm-180gb",
                            "t4", "a10g", "rtx-3090", "rtx-3090-ti", "rtx-4090", "rtx-5090"}) {
-    EXPECT_EQ(registry.device(card).name, card);
+    EXPECT_EQ(registry().device(card).name, card);
     EXPECT_TRUE(usual_host_of(test::specs_dir().string(), card).has_value()) << card;
   }
 }

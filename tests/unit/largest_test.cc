@@ -210,7 +210,8 @@ TEST(Largest, TheMarginStaysFree) {
   const ModelSpec model = registry().model("gpt2");
   const ResolvedRun run = resolve(model, {});
   const Largest without = find_largest(model, run, card_of(24 * kGiB), {});
-  const Largest with = find_largest(model, run, with_card_options(card_of(24 * kGiB), {.margin_gib = 4}), {});
+  const Largest with =
+      find_largest(model, run, with_card_options(card_of(24 * kGiB), {.margin_gib = 4}, registry()), {});
   const Largest smaller = find_largest(model, run, card_of(20 * kGiB), {});
   EXPECT_LT(with.value, without.value);
   EXPECT_EQ(with.value, smaller.value);
@@ -251,7 +252,7 @@ TEST(Largest, RefusesWhatIsNoQuestion) {
   const ModelSpec images = registry().model("resnet50");
   const ModelSpec model = registry().model("gpt2");
   EXPECT_THROW((void)find_largest(images, resolve(images, {}), card_of(kGiB), {.measure = Measure::kSequence}), Error);
-  EXPECT_THROW((void)with_card_options(card_of(kGiB), {.margin_gib = 1}), Error);
+  EXPECT_THROW((void)with_card_options(card_of(kGiB), {.margin_gib = 1}, registry()), Error);
   EXPECT_THROW((void)find_largest(model, resolve(model, {}), card_of(kGiB), {.multiple_of = 0}), Error);
 }
 

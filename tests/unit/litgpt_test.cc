@@ -13,10 +13,12 @@
 #include "memcalc/spec/hf_config.h"
 #include "memcalc/spec/json_reader.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::HasSubstr;
 
@@ -51,9 +53,8 @@ RunOptions options() {
 }
 
 Report report_of(const std::string& json, const RunOptions& options) {
-  const SpecRegistry registry(test::specs_dir().string());
   const ModelSpec model = model_of(json);
-  return estimate(model, resolve(model, options), registry.device("a100-sxm4-40gb"));
+  return estimate(model, resolve(model, options), registry().device("a100-sxm4-40gb"));
 }
 
 Bytes block(Bytes bytes) { return (bytes + 511) / 512 * 512; }

@@ -7,9 +7,12 @@
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_names.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -101,11 +104,10 @@ TEST(LoadedDtype, IsToldWithTheOptionThatChangesIt) {
 }
 
 TEST(LoadedDtype, ANameKnowsAnotherTypeThanItsFile) {
-  const SpecRegistry registry(test::specs_dir().string());
-  EXPECT_EQ(registry.model("google/gemma-2-2b").checkpoint_dtype, DType::kFloat32);
-  EXPECT_EQ(registry.model("google/gemma-2-2b-it").checkpoint_dtype, DType::kBFloat16);
-  EXPECT_EQ(registry.model("allenai/OLMo-2-1124-7B").checkpoint_dtype, DType::kFloat32);
-  EXPECT_EQ(registry.model("allenai/OLMo-2-1124-7B-Instruct").checkpoint_dtype, DType::kBFloat16);
+  EXPECT_EQ(registry().model("google/gemma-2-2b").checkpoint_dtype, DType::kFloat32);
+  EXPECT_EQ(registry().model("google/gemma-2-2b-it").checkpoint_dtype, DType::kBFloat16);
+  EXPECT_EQ(registry().model("allenai/OLMo-2-1124-7B").checkpoint_dtype, DType::kFloat32);
+  EXPECT_EQ(registry().model("allenai/OLMo-2-1124-7B-Instruct").checkpoint_dtype, DType::kBFloat16);
 }
 
 }  // namespace

@@ -7,10 +7,12 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/registry.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 DeviceSpec read(const std::string& figures) {
   const std::string text =
@@ -32,12 +34,11 @@ TEST(MeasuredMemory, SaysThatTheCardWasMeasuredAndUnderWhichTorch) {
 TEST(MeasuredMemory, AnUnknownKeyIsRefused) { EXPECT_THROW((void)read(R"(, "contexts": 5)"), Error); }
 
 TEST(MeasuredMemory, TheListingSaysWhatTheCardSays) {
-  const SpecRegistry registry(test::specs_dir().string());
-  for (const DeviceListing& listing : registry.devices()) {
-    EXPECT_EQ(listing.validated, registry.device(listing.name).validated) << listing.name;
+  for (const DeviceListing& listing : registry().devices()) {
+    EXPECT_EQ(listing.validated, registry().device(listing.name).validated) << listing.name;
   }
-  EXPECT_TRUE(registry.device("h200").validated);
-  EXPECT_FALSE(registry.device("a100").validated);
+  EXPECT_TRUE(registry().device("h200").validated);
+  EXPECT_FALSE(registry().device("a100").validated);
 }
 
 }  // namespace

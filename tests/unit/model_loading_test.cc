@@ -11,15 +11,16 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
+using test::registry;
+
 class ModelLoadingTest : public ::testing::Test {
  protected:
-  SpecRegistry registry_{test::specs_dir().string()};
-  DeviceSpec device_ = registry_.device("h200-sxm");
+  DeviceSpec device_ = registry().device("h200-sxm");
 
   static RunOptions loaded(ModelLoading loading) {
     return {.batch_size = 1,
@@ -63,7 +64,7 @@ class ModelLoadingTest : public ::testing::Test {
 };
 
 TEST_F(ModelLoadingTest, ADeviceMapWarmsTheAllocatorUpWithOneBlockAsLargeAsTheModel) {
-  const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = 2});
+  const ModelSpec model = registry().model("tinyllama-1.1b", {.layers = 2});
   const SymbolicRun loaded_run = run(model, loaded(ModelLoading::kDeviceMap));
   const std::vector<Bytes> weights = parameter_sizes(loaded_run);
   EXPECT_EQ(requests(loaded_run, Phase::kBuild, "caching_allocator_warmup"), std::vector<Bytes>{sum(weights)});
@@ -75,7 +76,7 @@ TEST_F(ModelLoadingTest, ADeviceMapWarmsTheAllocatorUpWithOneBlockAsLargeAsTheMo
 }
 
 TEST_F(ModelLoadingTest, WeightsOfADeviceMapShareOneSegment) {
-  const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = 2});
+  const ModelSpec model = registry().model("tinyllama-1.1b", {.layers = 2});
   const Report report = report_of(model, loaded(ModelLoading::kDeviceMap));
   // Weights of up to 1 MiB lie in segments of 2 MiB of their own, and leave their share of the large one empty.
   constexpr Bytes kSmallSegment = Bytes{2} << 20;
@@ -89,7 +90,7 @@ TEST_F(ModelLoadingTest, WeightsOfADeviceMapShareOneSegment) {
 }
 
 TEST_F(ModelLoadingTest, WhatIsLoadedOnTheHostComesToTheCardInOneStepAndInItsOrder) {
-  const ModelSpec model = registry_.model("tinyllama-1.1b", {.layers = 2});
+  const ModelSpec model = registry().model("tinyllama-1.1b", {.layers = 2});
   RunOptions options = loaded(ModelLoading::kHost);
   options.lora_rank = 8;
   const SymbolicRun moved = run(model, options);
@@ -103,7 +104,7 @@ TEST_F(ModelLoadingTest, WhatIsLoadedOnTheHostComesToTheCardInOneStepAndInItsOrd
 }
 
 TEST_F(ModelLoadingTest, ExpertsAreLoadedOneByOneAndPutTogether) {
-  const ModelSpec model = registry_.model("mixtral-8x7b", {.layers = 1});
+  const ModelSpec model = registry().model("mixtral-8x7b", {.layers = 1});
   const Report whole = report_of(model, loaded(ModelLoading::kDeviceMap));
   const SymbolicRun loaded_run = run(model, loaded(ModelLoading::kDeviceMap));
   Bytes gate_up = 0, norm = 0;
@@ -122,7 +123,7 @@ TEST_F(ModelLoadingTest, ExpertsAreLoadedOneByOneAndPutTogether) {
 }
 
 TEST_F(ModelLoadingTest, WithoutAllStagesTheLoadedModelLeavesWhatItReserves) {
-  const ModelSpec model = registry_.model("gpt2", {.layers = 2});
+  const ModelSpec model = registry().model("gpt2", {.layers = 2});
   RunOptions options = loaded(ModelLoading::kDeviceMap);
   options.stages = Stages::kTrain;
   const Report report = report_of(model, options);
@@ -132,7 +133,7 @@ TEST_F(ModelLoadingTest, WithoutAllStagesTheLoadedModelLeavesWhatItReserves) {
 
 TEST_F(ModelLoadingTest, AHeadIsLoadedInThePlaceOfItsNameInTheCheckpoint) {
   // "embed_out" of a checkpoint sorts before "gpt_neox", the module's "lm_head" after it.
-  const SymbolicRun neox = run(registry_.model("pythia-160m", {.layers = 1}), loaded(ModelLoading::kDeviceMap));
+  const SymbolicRun neox = run(registry().model("pythia-160m", {.layers = 1}), loaded(ModelLoading::kDeviceMap));
   const std::vector<Bytes> copies = requests(neox, Phase::kBuild, "aten::_to_copy");
   ASSERT_EQ(neox.parameters.back().name, "lm_head.weight");
   EXPECT_EQ(copies.front(), neox.parameters.back().elements * 2);

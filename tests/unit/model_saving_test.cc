@@ -11,16 +11,17 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/run_options.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
+using test::registry;
+
 class ModelSavingTest : public ::testing::Test {
  protected:
-  SpecRegistry registry_{test::specs_dir().string()};
-  DeviceSpec device_ = registry_.device("h200-sxm");
-  ModelSpec llama_ = registry_.model("tinyllama-1.1b", {.layers = 2});
+  DeviceSpec device_ = registry().device("h200-sxm");
+  ModelSpec llama_ = registry().model("tinyllama-1.1b", {.layers = 2});
   static constexpr Bytes kLargestLayer = Bytes{2048} * 5632;  // elements of gate_proj, up_proj, down_proj
 
   static RunOptions merged() {
@@ -115,7 +116,7 @@ TEST_F(ModelSavingTest, ACheckpointOfADenseModelAsksNothingOfTheCard) {
 }
 
 TEST_F(ModelSavingTest, ACheckpointOfExpertsTakesGateAndUpOfAllLayersApart) {
-  const ModelSpec model = registry_.model("mixtral-8x7b", {.layers = 2});
+  const ModelSpec model = registry().model("mixtral-8x7b", {.layers = 2});
   RunOptions options = merged();
   options.lora_rank.reset();
   options.saving = ModelSaving::kCheckpoint;

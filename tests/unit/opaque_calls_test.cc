@@ -10,9 +10,12 @@
 #include "memcalc/spec/program.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -28,8 +31,7 @@ ModelSpec model_of(const std::string& calls) {
                            calls + R"(,
       ["call", "torch.Tensor.sum", [{"v": 2}], {}, [99]]]}],
     "forwards": [{"mode": "train", "inputs": ["x"], "gradients": true, "function": 0, "outputs": {"output": 99}}]})";
-  const SpecRegistry registry(test::specs_dir().string());
-  ModelSpec model = registry.model((test::measured_dir() / "programs/custom_functions.json.gz").string());
+  ModelSpec model = registry().model((test::measured_dir() / "programs/custom_functions.json.gz").string());
   model.architecture = ProgramSpec{std::make_shared<Program>(read_program(JsonDocument::parse(text, "calls").root()))};
   return model;
 }

@@ -19,11 +19,13 @@
 #include "memcalc/train/parallel/zero1.h"
 #include "memcalc/train/ranks.h"
 #include "memcalc/train/step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 #include "support/small_llama.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using test::device;
 using test::Held;
@@ -428,11 +430,10 @@ TEST(Ddp, SearchesForUnusedParametersWhereAdaptersAreRecomputed) {
 
 // T5's decoder keeps its cache in the Trainer: keys and values are among the module's outputs, and no windows of them.
 TEST(Ddp, ClonesTheCacheThatAModuleReturns) {
-  const SpecRegistry registry(test::specs_dir());
   RunOptions options{.batch_size = 2, .sequence_length = 16, .loop = Loop::kTrainer};
   options.gpus = 2;
   options.parallel.data_parallel = DataParallel::kDdp;
-  const ModelSpec& model = registry.model("t5-small");
+  const ModelSpec& model = registry().model("t5-small");
   const SymbolicRun run = run_symbolically(model, resolve(model, options).run, device());
   const std::vector<Bytes> clones = requests_of(run, "aten::clone", 2);
   const Bytes keys = 2 * 16 * 512 * size_of(DType::kFloat32);
@@ -451,6 +452,7 @@ TEST(Ddp, GradientsAreCopiedOutOfABucketWhenItHasCome) {
       if (reduced == nullptr || reduced->kind != Collective::kAllReduce || reduced->awaited_after == 0) continue;
       const Kernel& copy = kernels[i + static_cast<std::size_t>(reduced->awaited_after)];
       EXPECT_EQ(std::string_view(copy.op->name), "Reducer");
+      EXPECT_EQ(kernels[i].stream, CudaStream::kAllReduce) << "ProcessGroupNCCL's";
       EXPECT_EQ(copy.phase, Phase::kBackward);
       ++awaited;
     }

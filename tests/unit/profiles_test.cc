@@ -15,9 +15,12 @@
 #include "memcalc/spec/run_request.h"
 #include "memcalc/spec/version_file.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -236,9 +239,8 @@ TEST(VersionFile, AnOptionIsStrongerAndAnOldVersionIsSaid) {
 }
 
 TEST(VersionsUsed, NamesWhatTheRunTouches) {
-  const SpecRegistry registry(test::specs_dir().string());
   const auto of = [&](const char* name, const RunOptions& options) {
-    const ModelSpec model = registry.model(name);
+    const ModelSpec model = registry().model(name);
     return versions_text(versions_used(model, resolve(model, options).run));
   };
   EXPECT_EQ(of("gpt2", {.loop = Loop::kBare}), "torch 2.11.0 (CUDA 13.0, cuDNN 9.19), transformers 5.17.0");

@@ -20,13 +20,13 @@ TEST(Quantity, Bytes) {
       {1024, "1.00 KiB"},
       {512 * kKiB, "512 KiB"},
       {kMiB, "1.00 MiB"},
-      {kMiB - 1, "1024 KiB"},
+      {kMiB - 1, "1,024 KiB"},
       {32 * kMiB, "32.0 MiB"},
       {7913523200, "7.37 GiB"},
       {85017493504, "79.2 GiB"},
-      {1000 * kGiB, "1000 GiB"},
+      {1000 * kGiB, "1,000 GiB"},
       {-3 * kGiB / 2, "-1.50 GiB"},
-      {std::numeric_limits<Bytes>::max(), "8589934592 GiB"},
+      {std::numeric_limits<Bytes>::max(), "8,589,934,592 GiB"},
   };
   for (const auto& each : cases) EXPECT_EQ(format_bytes(each.bytes), each.text) << each.bytes;
 }
@@ -37,7 +37,7 @@ TEST(Quantity, ThreeDigitsDoNotBecomeFour) {
 }
 
 TEST(Quantity, BeyondSixtyThreeBits) {
-  EXPECT_EQ(format_bytes_moved(0x1p70), "1099511627776 GiB");  // 2^40 of 2^30
+  EXPECT_EQ(format_bytes_moved(0x1p70), "1,099,511,627,776 GiB");  // 2^40 of 2^30
   EXPECT_EQ(format_bytes_moved(-1536), "-1.50 KiB");
   EXPECT_EQ(format_count(whole_number(1e300)), "9,223,372,036,854,774,784");
   EXPECT_EQ(whole_number(2.5), 3);
@@ -58,6 +58,15 @@ TEST(Quantity, AmountsBeyondWhatIsCounted) {
   EXPECT_EQ(format_amount(1e15), "1.00e+15");
   EXPECT_EQ(format_amount(1e308), "1.00e+308");
   EXPECT_EQ(format_amount(-0.2), "0");
+}
+
+TEST(Quantity, RatesKeepTwoDigits) {
+  EXPECT_EQ(format_rate(1234.4), "1,234");
+  EXPECT_EQ(format_rate(12.3), "12.30");
+  EXPECT_EQ(format_rate(0.12), "0.12");
+  EXPECT_EQ(format_rate(0.0841), "0.084");
+  EXPECT_EQ(format_rate(0.00107), "0.0011");
+  EXPECT_EQ(format_rate(0), "0.00");
 }
 
 TEST(Quantity, OneIsNoPlural) {

@@ -235,6 +235,7 @@ TEST(RunFields, AnOptionThatChangesNothingIsRefusedByName) {
     EXPECT_NE(refusal_of(words).find("changes nothing in this run: it belongs to "), std::string::npos) << rule;
   }
   EXPECT_EQ(rule_of({"--model", "resnet18", "--seq", "128"}), "sequence_length-exists");
+  EXPECT_EQ(rule_of({"--model", "yolo11n", "--seq", "128"}), "sequence_length-exists");  // a program of images
   EXPECT_EQ(rule_of({"--model", "resnet18", "--attn", "eager"}), "attention-exists");
   EXPECT_EQ(rule_of({"--model", "gpt2", "--gpus", "2", "--framework", "megatron", "--loop", "trainer"}),
             "megatron-loop");
@@ -331,6 +332,8 @@ TEST(RunRecordFields, HaveThePowerLimitOfACardWhoseClockIsKnown) {
   EXPECT_FALSE(question_of(asked("h200-sxm", "700")).device.power_given) << "its own";
   EXPECT_EQ(rule_of(asked("h100-sxm-96gb", "700")), "power-within-range");
   EXPECT_EQ(rule_of(asked("a100-sxm4-80gb", "300")), "power-needs-rates");
+  EXPECT_NE(refusal_of(asked("a100-sxm4-80gb", "300")).find("--gpu h100-sxm, h100-sxm-96gb, h200-sxm"),
+            std::string::npos);
 }
 
 TEST(RunRecordFields, TheShortestCommandSaysWhatDoesNotFollow) {

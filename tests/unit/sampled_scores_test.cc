@@ -14,10 +14,13 @@
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/sort.h"
 #include "support/paths.h"
+#include "support/registry.h"
 #include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using test::TapeBench;
 
@@ -63,8 +66,7 @@ TEST(SampledScores, SortsAndTheLargestAskAsACardWasAsked) {
 }
 
 TEST(SampledScores, RowsTakeWhatACardTook) {
-  const SpecRegistry specs(test::specs_dir().string());
-  const DeviceSpec device = specs.device("h200-sxm");
+  const DeviceSpec device = registry().device("h200-sxm");
   const DeviceRates& rates = *device.rates;
   for (const Rows& each : kMeasured) {
     SCOPED_TRACE(std::to_string(each.rows) + " x " + std::to_string(each.vocabulary));

@@ -5,20 +5,21 @@
 
 #include "memcalc/memcalc.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
+using test::registry;
+
 using ::testing::HasSubstr;
 
 Report report_of(RunOptions options, const char* name = "gpt2") {
-  const SpecRegistry registry(test::specs_dir().string());
   options.batch_size = 4;
   options.sequence_length = 256;
   if (!options.loop) options.loop = Loop::kBare;
-  const ModelSpec model = registry.model(name);
-  return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+  const ModelSpec model = registry().model(name);
+  return estimate(model, resolve(model, options), registry().device("h100-sxm"));
 }
 
 Bytes backward_peak(const RunOptions& options, const char* name = "gpt2") {
@@ -132,12 +133,11 @@ TEST(Saving, RefusesToOffloadShardsOfOneGpu) {
 }
 
 TEST(Saving, OffloadedWeightsAreOnTheCardWhileTheirModuleRuns) {
-  const SpecRegistry registry(test::specs_dir().string());
   const auto report_with = [&](std::int64_t layers, bool offloads) {
-    const ModelSpec model = registry.model("bert-base", {.layers = layers});
+    const ModelSpec model = registry().model("bert-base", {.layers = layers});
     RunOptions options{.batch_size = 2, .sequence_length = 128, .inference = Inference{}};
     if (offloads) options.parallel.offload_parameters = OffloadTo::kHost;
-    return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+    return estimate(model, resolve(model, options), registry().device("h100-sxm"));
   };
   const Report two = report_with(2, true);
   const Report six = report_with(6, true);
@@ -155,11 +155,10 @@ TEST(Saving, OffloadedWeightsAreOnTheCardWhileTheirModuleRuns) {
 }
 
 TEST(Saving, RefusesToOffloadWeightsThatNoHookedModuleHolds) {
-  const SpecRegistry registry(test::specs_dir().string());
-  const ModelSpec model = registry.model("vit-base-patch16-224");
+  const ModelSpec model = registry().model("vit-base-patch16-224");
   RunOptions options{.batch_size = 2, .inference = Inference{}};
   options.parallel.offload_parameters = OffloadTo::kHost;
-  EXPECT_THAT(error_text([&] { (void)estimate(model, resolve(model, options), registry.device("h100-sxm")); }),
+  EXPECT_THAT(error_text([&] { (void)estimate(model, resolve(model, options), registry().device("h100-sxm")); }),
               HasSubstr("cls_token"));
   options.parallel.offload_parameters = OffloadTo::kNvme;
   EXPECT_EQ(error_rule([&] { (void)resolve(model, options); }), "offload-parameters-to-host");

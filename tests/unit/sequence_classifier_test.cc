@@ -8,9 +8,12 @@
 #include "memcalc/memcalc.h"
 #include "memcalc/train/step.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 struct Case {
   const char* model;
@@ -32,8 +35,7 @@ class Classifiers : public ::testing::TestWithParam<Case> {
 
 // The score of two labels is a matrix without a bias, the last parameter; no vocabulary is scored.
 TEST_P(Classifiers, ScoreEveryTokenAndKeepTheLast) {
-  const SpecRegistry registry(test::specs_dir().string());
-  const ModelSpec model = registry.model(GetParam().model, {.layers = 1});
+  const ModelSpec model = registry().model(GetParam().model, {.layers = 1});
   for (const Loop loop : {Loop::kBare, Loop::kTrainer}) {
     const RunOptions options{.batch_size = 4, .sequence_length = 32, .loop = loop};
     const SymbolicRun run = run_of(model, Task::kSequenceClassification, options);

@@ -7,22 +7,23 @@
 
 #include "memcalc/memcalc.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
 ResolvedRun resolve_tiny(const RunOptions& options) {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return resolve(registry.model("bert-base", {.layers = 1}), options);
+  return resolve(registry().model("bert-base", {.layers = 1}), options);
 }
 
 Report report_of(const RunOptions& options) {
-  static const SpecRegistry registry(test::specs_dir().string());
-  return estimate(registry.model("bert-base", {.layers = 1}), resolve_tiny(options).run, registry.device("h100-sxm"));
+  return estimate(registry().model("bert-base", {.layers = 1}), resolve_tiny(options).run,
+                  registry().device("h100-sxm"));
 }
 
 struct Skipping {

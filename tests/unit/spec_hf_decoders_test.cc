@@ -291,6 +291,13 @@ TEST(HfDecoders, MptHasItsDropoutInAttnConfig) {
             "config.json: /attn_config/attn_pdrop: found 2; accepted: a number from 0 to 1");
 }
 
+TEST(HfDecoders, UseCacheIsTheConfigurationsOrItsClasss) {
+  EXPECT_TRUE(read(R"({"model_type": "bloom"})").use_cache);
+  EXPECT_FALSE(read(R"({"model_type": "bloom", "use_cache": false})").use_cache);
+  EXPECT_FALSE(read(R"({"model_type": "mpt"})").use_cache);
+  EXPECT_TRUE(read(R"({"model_type": "mpt", "use_cache": true})").use_cache);
+}
+
 TEST(HfDecoders, Glm4MoeLiteIsDeepseekV3WithOneDenseLayer) {
   const auto spec = spec_of<DeepseekV3Spec>(R"({"model_type": "glm4_moe_lite"})");
   EXPECT_EQ(spec.latent.q_lora_rank, 768);

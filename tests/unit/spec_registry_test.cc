@@ -24,9 +24,12 @@
 #include "memcalc/spec/spec_file.h"
 #include "support/error_text.h"
 #include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 namespace fs = std::filesystem;
 
@@ -48,23 +51,22 @@ class Registry : public testing::Test {
   }
 
   fs::path folder;
-  SpecRegistry shipped{test::specs_dir().string()};
 };
 
 TEST_F(Registry, FindsByNameAliasAndCase) {
   for (const char* reference : {"bert-large", "BERT-Large", "bert-large-uncased", "google-bert/bert-large-uncased"}) {
-    EXPECT_EQ(shipped.model(reference).name, "bert-large") << reference;
+    EXPECT_EQ(registry().model(reference).name, "bert-large") << reference;
   }
-  EXPECT_EQ(shipped.model("meta-llama/Llama-3.2-1B").name, "llama-3.2-1b");
+  EXPECT_EQ(registry().model("meta-llama/Llama-3.2-1B").name, "llama-3.2-1b");
   for (const char* reference : {"h100-sxm", "h100", "H100", "NVIDIA H100 80GB HBM3"}) {
-    EXPECT_EQ(shipped.device(reference).name, "h100-sxm") << reference;
+    EXPECT_EQ(registry().device(reference).name, "h100-sxm") << reference;
   }
-  EXPECT_EQ(shipped.device("h200").name, "h200-sxm");
+  EXPECT_EQ(registry().device("h200").name, "h200-sxm");
 }
 
 TEST_F(Registry, ProposesTheModelThatAHubsNameIsOf) {
   const auto hint = [&](const char* name) {
-    const std::string text = error_text([&] { static_cast<void>(shipped.model(name)); });
+    const std::string text = error_text([&] { static_cast<void>(registry().model(name)); });
     const std::size_t at = text.find("did you mean ");
     return at == std::string::npos ? std::string() : text.substr(at + 13);
   };
@@ -76,26 +78,26 @@ TEST_F(Registry, ProposesTheModelThatAHubsNameIsOf) {
 }
 
 TEST_F(Registry, AModelIsCalledByItsConfigOrItsDirectory) {
-  const auto name_of = [&](const char* file, const char* json) { return shipped.model(write(file, json)).name; };
+  const auto name_of = [&](const char* file, const char* json) { return registry().model(write(file, json)).name; };
   EXPECT_EQ(name_of("mine/config.json", R"({"model_type": "gpt2"})"), "mine");
   EXPECT_EQ(name_of("mine/tiny.json", R"({"model_type": "gpt2"})"), "tiny");
   EXPECT_EQ(name_of("mine/config.json", R"({"model_type": "gpt2", "_name_or_path": "openai-community/gpt2/"})"),
             "gpt2");
-  const ModelSpec model = shipped.model((folder / "mine").string());
+  const ModelSpec model = registry().model((folder / "mine").string());
   EXPECT_EQ(model.name, "gpt2");
   EXPECT_EQ(model.source, (folder / "mine" / "config.json").string());
 }
 
 TEST_F(Registry, ProposesTheNearestName) {
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("bert-lage")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("bert-lage")); }),
             "unknown model 'bert-lage'; did you mean 'bert-large'?");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("llama3-8b")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("llama3-8b")); }),
             "unknown model 'llama3-8b'; did you mean 'llama-3-8b'?");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("zebra")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("zebra")); }),
             "unknown model 'zebra'; 'memcalc models' lists the known ones");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device("h100-smx")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().device("h100-smx")); }),
             "unknown GPU 'h100-smx'; did you mean 'h100-sxm'?");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("")); }),
             "unknown model ''; 'memcalc models' lists the known ones");
   EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry("/nowhere").model("gpt2")); }),
             "unknown model 'gpt2': no specs in /nowhere");
@@ -104,7 +106,7 @@ TEST_F(Registry, ProposesTheNearestName) {
 TEST_F(Registry, ReadsAConfigJsonByPathAndByDirectory) {
   const std::string path = write("snapshot/config.json", R"({"model_type": "gpt2", "n_layer": 3})");
   for (const std::string& reference : {path, (folder / "snapshot").string(), (folder / "snapshot/").string()}) {
-    const ModelSpec model = shipped.model(reference);
+    const ModelSpec model = registry().model(reference);
     EXPECT_EQ(model.architecture.as<Gpt2Spec>().n_layer, 3) << reference;
     EXPECT_EQ(fs::path(model.source).lexically_normal(), path);
   }
@@ -113,32 +115,32 @@ TEST_F(Registry, ReadsAConfigJsonByPathAndByDirectory) {
 TEST_F(Registry, ReadsAModelFileOfOursByPath) {
   const std::string path = write("mine.json", R"({"name": "mine", "config": {"model_type": "gpt2"}, "source": "me",
                                                   "date": "2026-11-21", "published_parameters": 124439808})");
-  const ModelSpec model = shipped.model(path);
+  const ModelSpec model = registry().model(path);
   EXPECT_EQ(model.name, "mine");
   EXPECT_EQ(model.published_parameters, 124439808);
   EXPECT_EQ(model.source, "me");
 }
 
 TEST_F(Registry, RefusesWrongPaths) {
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("./absent.json")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("./absent.json")); }),
             "./absent.json: no such file or directory");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model("absent.json")); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("absent.json")); }),
             "absent.json: no such file or directory");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(folder.string())); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model(folder.string())); }),
             folder.string() + ": a directory without config.json");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device("/absent.json")); }), "/absent.json: no such file");
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().device("/absent.json")); }), "/absent.json: no such file");
 }
 
 TEST_F(Registry, OwnFilesAreReadStrictly) {
   const std::string path = write("mine.json", R"({"name": "mine", "config": {"model_type": "gpt2"}, "sources": "me"})");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(path)); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model(path)); }),
             path + ": unknown key \"sources\"; did you mean 'source'?");
   const std::string wrong = write("wrong.json", R"({"name": "w", "config": {"model_type": "gpt2", "n_head": 5},
                                                     "source": "me", "date": "2026-11-21"})");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.model(wrong)); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model(wrong)); }),
             wrong + ": /config/n_embd: found 768; accepted: a multiple of n_head (5)");
   const std::string gpu = write("gpu.json", R"({"name": "g", "description": "d", "memory_bytes": 0})");
-  EXPECT_EQ(error_text([&] { static_cast<void>(shipped.device(gpu)); }),
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().device(gpu)); }),
             gpu + ": /memory_bytes: found 0; accepted: an integer from 1 to 1125899906842624");
 }
 
@@ -157,18 +159,18 @@ TEST_F(Registry, AnEarlierFolderHidesALaterOne) {
   const SpecRegistry both(std::vector<std::string>{folder.string(), test::specs_dir().string()});
   EXPECT_EQ(both.model("gpt2").architecture.as<Gpt2Spec>().n_layer, 1);
   EXPECT_EQ(both.model("gpt2-xl").name, "gpt2-xl");
-  EXPECT_EQ(both.models().size(), shipped.models().size());
+  EXPECT_EQ(both.models().size(), registry().models().size());
 }
 
 TEST_F(Registry, EveryShippedModelLoads) {
-  const std::vector<ModelListing> models = shipped.models();
+  const std::vector<ModelListing> models = registry().models();
   EXPECT_GE(models.size(), 78U);
   EXPECT_TRUE(std::is_sorted(models.begin(), models.end(), [](auto& a, auto& b) { return a.name < b.name; }));
   std::vector<std::string> uncounted;  // no parameter count was seen at a source
   for (const ModelListing& listing : models) {
     SCOPED_TRACE(listing.name);
     EXPECT_TRUE(fs::exists(test::specs_dir() / "models" / (listing.name + ".json")));  // the file is named after it
-    const ModelSpec model = shipped.model(listing.name);
+    const ModelSpec model = registry().model(listing.name);
     EXPECT_EQ(model.name, listing.name);
     if (!model.published_parameters && !listing.is_program) uncounted.push_back(model.name);
     EXPECT_FALSE(model.source.empty());
@@ -189,16 +191,16 @@ TEST_F(Registry, EveryShippedModelLoads) {
           (listing.is_program && line.starts_with("values in the program")))
           << line;
     }
-    for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.model(alias).name, listing.name) << alias;
+    for (const std::string& alias : listing.aliases) EXPECT_EQ(registry().model(alias).name, listing.name) << alias;
     for (const std::string& other : listing.text_of) {
-      const ModelSpec text = shipped.model(other);
+      const ModelSpec text = registry().model(other);
       EXPECT_EQ(text.name, listing.name);
       ASSERT_FALSE(text.assumptions.empty());
       EXPECT_TRUE(text.assumptions.back().starts_with(other + " takes images or sounds too: this is its text model " +
                                                       listing.name + " alone, without their encoder"));
     }
     for (const std::string& other : listing.stands_for) {
-      const ModelSpec stand_in = shipped.model(other);
+      const ModelSpec stand_in = registry().model(other);
       EXPECT_EQ(stand_in.name, listing.name);
       ASSERT_FALSE(stand_in.assumptions.empty());
       const std::string& told = stand_in.assumptions.back();
@@ -208,11 +210,13 @@ TEST_F(Registry, EveryShippedModelLoads) {
       EXPECT_TRUE(told.ends_with(", stands for it")) << told;
     }
   }
-  EXPECT_TRUE(shipped.model("Tele-AI/TeleChat2-7B")
+  EXPECT_TRUE(registry()
+                  .model("Tele-AI/TeleChat2-7B")
                   .assumptions.back()
                   .ends_with("which has the same parameters but for the biases of the two matrices that leave its "
                              "attention and its MLP, stands for it"));
-  EXPECT_TRUE(shipped.model("zai-org/cogvlm-chat-hf")
+  EXPECT_TRUE(registry()
+                  .model("zai-org/cogvlm-chat-hf")
                   .assumptions.back()
                   .ends_with("without their encoder and the matrices that every layer has for the tokens of images "
                              "(not modelled)"));
@@ -286,18 +290,18 @@ TEST_F(Registry, ModelsAreFoundByTheNamesPeopleType) {
       {"openai/whisper-small.en", "whisper-small.en"},
       {"google/vit-base-patch16-224-in21k", "vit-base-patch16-224"},
       {"distilgpt2", "distilgpt2"}};
-  for (const auto& [typed, name] : names) EXPECT_EQ(shipped.model(typed).name, name) << typed;
+  for (const auto& [typed, name] : names) EXPECT_EQ(registry().model(typed).name, name) << typed;
 }
 
 // What makes these files of their own: another size than that of the model they are made from.
 TEST_F(Registry, VariantsOfOtherSizesHaveFilesOfTheirOwn) {
-  const auto llama = [&](const char* name) { return shipped.model(name).architecture.as<LlamaSpec>(); };
+  const auto llama = [&](const char* name) { return registry().model(name).architecture.as<LlamaSpec>(); };
   EXPECT_EQ(llama("mistral-7b").sliding_window, 4096);
   EXPECT_FALSE(llama("Mistral-7B-Instruct-v0.2").sliding_window.has_value());
   EXPECT_EQ(llama("Mistral-7B-Instruct-v0.2").vocab_size, 32000);
   EXPECT_EQ(llama("Mistral-7B-v0.3").vocab_size, 32768);
   EXPECT_EQ(llama("CodeLlama-7b-hf").max_position_embeddings, 16384);
-  const auto qwen = [&](const char* name) { return shipped.model(name).architecture.as<Qwen2Spec>(); };
+  const auto qwen = [&](const char* name) { return registry().model(name).architecture.as<Qwen2Spec>(); };
   EXPECT_TRUE(qwen("Qwen2.5-1.5B").tie_word_embeddings);
   EXPECT_FALSE(qwen("DeepSeek-R1-Distill-Qwen-1.5B").tie_word_embeddings);
   EXPECT_EQ(qwen("Qwen2.5-7B").max_position_embeddings, 131072);
@@ -305,7 +309,7 @@ TEST_F(Registry, VariantsOfOtherSizesHaveFilesOfTheirOwn) {
 }
 
 TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
-  const auto answer = [&](const char* name) { return error_text([&] { static_cast<void>(shipped.model(name)); }); };
+  const auto answer = [&](const char* name) { return error_text([&] { static_cast<void>(registry().model(name)); }); };
   EXPECT_TRUE(answer("llava-next-7b").starts_with("llava-next-7b: the family LLaVA-NeXT"));
   EXPECT_TRUE(answer("Qwen/Qwen-VL-Plus").starts_with("Qwen/Qwen-VL-Plus: the family Qwen-VL is not built yet; "));
   EXPECT_TRUE(
@@ -317,16 +321,16 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
 // Every model of shared/facts/models.json is either there or named here.
 TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   const auto refusal = [&](const std::string& name) {
-    return error_text([&] { static_cast<void>(shipped.model(name)); });
+    return error_text([&] { static_cast<void>(registry().model(name)); });
   };
   const std::string path = (test::specs_dir() / "not_modelled.json").string();
   const JsonDocument document = JsonDocument::read_file(path);
-  const std::vector<ModelListing> models_there = shipped.models();
+  const std::vector<ModelListing> models_there = registry().models();
   std::size_t models = 0;
   for (const JsonObject& family : document.root().optional_objects("families")) {
     const std::string name = family.required_string("family");
     const std::string nearest = family.optional_string("nearest").value_or("bert-base");
-    EXPECT_EQ(shipped.model(nearest).name, nearest);
+    EXPECT_EQ(registry().model(nearest).name, nearest);
     if (!family.has("nearest") && !family.has("instead")) {  // then none of its models is known
       for (const std::string& word : family.optional_strings("names")) {
         for (const ModelListing& known : models_there) {
@@ -346,7 +350,8 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   EXPECT_EQ(refusal("Qwen/Qwen-VL-Plus"),
             "Qwen/Qwen-VL-Plus: the family Qwen-VL is not built yet; qwen2-vl-7b, qwen2.5-vl-7b and qwen3-vl-8b are "
             "known; or its language model alone: qwen2-7b, qwen2.5-7b, qwen3-8b");
-  EXPECT_EQ(error_code([&] { static_cast<void>(shipped.model("EleutherAI/gpt-neo-1.3B")); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_code([&] { static_cast<void>(registry().model("EleutherAI/gpt-neo-1.3B")); }),
+            ErrorCode::kUnsupported);
   EXPECT_EQ(refusal("Qwen/qwen3"),
             "unknown model 'Qwen/qwen3'; 'memcalc models --search qwen3' lists the known ones of that name");
   EXPECT_EQ(refusal("gpt-neox-20"), "unknown model 'gpt-neox-20'; did you mean 'gpt-neox-20b'?");
@@ -356,16 +361,16 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
 }
 
 TEST_F(Registry, EveryShippedDeviceLoads) {
-  const std::vector<DeviceListing> devices = shipped.devices();
+  const std::vector<DeviceListing> devices = registry().devices();
   EXPECT_GE(devices.size(), 125U);
   for (const DeviceListing& listing : devices) {
     SCOPED_TRACE(listing.name);
     EXPECT_TRUE(fs::exists(test::specs_dir() / "gpus" / (listing.name + ".json")));
-    EXPECT_EQ(shipped.device(listing.name).name, listing.name);
+    EXPECT_EQ(registry().device(listing.name).name, listing.name);
     EXPECT_GT(listing.half_flops_per_second, 1e13);
     EXPECT_GT(listing.memory_bytes, 4 * kGiB);
     EXPECT_EQ(listing.validated, listing.name == "h100-sxm" || listing.name == "h200-sxm");
-    for (const std::string& alias : listing.aliases) EXPECT_EQ(shipped.device(alias).name, listing.name) << alias;
+    for (const std::string& alias : listing.aliases) EXPECT_EQ(registry().device(alias).name, listing.name) << alias;
   }
 }
 
@@ -385,7 +390,7 @@ TEST_F(Registry, MemoryIsWhatCudaReportsToTorch) {
                                                    {"h20-96gb", "95.00"},
                                                    {"h100-sxm", "79.17"}};
   for (const auto& [name, gib] : seen) {
-    const std::int64_t hundredths = shipped.device(name).memory_bytes * 100 / kGiB;
+    const std::int64_t hundredths = registry().device(name).memory_bytes * 100 / kGiB;
     EXPECT_EQ(
         std::to_string(hundredths / 100) + (hundredths % 100 < 10 ? ".0" : ".") + std::to_string(hundredths % 100), gib)
         << name;
@@ -404,24 +409,24 @@ TEST_F(Registry, CardsAreFoundByTheNamesPeopleType) {
                                                     {"pro6000", "rtx-pro-6000-blackwell"},
                                                     {"b300", "b300-sxm-270gb"},
                                                     {"dgx-spark", "gb10"}};
-  for (const auto& [typed, name] : names) EXPECT_EQ(shipped.device(typed).name, name) << typed;
+  for (const auto& [typed, name] : names) EXPECT_EQ(registry().device(typed).name, name) << typed;
 }
 
 // nvidia-smi mig -lgip: of an A100 80GB a slice 1g.10gb is 9.50 GiB and 14 multiprocessors, which torch shows too.
 TEST_F(Registry, MigSlicesAreCardsOfTheirOwn) {
-  const DeviceSpec a100 = shipped.device("NVIDIA A100 80GB PCIe MIG 1g.10gb"),
-                   h100 = shipped.device("h100-mig-3g.40gb");
+  const DeviceSpec a100 = registry().device("NVIDIA A100 80GB PCIe MIG 1g.10gb"),
+                   h100 = registry().device("h100-mig-3g.40gb");
   EXPECT_EQ(a100.name, "a100-80gb-mig-1g.10gb");
-  EXPECT_EQ(shipped.device("mig-1g.10gb").name, a100.name);
+  EXPECT_EQ(registry().device("mig-1g.10gb").name, a100.name);
   EXPECT_EQ(a100.memory_bytes, 9728 * kMiB);
   EXPECT_EQ(a100.multiprocessors, 14);
   EXPECT_EQ(h100.memory_bytes, 39 * kGiB + 512 * kMiB);
   EXPECT_EQ(h100.multiprocessors, 60);
-  EXPECT_EQ(h100.memory_bandwidth_bytes_per_second, shipped.device("h100").memory_bandwidth_bytes_per_second / 2);
+  EXPECT_EQ(h100.memory_bandwidth_bytes_per_second, registry().device("h100").memory_bandwidth_bytes_per_second / 2);
 }
 
 TEST_F(Registry, Mi250xIsTwoDevicesToTorch) {
-  const DeviceSpec card = shipped.device("mi250x");
+  const DeviceSpec card = registry().device("mi250x");
   EXPECT_EQ(card.name, "mi250x-gcd");
   EXPECT_EQ(card.memory_bytes, 65'520 * kMiB);
   EXPECT_EQ(card.multiprocessors, 110);
@@ -429,8 +434,8 @@ TEST_F(Registry, Mi250xIsTwoDevicesToTorch) {
 
 // bfloat16 and TF32 came to tensor cores with compute capability 8.0.
 TEST_F(Registry, NoCardBeforeAmpereHasBfloat16) {
-  for (const DeviceListing& listing : shipped.devices()) {
-    const DeviceSpec card = shipped.device(listing.name);
+  for (const DeviceListing& listing : registry().devices()) {
+    const DeviceSpec card = registry().device(listing.name);
     if (card.compute_capability_major == 0) continue;
     EXPECT_EQ(card.bf16_flops_per_second > 0, card.compute_capability_major >= 8) << card.name;
     EXPECT_EQ(card.tf32_flops_per_second > 0, card.compute_capability_major >= 8) << card.name;
@@ -439,7 +444,7 @@ TEST_F(Registry, NoCardBeforeAmpereHasBfloat16) {
 
 TEST_F(Registry, NoNameMeansTwoThings) {
   std::map<std::string, std::string> owners;
-  for (const ModelListing& listing : shipped.models()) {
+  for (const ModelListing& listing : registry().models()) {
     EXPECT_TRUE(owners.emplace(listing.name, listing.name).second) << listing.name;
     for (const std::string& alias : listing.aliases)
       EXPECT_TRUE(owners.emplace(ascii_lower(alias), listing.name).second) << alias;
@@ -456,7 +461,7 @@ TEST_F(Registry, NoNameMeansTwoThings) {
     EXPECT_EQ(owners.emplace(bare, owner).first->second, owner) << name;
   }
   owners.clear();
-  for (const DeviceListing& listing : shipped.devices()) {
+  for (const DeviceListing& listing : registry().devices()) {
     EXPECT_TRUE(owners.emplace(listing.name, listing.name).second) << listing.name;
     for (const std::string& alias : listing.aliases)
       EXPECT_TRUE(owners.emplace(ascii_lower(alias), listing.name).second) << alias;
@@ -464,7 +469,7 @@ TEST_F(Registry, NoNameMeansTwoThings) {
 }
 
 TEST_F(Registry, H100IsWhatWasMeasured) {
-  const DeviceSpec h100 = shipped.device("h100-sxm");
+  const DeviceSpec h100 = registry().device("h100-sxm");
   EXPECT_EQ(h100.memory_bytes, 85'017'493'504);  // torch.cuda.get_device_properties(0).total_memory
   // NVML, single_gpu.jsonl and trainer.jsonl: use after training - idle use - peak reserved.
   ASSERT_TRUE(h100.context_bytes && h100.kernel_bytes && h100.kernel_bytes_with_cudnn && h100.placement);
@@ -504,7 +509,6 @@ TEST_F(Registry, SchemasNameTheSameKeys) {
 
 // Ids that a hub gives to more than the network that trains: which one answers, and what it leaves out.
 TEST(SpecRegistry, SaysWhichProgramAnswersAHubId) {
-  const SpecRegistry registry(test::specs_dir().string());
   const struct {
     const char *id, *name, *said;
   } cases[] = {
@@ -517,11 +521,11 @@ TEST(SpecRegistry, SaysWhichProgramAnswersAHubId) {
       {"google/gemma-3-4b-it", "gemma-3-4b", "with it: gemma-3-4b-vision"},
   };
   for (const auto& each : cases) {
-    const ModelSpec model = registry.model(each.id);
+    const ModelSpec model = registry().model(each.id);
     EXPECT_EQ(model.name, each.name);
     EXPECT_NE(model.assumptions.back().find(each.said), std::string::npos) << model.assumptions.back();
   }
-  EXPECT_THROW((void)registry.model("timm/no_such_net.a1_in1k"), Error);
+  EXPECT_THROW((void)registry().model("timm/no_such_net.a1_in1k"), Error);
 }
 
 }  // namespace

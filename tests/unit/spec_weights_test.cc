@@ -8,11 +8,13 @@
 
 #include "memcalc/spec/registry.h"
 #include "support/error_text.h"
-#include "support/paths.h"
+#include "support/registry.h"
 #include "support/safetensors_writer.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using test::safetensors_bytes;
 using test::tensor_json;
@@ -34,11 +36,10 @@ class WeightFiles : public testing::Test {
     return error_text([&] { static_cast<void>(read_weights(path)); });
   }
   [[nodiscard]] std::string model_refusal(const std::string& path) const {
-    return error_text([&] { static_cast<void>(registry.model(path)); });
+    return error_text([&] { static_cast<void>(registry().model(path)); });
   }
 
   test::Folder folder{std::string("weights_") + testing::UnitTest::GetInstance()->current_test_info()->name()};
-  SpecRegistry registry{test::specs_dir().string()};
 };
 
 TEST_F(WeightFiles, ShardsAreSummed) {
@@ -136,11 +137,11 @@ TEST_F(WeightFiles, DirectoriesWithoutAnyAreRefused) {
 
 TEST_F(WeightFiles, ModelsTakeThemFromTheDirectoryOfTheirConfig) {
   static_cast<void>(folder.write("config.json", R"({"model_type": "bert"})"));
-  EXPECT_EQ(registry.model(folder.str()).weights, nullptr);
-  EXPECT_EQ(registry.model(folder.str()).checkpoint_dtype, std::nullopt);
+  EXPECT_EQ(registry().model(folder.str()).weights, nullptr);
+  EXPECT_EQ(registry().model(folder.str()).checkpoint_dtype, std::nullopt);
   const std::string path = folder.write("model.safetensors", file_with("a", "BF16"));
   for (const std::string& reference : {folder.str(), path}) {
-    const ModelSpec model = registry.model(reference);
+    const ModelSpec model = registry().model(reference);
     ASSERT_NE(model.weights, nullptr);
     EXPECT_EQ(model.weights->path, path);
     EXPECT_EQ(model.source, folder / "config.json");
@@ -149,9 +150,9 @@ TEST_F(WeightFiles, ModelsTakeThemFromTheDirectoryOfTheirConfig) {
         model.assumptions.back(),
         "dtype = bfloat16 (absent from config.json; that of the first tensor of the weights, as in transformers)");
   }
-  EXPECT_EQ(registry.model(folder / "config.json").weights, nullptr);  // the config alone was asked for
+  EXPECT_EQ(registry().model(folder / "config.json").weights, nullptr);  // the config alone was asked for
   static_cast<void>(folder.write("config.json", R"({"model_type": "bert", "dtype": "float16"})"));
-  EXPECT_EQ(registry.model(folder.str()).checkpoint_dtype, DType::kFloat16);
+  EXPECT_EQ(registry().model(folder.str()).checkpoint_dtype, DType::kFloat16);
 }
 
 TEST_F(WeightFiles, AnUnknownArchitectureIsToldWithWhatIsKnown) {

@@ -8,15 +8,16 @@
 #include <string>
 
 #include "memcalc/memcalc.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
 
+using test::registry;
+
 Report report_of(const RunOptions& options) {
-  const SpecRegistry registry(test::specs_dir());
-  const ModelSpec model = registry.model("gpt2");
-  return estimate(model, resolve(model, options), registry.device("h100-sxm"));
+  const ModelSpec model = registry().model("gpt2");
+  return estimate(model, resolve(model, options), registry().device("h100-sxm"));
 }
 
 TEST(StepCurve, FewPointsKeepThePeak) {

@@ -8,10 +8,12 @@
 
 #include "memcalc/memcalc.h"
 #include "memcalc/train/every_step.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 struct Case {
   std::string name;
@@ -30,9 +32,8 @@ RunOptions with_lengths(RunOptions options, const std::string& lengths) {
 class ToldSteps : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ToldSteps, AreThoseThatAreExecuted) {
-  const SpecRegistry registry(test::specs_dir());
-  const ModelSpec& model = registry.model(GetParam().model);
-  const DeviceSpec& card = registry.device("h100-sxm");
+  const ModelSpec& model = registry().model(GetParam().model);
+  const DeviceSpec& card = registry().device("h100-sxm");
   const ResolvedRun run = resolve(model, GetParam().options);
   const SymbolicRun told = run_symbolically(model, run.run, card);
   const SymbolicRun executed = run_every_step(model, run.run, card);

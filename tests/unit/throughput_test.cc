@@ -14,10 +14,12 @@
 #include "memcalc/cost/cost.h"
 #include "memcalc/memcalc.h"
 #include "memcalc/spec/registry.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -71,14 +73,13 @@ TEST(Throughput, EachAnswerToAPromptHasTokensOfItsOwn) {
 }
 
 TEST(Throughput, TheStepOfADataSetHasTheTokensOfItsBatches) {
-  const SpecRegistry registry(test::specs_dir());
-  const ModelSpec& model = registry.model("bert-base");
+  const ModelSpec& model = registry().model("bert-base");
   RunOptions options{.batch_size = 2, .loop = Loop::kTrainer};
   options.task = Task::kSequenceClassification;
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "memcalc_throughput.txt";
   std::ofstream(path) << "30\n30\n30\n30\n";
   options.lengths = path.string();
-  const Report report = estimate(model, resolve(model, options).run, registry.device("h200-sxm"));
+  const Report report = estimate(model, resolve(model, options).run, registry().device("h200-sxm"));
   EXPECT_EQ(report.epoch->average_samples, 2);
   EXPECT_EQ(report.epoch->average_tokens, 60);
   EXPECT_NEAR(report.time->tokens_per_second, 60 / report.time->step.step_seconds, 1e-6);
@@ -161,10 +162,9 @@ std::string refusal(const Report& report, double tokens) {
 }
 
 TEST(Throughput, SaysWhereTheRatesOfACardAreFrom) {
-  const SpecRegistry registry(test::specs_dir().string());
   const auto rates_from = [&](const char* card) {
     Report report;
-    report.device = registry.device(card);
+    report.device = registry().device(card);
     set_time(report, step(40, 0));
     return report.time->rates_from;
   };

@@ -9,10 +9,12 @@
 
 #include "memcalc/base/error.h"
 #include "memcalc/memcalc.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using testing::HasSubstr;
 
@@ -20,21 +22,19 @@ class UpgradeTest : public testing::Test {
  protected:
   [[nodiscard]] Profile profile(const std::string& name) const {
     std::vector<std::string> notes;
-    return registry_.profiles().choose({.profile = name}, "", notes);
+    return registry().profiles().choose({.profile = name}, "", notes);
   }
   [[nodiscard]] Upgrade between(const char* model, const RunOptions& options, const Profile& from,
                                 const Profile& to) const {
     RunRequest request;
     request.run = options;
-    return compare_versions(registry_.model(model), request, registry_.device("h200-sxm"), from, to);
+    return compare_versions(registry().model(model), request, registry().device("h200-sxm"), from, to);
   }
   static const BehaviorEffect* effect_of(const Upgrade& upgrade, std::string_view name) {
     const auto found = std::find_if(upgrade.effects.begin(), upgrade.effects.end(),
                                     [&](const BehaviorEffect& each) { return each.behavior->name == name; });
     return found == upgrade.effects.end() ? nullptr : &*found;
   }
-
-  SpecRegistry registry_{test::specs_dir().string()};
 };
 
 TEST_F(UpgradeTest, EachBehaviourAloneAndAllTogether) {
@@ -72,7 +72,7 @@ TEST_F(UpgradeTest, ARunThatIsRefusedAfterwardsIsSaid) {
 }
 
 TEST_F(UpgradeTest, EachBehaviourSaysWhatItWasComparedBy) {
-  const std::string csv = render(behaviors_answer(registry_.profiles()), Format::kCsv);
+  const std::string csv = render(behaviors_answer(registry().profiles()), Format::kCsv);
   EXPECT_THAT(csv, HasSubstr("experts.form,transformers,5.18.0,unmasked,measured,"));
   EXPECT_THAT(csv, HasSubstr("gemma2.eager,transformers,5.21.0,yes,sources,"));
   EXPECT_THAT(csv, HasSubstr("indexing.open-slices,torch,2.8.0,yes,recorded streams,"));
@@ -95,7 +95,7 @@ TEST_F(UpgradeTest, ARunThatIsNotAnsweredBeforeIsAnError) {
 }
 
 TEST_F(UpgradeTest, ProfilesAreListedWithTheirVersions) {
-  const std::string text = render(answer_of(registry_.profiles()), Format::kText);
+  const std::string text = render(answer_of(registry().profiles()), Format::kText);
   EXPECT_THAT(text, HasSubstr("p3"));
   EXPECT_THAT(text, HasSubstr("4.57.6"));
   EXPECT_THAT(text, HasSubstr("by sources"));

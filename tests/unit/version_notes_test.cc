@@ -8,10 +8,12 @@
 
 #include "memcalc/spec/registry.h"
 #include "memcalc/spec/run_options.h"
-#include "support/paths.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
+
+using test::registry;
 
 using testing::Contains;
 using testing::HasSubstr;
@@ -20,17 +22,16 @@ using testing::Not;
 
 std::vector<std::string> said_of(const char* model_name, const RunOptions& options, const char* software,
                                  const char* version) {
-  const SpecRegistry registry(test::specs_dir().string());
-  const ModelSpec model = registry.model(model_name);
+  const ModelSpec model = registry().model(model_name);
   RunSpec run = resolve(model, options).run;
   VersionOptions asked;
   for (std::size_t i = 0; i < kSoftwareCount; ++i) {
     if (kSoftwareNames[i] == software) asked.asked[i] = version;
   }
   std::vector<std::string> notes;
-  run.profile = registry.profiles().choose(asked, "", notes);
+  run.profile = registry().profiles().choose(asked, "", notes);
   SymbolicRun result;
-  tell_about_versions(model, run, registry.device("h100-sxm"), result);
+  tell_about_versions(model, run, registry().device("h100-sxm"), result);
   return result.assumptions;
 }
 

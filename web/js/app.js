@@ -18,6 +18,10 @@ function say(text, part = '') {
   $('message').hidden = text === '';
   $('message').replaceChildren(...(text ? message_parts(text) : []));
   $('answer').classList.toggle('stale', text !== '');
+  if (text) {  // on a phone, where the message is out of sight and the last verdict is of another run
+    $('mini').className = 'refused';
+    $('mini').textContent = text;
+  }
   page.controls?.blame(part);
 }
 

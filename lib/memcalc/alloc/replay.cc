@@ -119,6 +119,9 @@ class Replayer {
     result_.exact_peak = exact_.allocated();
     result_.peak_event = result_.exact_peak_event = i;
     result_.categories_at_peak = categories_;
+    // What a call reached before the one that counts is no peak of a phase, either; construction is of neither.
+    std::fill(result_.phase_peaks.begin() + 1, result_.phase_peaks.end(), Bytes{0});
+    std::fill(result_.phase_reserved.begin() + 1, result_.phase_reserved.end(), Bytes{0});
   }
 
   Bytes allocate(std::size_t i) {

@@ -2,7 +2,6 @@
 #include "memcalc/base/seconds.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace memcalc {
 
@@ -106,15 +105,6 @@ bool is_needed_at_once(const Kernel& kernel) {
   return communication != nullptr && communication->kind == Collective::kAllGather;
 }
 
-bool runs_beside(const Kernel& kernel) {
-  const auto* communication = kernel.as<work::Communication>();
-  if (communication == nullptr) return false;
-  // DDP's reducer issues its buckets in backward from AccumulateGrad's hooks; a row-parallel layer's all-reduce is
-  // issued in forward, or by the node of its operand.
-  const bool bucket = communication->kind == Collective::kAllReduce && kernel.phase == Phase::kBackward &&
-                      kernel.node != nullptr &&
-                      std::string_view(kernel.node->name).find("AccumulateGrad") != std::string_view::npos;
-  return kernel.stream != CudaStream::kDefault || bucket;
-}
+bool runs_beside(const Kernel& kernel) { return kernel.communicates() && kernel.stream != CudaStream::kDefault; }
 
 }  // namespace memcalc

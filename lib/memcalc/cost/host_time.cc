@@ -214,7 +214,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   const auto* list = kernel.as<work::TensorList>();
   const bool of_dtensors = list != nullptr && list->of_dtensors;
   const double collective = rates.collective_us * (kernel.node == &kFunctionalCollective ? kFunctionalShare : 1);
-  const double call = kernel.communicates()                ? collective
+  const double call = is_of_host_work(kernel)              ? 0
+                      : kernel.communicates()              ? collective
                       : of_dtensors && kernel.launches > 1 ? rates.sharded_operator_us
                                                            : host_microseconds(kernel.kind, rates);
   // Without autograd an operator takes this share of its time, a view this one: medians of eleven and of three, on an
@@ -246,7 +247,8 @@ double host_seconds(const Kernel& kernel, const HostRates& rates, bool no_grad) 
   // Forward, and checkpointing's second forward, are the model's Python; backward is autograd's C++, as is what
   // autocast converts and the steps of a recurrent network within one call.
   const bool cast = is_of_autocast(kernel), step = kernel.op == &aten::kCudnnRnn;
-  const bool python = forward && !cast && !step && !is_around_model(kernel) && !is_within_operator(kernel);
+  const bool python =
+      forward && !cast && !step && !is_around_model(kernel) && !is_within_operator(kernel) && !is_of_host_work(kernel);
   // Of BERT's 320 conversions, each 10.9 us where an element-wise operator takes 7.8 (host_times_h200.jsonl).
   constexpr double kCastShare = 1.4;
   if (cast) microseconds *= kCastShare;

@@ -43,6 +43,7 @@ constexpr std::string_view kFunctional = "_c10d_functional::";
 bool queues_beside(const DistinctKernels& kernels) {
   return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
     if (!kernel->communicates()) return false;
+    if (kernel->stream == CudaStream::kAllReduce) return false;  // DDP's buckets; HSDP gathers, too
     if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
     return kernel->op != nullptr && std::string_view(kernel->op->name).starts_with(kFunctional);
   });
@@ -171,6 +172,7 @@ Timeline::Timeline(const DistinctKernels& kernels, const std::vector<double>& se
     Issue& each = issues_[i];
     each.seconds = each.way == Issue::Way::kCompute ? seconds[i] / each.launches : seconds[i];
     gathers_ = gathers_ || each.way == Issue::Way::kGathers;
+    waits_ = waits_ || (each.waits && each.waits_for == 0);
     if (each.waits && each.waits_for > 0) issues_[static_cast<std::size_t>(each.waits_for - 1)].is_waited_for = true;
     if (each.way < Issue::Way::kBlocks) continue;
     const auto* collective = kernels_[i].as<work::Communication>();
@@ -552,8 +554,12 @@ constexpr double kThreadSpread = 0.20, kAlike = 0.32;  // pooled: standard devia
 /// Threads that are quicker or slower by a standard deviation each, the mean of the four logarithms by how often each
 /// is.
 void spread_over_threads(const Timeline& timeline, const HostRates& host, StepTime& step) {
-  constexpr double kNearly = 0.5;  // of the step: a host that needs less does not decide it, however slow its threads
-  if (step.host_seconds < kNearly * step.step_seconds) return;
+  // Of the step: a host that needs less does not decide it, however slow its threads. One that waits for the card
+  // within a step begins again without a lead. Where each layer is gathered when the host comes to it, whose wrappers
+  // take most of their time in forward, that pass may be the host's: one that looks for packed sequences, as those
+  // without a cache do (checkpoints), under FSDP.
+  const double nearly = timeline.gathers_without_lead() ? 0.25 : 0.5;
+  if (step.host_seconds < nearly * step.step_seconds) return;
   const double slow = std::exp(kThreadSpread), quick = 1 / slow;
   const std::array<double, 4> seconds = last_seconds<4>(
       timeline, {{{&host, {quick, quick}}, {&host, {quick, slow}}, {&host, {slow, quick}}, {&host, {slow, slow}}}});

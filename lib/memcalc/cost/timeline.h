@@ -81,6 +81,9 @@ class Timeline {
   /// Of such calls on the quickest and on the slowest host, whose rates say in which state their one thread is.
   [[nodiscard]] std::array<double, 2> extreme_calls(const HostRates& quickest, const HostRates& slowest) const;
 
+  /// Whether the host waits for all of the card within a step of which parts are gathered beside the kernels.
+  [[nodiscard]] bool gathers_without_lead() const { return gathers_ && waits_; }
+
  private:
   template <std::size_t kHosts>
   friend class Clocks;
@@ -92,6 +95,7 @@ class Timeline {
   std::vector<Issue> issues_;  // of each kernel
   std::size_t queue_kernels_;  // launches that wait at most
   bool gathers_ = false;       // beside the kernels
+  bool waits_ = false;         // the host does, for all that the card has, within a step
   double slowest_;             // the slowest rank's host: its seconds over those of an average one
 };
 

@@ -321,7 +321,7 @@ class Planner {
     if (known == nullptr) return kNotReached;
     if (!known->answered()) return known->rule;
     if (!is_in_host(*known)) return "more than the host's memory";
-    const std::string how = each.simulated ? "simulated: " : "by short models: ";
+    const std::string how = each.simulated ? "simulated: " : "surveyed: ";
     if (!known->fits()) return how + "more than the card";
     return how + "another is as fast and needs no more, or it takes twice as long";
   }

@@ -1,5 +1,6 @@
 // The words of the plan.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -7,6 +8,7 @@
 #include "memcalc/plan/plan.h"
 #include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_fields.h"
@@ -23,22 +25,30 @@ std::string layout_of(const Parallel& p) {
   return text;
 }
 
+/// "--optimizer --tp --ep", the options of a rule; nothing: a reason of the planner's own.
+std::optional<std::string_view> options_of(std::string_view rule) {
+  for (const RuleGroup& group : rule_groups()) {
+    for (const Rule& each : group.rules) {
+      if (each.id == rule) return each.options;
+    }
+  }
+  for (const BuiltRule* each : built_rules()) {
+    if (each->id == rule) return each->options;
+  }
+  return std::nullopt;
+}
+
 /// "--optimizer beside --tp, --ep: tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not go
 /// together; a reason of the planner's own as it is.
 std::string reason_words(const std::string& rule) {
-  for (const RuleGroup& group : rule_groups()) {
-    for (const Rule& each : group.rules) {
-      if (each.id != rule) continue;
-      std::string options(each.options);
-      std::string_view between = " beside ";
-      for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos;
-           at += between.size(), between = ", ") {
-        options.replace(at, 1, between);
-      }
-      return options + ": " + rule;
-    }
+  const std::optional<std::string_view> found = options_of(rule);
+  if (!found || found->empty()) return rule;
+  std::string options(*found);
+  std::string_view between = " beside ";
+  for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos; at += between.size(), between = ", ") {
+    options.replace(at, 1, between);
   }
-  return rule;
+  return options + ": " + rule;
 }
 
 std::string rejections_note(const Plan& plan) {

@@ -120,7 +120,8 @@ Survey surveyed(const Candidate& candidate) {
   const std::optional<ShortLengths> lengths = short_lengths_of(model, run);
   const auto* megatron = std::get_if<MegatronLayout>(&run.parallel.layout);
   const bool told = megatron != nullptr && megatron->first_stage_layers + megatron->last_stage_layers > 0;
-  if (!lengths || told) return {simulated(candidate), true};
+  // A program has no layers to leave out, but of ZeRO-1's ranks one tells what all need: the front is simulated whole.
+  if (!lengths || told) return simulated_on_heaviest_ranks(candidate);
   const DeviceSpec card = endless(device, run);
   try {
     ModelSpec brief = model;

@@ -8,12 +8,14 @@
 namespace memcalc {
 namespace {
 
-// Three significant digits; a number of four digits before the point keeps them all.
+constexpr double kThousand = 999.5;  // from here on a whole number has a separator
+
+// Three significant digits; a number of four digits before the point keeps them all: 1,234.
 std::string three_digits(double value) {
   const double size = std::fabs(value);
   if (size < 9.995) return format_fixed(value, 2);
   if (size < 99.95) return format_fixed(value, 1);
-  return format_fixed(value, 0);
+  return size < kThousand ? format_fixed(value, 0) : format_amount(value);
 }
 
 }  // namespace
@@ -64,7 +66,13 @@ std::string format_amount(double amount) {
   return scientific_text(amount, 2);
 }
 
-std::string format_rate(double rate) { return rate < 100 ? format_fixed(rate, 2) : format_amount(rate); }
+std::string format_rate(double rate) {
+  if (rate >= 100) return format_amount(rate);
+  constexpr double kFew = 0.095;  // below, two decimals say less than two digits: 0.0011
+  int decimals = 2;
+  for (double rest = rate; rest > 0 && rest < kFew && decimals < 8; rest *= 10) ++decimals;
+  return format_fixed(rate, decimals);
+}
 
 std::string plural(std::int64_t count, std::string_view noun) {
   return std::string(noun).append(count == 1 ? "" : "s");

@@ -17,7 +17,7 @@ constexpr std::string_view kGreen = "\x1b[32m";
 constexpr std::string_view kRed = "\x1b[31m";
 
 std::string shown_seconds(double seconds) {
-  if (seconds >= 100) return format_fixed(seconds, 0) + " s";
+  if (seconds >= 100) return format_amount(seconds) + " s";
   if (seconds >= 1) return format_fixed(seconds, 2) + " s";
   if (seconds >= 1e-3) return format_fixed(seconds * 1e3, seconds >= 0.1 ? 0 : 1) + " ms";
   return format_fixed(seconds * 1e6, 0) + " us";

@@ -73,11 +73,12 @@ struct PhasePeak {
 /// The classes of a step that take time, in the order of the enumeration.
 [[nodiscard]] std::vector<std::pair<std::string_view, double>> time_classes(const StepTime& step);
 
-/// Throughput and utilisation, a name and a value each, for people.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time);
+/// Throughput and utilisation of so many cards, a name and a value each, for people.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time, std::int64_t cards);
 
 /// Days, cards' hours, price and energy of the whole training.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run);
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run,
+                                                                              std::int64_t cards);
 
 /// "Fits on h100-sxm: needs 7.37 GiB of 79.2 GiB, 71.8 GiB free."
 [[nodiscard]] std::string verdict_text(const Report& report);

@@ -96,13 +96,13 @@ std::string flops_table(const Report& report) {
   return out;
 }
 
-std::string time_table(const Throughput& time) {
+std::string time_table(const Throughput& time, std::int64_t cards) {
   std::string out = "| " + std::string(title_of(time)) + " | " + format_seconds(time.step.step_seconds) +
                     " | |\n| --- | ---: | ---: |\n";
   for (const auto& [name, seconds] : time_classes(time.step)) {
     out += row({std::string(name), format_seconds(seconds), format_percent(seconds, time.step.step_seconds)});
   }
-  for (const auto& [name, value] : rates_of(time)) out += row({name, value, ""});
+  for (const auto& [name, value] : rates_of(time, cards)) out += row({name, value, ""});
   return out;
 }
 
@@ -150,10 +150,12 @@ std::string render_markdown(const Report& report, const RenderOptions& options) 
   }
   out += memory_table(report) + "\n" + totals_table(report) + "\n";
   out += accounting_table(report.accounting, options.explain) + "\n" + flops_table(report);
-  if (report.time) out += "\n" + time_table(*report.time);
+  if (report.time) out += "\n" + time_table(*report.time, report.run.parallel.gpus);
   if (report.training) {
     out += "\n| Whole training | |\n| --- | --- |\n";
-    for (const auto& [name, value] : training_lines(*report.training)) out += row({name, escaped(value)});
+    for (const auto& [name, value] : training_lines(*report.training, report.run.parallel.gpus)) {
+      out += row({name, escaped(value)});
+    }
   }
   if (!report.other_gpus.empty()) out += "\n" + cards_table(report.other_gpus);
   if (options.explain) out += "\n" + contributors_table(report);

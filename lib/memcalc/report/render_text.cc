@@ -381,7 +381,7 @@ class TextRenderer {
 
   void write_training(const TrainingRun& run) {
     title("Whole training");
-    for (const auto& [name, value] : training_lines(run)) write_wrapped(name, value);
+    for (const auto& [name, value] : training_lines(run, report_.run.parallel.gpus)) write_wrapped(name, value);
   }
 
   void write_wrapped(std::string_view name, std::string_view value) {
@@ -402,7 +402,7 @@ class TextRenderer {
            pad_left(format_percent(seconds, step.step_seconds), 9) + "  " +
            painted(bar(seconds / step.step_seconds, 24, options_.unicode), kCyan));
     }
-    for (const auto& [name, value] : rates_of(time)) write_wrapped(name, value);
+    for (const auto& [name, value] : rates_of(time, report_.run.parallel.gpus)) write_wrapped(name, value);
   }
 
   // The time on a screen: a line.
@@ -416,7 +416,7 @@ class TextRenderer {
         words.push_back(format_seconds(time.generation->token_seconds) + " each later token");
       }
     }
-    for (const auto& [name, value] : rates_of(time)) {
+    for (const auto& [name, value] : rates_of(time, report_.run.parallel.gpus)) {
       if (name.ends_with("/s")) words.push_back(value + " " + name);
       if (name == "MFU") words.push_back(name + " " + value.substr(0, value.find(" of ")));
     }

@@ -51,9 +51,13 @@ std::string bound_of(const Throughput& time) {
   return "the card";
 }
 
+std::string at_power_limit(std::int64_t cards) {
+  return cards == 1 ? "at its power limit" : "with " + std::to_string(cards) + " cards at their power limit";
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time) {
+std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time, std::int64_t cards) {
   const StepTime& step = time.step;
   std::vector<std::pair<std::string, std::string>> rates;
   if (time.generation) {
@@ -71,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.hfu > time.mfu) rates.emplace_back("HFU", format_percent(time.hfu, 1) + " with what is recomputed");
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
-    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J at its power limit");
+    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J " + at_power_limit(cards));
   if (time.input_seconds) {
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
@@ -112,7 +116,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   return rates;
 }
 
-std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run) {
+std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRun& run, std::int64_t cards) {
   std::vector<std::pair<std::string, std::string>> lines;
   const auto counted = [](double value, const char* noun) {
     const std::string amount = format_amount(value);
@@ -125,7 +129,7 @@ std::vector<std::pair<std::string, std::string>> training_lines(const TrainingRu
         "price", format_amount(run.usd) + " US$ at " + format_fixed(run.usd_per_hour, 2) + ": " + run.price_source);
   }
   if (run.energy_kwh > 0)
-    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh at its power limit");
+    lines.emplace_back("energy", "at most " + format_amount(run.energy_kwh) + " kWh " + at_power_limit(cards));
   return lines;
 }
 

@@ -110,6 +110,7 @@ struct Family {
   bool dropout_is_module = true;                  // nn.Dropout, which TRL can switch off; else F.dropout
   bool shares_position_bias = false;              // between layers (T5)
   bool decoder_config_is_copy = false;            // the decoder has its own copy of the configuration (T5)
+  bool use_cache_by_default = true;               // use_cache of its configuration class
   bool keeps_cache_in_inference = false;          // of encoder-decoders; decoders do
   bool has_own_classifier = false;                // …ForSequenceClassification that took no loss kwargs before 5.0
   bool is_torchvision = false;                    // torchvision's modules, not transformers'

@@ -104,6 +104,14 @@ const Family& family_named(const JsonObject& config, const std::string& model_ty
   throw config.error_found("model_type", kAccepted + did_you_mean(model_type, modelled_types()));
 }
 
+/// What generate() goes by (transformers 5.17, GenerationConfig.from_model_config): the configuration's own, else that
+/// of the text model in it.
+bool use_cache_of(const JsonObject& config, const Family& family) {
+  if (const std::optional<bool> own = config.optional_bool("use_cache")) return *own;
+  const std::optional<JsonObject> text = config.nullable_object("text_config");
+  return (text ? text->optional_bool("use_cache") : std::nullopt).value_or(family.use_cache_by_default);
+}
+
 }  // namespace
 
 void take_as_transformers(ModelSpec& model) {
@@ -121,6 +129,9 @@ std::vector<std::string> modelled_types() {
 
 ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   if (is_lit_config(config)) return model_from_lit_config(config, std::move(name));
+  if (config.has("needed_bytes") && config.has("run")) {
+    throw config.error("run", "is that of a report, not a model; accepted: --config FILE, which asks it again");
+  }
   const std::string whole_type = config.required_string("model_type");
   const std::optional<TextPart> part = text_part_of(config, whole_type);
   const std::string model_type = part ? part->model_type : whole_type;
@@ -133,6 +144,7 @@ ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   model.name = std::move(name);
   model.model_type = model_type;
   model.architecture = family.read(reader);
+  model.use_cache = use_cache_of(config, family);
   model.checkpoint_dtype = reader.dtype();
   model.assumptions = reader.assumptions();
   return model;

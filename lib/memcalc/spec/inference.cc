@@ -1,6 +1,5 @@
 #include "memcalc/spec/inference.h"
 
-#include "memcalc/families/mpt/spec.h"
 #include "memcalc/spec/family.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/run_names.h"
@@ -8,17 +7,13 @@
 namespace memcalc {
 namespace {
 
-/// config.use_cache, of which MptConfig alone has another default than true.
-bool uses_cache(const ModelSpec& model) {
-  const auto* mpt = model.architecture.get_if<MptSpec>();
-  return mpt == nullptr || mpt->use_cache;
-}
-
-/// Where config.use_cache is on, a forward pass of a decoder keeps keys and values that nobody reads.
-bool keeps_cache(const ModelSpec& model) {
+/// Where config.use_cache is on, generate() has a cache, and a forward pass of a decoder keeps keys and values that
+/// nobody reads.
+bool keeps_cache(const ModelSpec& model, bool generates) {
+  if (!model.use_cache) return false;
   const Family* const family = family_of(model);
-  if (!uses_cache(model)) return false;
-  return is_decoder(model) || (family != nullptr && family->keeps_cache_in_inference);
+  return is_decoder(model) || (generates && is_encoder_decoder(model)) ||
+         (family != nullptr && family->keeps_cache_in_inference);
 }
 
 }  // namespace
@@ -26,8 +21,8 @@ bool keeps_cache(const ModelSpec& model) {
 void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                        std::vector<std::string>& assumptions) {
   run.purpose = *options.inference;
-  run.use_cache = keeps_cache(model);
-  if (!uses_cache(model) && run.inference()->new_tokens > 0) {
+  run.use_cache = keeps_cache(model, run.inference()->new_tokens > 0);
+  if (!model.use_cache && run.inference()->new_tokens > 0) {
     assumptions.emplace_back(
         "no KV cache: use_cache of this model's configuration is off, and with it generate() runs all tokens again for "
         "each new one; a config.json with \"use_cache\": true is generate(use_cache=True)");

@@ -582,7 +582,10 @@ DeviceSpec with_measured(const std::vector<std::string>& directories, const std:
 
 /// What holds of every card: read once, when the first card is asked for.
 struct SpecRegistry::Shared {
-  std::once_flag read;
+  // Not std::call_once: in a program with libgcc linked statically an error that leaves it ends the program, since libc
+  // unwinds pthread_once by the shared libgcc.
+  std::mutex reading;
+  bool is_read = false;
   std::optional<Contexts> contexts;
   std::optional<NcclMemory> nccl;  // of the measured card
   std::shared_ptr<const PredictionErrors> errors;
@@ -598,15 +601,16 @@ SpecRegistry::SpecRegistry(std::vector<std::string> directories)
     : directories_(std::move(directories)), shared_(std::make_shared<Shared>()) {}
 
 const SpecRegistry::Shared& SpecRegistry::shared() const {
-  std::call_once(shared_->read, [&] {
-    if (const auto path = file_of(directories_, "measured/contexts.json")) shared_->contexts = read_contexts(*path);
-    DeviceSpec measured;
-    measured.name = kMeasuredCard;
-    shared_->nccl = with_memory(directories_, std::move(measured)).nccl;
-    if (const auto path = file_of(directories_, "prediction_errors.json")) {
-      shared_->errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
-    }
-  });
+  const std::scoped_lock lock(shared_->reading);
+  if (shared_->is_read) return *shared_;
+  if (const auto path = file_of(directories_, "measured/contexts.json")) shared_->contexts = read_contexts(*path);
+  DeviceSpec measured;
+  measured.name = kMeasuredCard;
+  shared_->nccl = with_memory(directories_, std::move(measured)).nccl;
+  if (const auto path = file_of(directories_, "prediction_errors.json")) {
+    shared_->errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
+  }
+  shared_->is_read = true;
   return *shared_;
 }
 

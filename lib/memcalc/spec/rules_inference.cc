@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
 
@@ -70,6 +71,16 @@ constexpr Rule kGeneration[] = {
      .accepted = "no --new-tokens",
      .broken =
          [](const RuleQuestion& q) { return !(is_decoder(q.model) && is_causal(q)) && !is_encoder_decoder(q.model); }},
+    {.id = "new-tokens-without-cache",
+     .options = "--new-tokens --model",
+     .message = "new tokens: use_cache of {model}'s configuration is off, and generate() without a KV cache is "
+                "modelled for decoders of text",
+     .accepted = "a config.json with \"use_cache\": true",
+     .broken =
+         [](const RuleQuestion& q) {
+           return !q.run.use_cache && (is_encoder_decoder(q.model) || is_image_text(q.model));
+         },
+     .code = ErrorCode::kUnsupported},
     {.id = "new-tokens-within-positions",
      .options = "--new-tokens --seq --model",
      .message = "new tokens: {--new-tokens} behind a prompt of {--seq} are beyond the {} positions of {model}",

@@ -43,15 +43,16 @@ bool adapts_classifier(const RunRecord& r) {
   return adapts(r) && (r.run.task == Task::kSequenceClassification || r.run.task == Task::kTokenClassification);
 }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
+bool has_symbol(const ProgramSpec& recorded, std::string_view name) {
+  const std::vector<ProgramSymbol>& symbols = recorded.program->symbols;
+  return std::any_of(symbols.begin(), symbols.end(), [&](const ProgramSymbol& each) { return each.name == name; });
+}
 bool takes_tokens(const RunRecord& r) {
+  if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) return has_symbol(*recorded, "sequence");
   if (const auto* custom = r.model.architecture.get_if<CustomSpec>()) {
     return std::holds_alternative<custom::TokensInput>(custom->input);
   }
   return !is_vision(r.model);
-}
-bool has_symbol(const ProgramSpec& recorded, std::string_view name) {
-  const std::vector<ProgramSymbol>& symbols = recorded.program->symbols;
-  return std::any_of(symbols.begin(), symbols.end(), [&](const ProgramSymbol& each) { return each.name == name; });
 }
 bool takes_images(const RunRecord& r) {
   if (const auto* recorded = r.model.architecture.get_if<ProgramSpec>()) return has_symbol(*recorded, "image");
@@ -218,7 +219,7 @@ const Field kFields[] = {
          .set = put<&R::sequence_length>,
          .get = take<&S::sequence_length>,
          .exists = takes_tokens,
-         .belongs_to = "models that take tokens"}),
+         .belongs_to = "models that take tokens, and programs recorded so that their length is free"}),
     row("--target-seq", "target_sequence_length", G::kModel, K::kWhole, "N",
         "labels of a sequence, or objects in an image [as --seq]",
         {.unit = "tokens",

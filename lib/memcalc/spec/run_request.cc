@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
@@ -14,6 +16,7 @@
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/registry.h"
 #include "memcalc/spec/router_loss.h"
 #include "memcalc/spec/run_fields.h"
 
@@ -144,19 +147,32 @@ ModelSpec model_of(const RunRequest& request, const SpecRegistry& registry) {
   return model;
 }
 
+/// Whether how its clock follows its power was measured.
+bool follows_power(const DeviceSpec& device) {
+  return device.rates != nullptr && device.rates->power.watts > 0 && device.power_watts > 0;
+}
+
+/// "h100-sxm, h200-sxm"
+std::string cards_that_follow_power(const SpecRegistry& registry) {
+  std::vector<std::string> names;
+  for (const DeviceListing& listing : registry.devices()) {
+    if (follows_power(registry.device(listing.name))) names.push_back(listing.name);
+  }
+  return join(names);
+}
+
 /// What an administrator sets by nvidia-smi -pl, down to `kLeast` of the limit that was measured: an H100 of 96 GB has
 /// 500 of those 700 W of its own. Kernels that memory bounds draw 0.72 to 0.80 of them (power in
 /// specs/measured/h200-sxm/rates.json); that they are no slower under a little less is an assumption.
-void limit_power(double watts, DeviceSpec& device) {
+void limit_power(double watts, const SpecRegistry& registry, DeviceSpec& device) {
   constexpr double kLeast = 0.7;
   const auto error = [](std::string text, const char* rule) {
     return Error(ErrorCode::kUsage, "--power-limit: " + std::move(text), "--power-limit", rule);
   };
-  if (device.rates == nullptr || device.rates->power.watts <= 0 || device.power_watts <= 0) {
-    throw error(
-        fmt::format("how the clock of {} follows its power was not measured; accepted: with --gpu h100-sxm or h200-sxm",
-                    device.name),
-        "power-needs-rates");
+  if (!follows_power(device)) {
+    throw error(fmt::format("how the clock of {} follows its power was not measured; accepted: with --gpu {}",
+                            device.name, cards_that_follow_power(registry)),
+                "power-needs-rates");
   }
   const double least = std::ceil(kLeast * device.rates->power.watts);
   if (watts < least || watts > device.power_watts) {
@@ -168,12 +184,12 @@ void limit_power(double watts, DeviceSpec& device) {
   device.power_watts = watts;
 }
 
-DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options) {
+DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options, const SpecRegistry& registry) {
   if (options.memory_gib) {
     device.memory_bytes = bytes_of_gib(*options.memory_gib);
     device.memory_given = true;
   }
-  if (options.power_watts) limit_power(*options.power_watts, device);
+  if (options.power_watts) limit_power(*options.power_watts, registry, device);
   device.margin_bytes = bytes_of_gib(options.margin_gib);
   if (device.usable_bytes() <= 0) {
     throw Error(ErrorCode::kUsage,
@@ -201,7 +217,7 @@ DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry) {
   }
   const bool assumed = request.gpu.empty() && request.card.description.empty();
   DeviceSpec device =
-      with_card_options(assumed ? registry.device(kAssumedDevice) : card_of(request, registry), request.card);
+      with_card_options(assumed ? registry.device(kAssumedDevice) : card_of(request, registry), request.card, registry);
   if (assumed) device.reference.clear();
   return device;
 }

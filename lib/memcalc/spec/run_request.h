@@ -66,7 +66,7 @@ inline constexpr const char* kAssumedDevice = "h100-sxm";
 
 /// A card as its options change it; each change is told of. Throws Error(kUsage) for a margin that leaves nothing
 /// and a power limit that the times of the card do not go down to.
-[[nodiscard]] DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options);
+[[nodiscard]] DeviceSpec with_card_options(DeviceSpec device, const CardOptions& options, const SpecRegistry& registry);
 
 /// The card that is asked for, else the assumed one. Throws Error(kUsage, kInput).
 [[nodiscard]] DeviceSpec device_of(const RunRequest& request, const SpecRegistry& registry);

@@ -55,7 +55,7 @@ enum class HostWork : std::uint8_t {
   kZeroReduced,              // ZeRO-1 and 2: a parameter's gradient in its hook
   kZeroStepped,              // a parameter in the engine's step
   kLogitsProcessor,          // what LogitsProcessorList asks of each processor that draws tokens
-  kUnpackedWeight,           // of Linear4bit with more rows than its one kernel takes: dequantize_4bit within it
+  kUnpackedWeight,           // of Linear4bit with more rows than its one kernel takes
   kCopiedConfiguration,      // an encoder-decoder's: DynamicCache asks it for its decoder's, which is a deep copy
 };
 inline constexpr std::size_t kHostWorkCount = 42;

@@ -57,7 +57,7 @@ struct Rows {
   std::int64_t count = 0, width = 0;
   bool softmax = false;  // may read a row more than once
   bool backward = false;
-  std::int64_t images = 0;  // batch norm of row-major ones
+  std::int64_t images = 0;  // of a batch norm: how many, where they are row-major (NCHW)
 
   [[nodiscard]] bool operator==(const Rows&) const = default;
 };

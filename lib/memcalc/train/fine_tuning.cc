@@ -26,12 +26,14 @@ namespace {
 
 /// Python's re.match(): from the beginning of a name. The text model of a model of images and text has other names
 /// there.
-bool begins_with(const std::regex& pattern, const std::string& name) {
-  constexpr auto kFromStart = std::regex_constants::match_continuous;
-  if (std::regex_search(name, pattern, kFromStart)) return true;
+bool begins_with(const std::regex& pattern, std::string_view name) {
+  const auto matches = [&pattern](std::string_view text) {
+    return std::regex_search(text.begin(), text.end(), pattern, std::regex_constants::match_continuous);
+  };
+  if (matches(name)) return true;
   constexpr std::string_view kModel = "model.";
   if (!name.starts_with(kModel)) return false;
-  return std::regex_search("model.language_model." + name.substr(kModel.size()), pattern, kFromStart);
+  return matches("model.language_model." + std::string(name.substr(kModel.size())));
 }
 
 /// axolotl's utils/freeze.py, freeze_layers_except: whatever matches none of the patterns.

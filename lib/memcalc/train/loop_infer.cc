@@ -34,8 +34,7 @@ KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, co
   GenerationCall call{.new_tokens = run.inference()->new_tokens,
                       .beams = run.inference()->beams,
                       .return_sequences = run.inference()->return_sequences,
-                      // generation_config.use_cache; a decoder of text has what its configuration says.
-                      .caches = run.use_cache || model.is_encoder_decoder || model.images != nullptr};
+                      .caches = run.use_cache};
   if (const std::optional<Sampling>& sampling = run.inference()->sampling) {
     call.samples = true;
     call.score_rules = *sampling;

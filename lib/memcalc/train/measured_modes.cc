@@ -64,6 +64,7 @@ constexpr Mode kModes[] = {
     {"forward pass", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens == 0; }, true},
     {"generation", [](const RunSpec& r) { return r.inference() && r.inference()->new_tokens > 0; }, true},
     {"beam search", [](const RunSpec& r) { return r.inference() && r.inference()->beams > 1; }, true},
+    {"several answers", [](const RunSpec& r) { return r.inference() && r.inference()->return_sequences > 1; }, true},
     {"expandable segments in inference", [](const RunSpec& r) { return !r.trains() && r.expandable_segments; }, true},
     {"inference with offloaded parameters",
      [](const RunSpec& r) { return !r.trains() && r.parallel.offload_parameters == OffloadTo::kHost; }, true},

@@ -69,6 +69,27 @@ def class_of(case, config):
     return found[0] if isinstance(found, tuple) else found
 
 
+def maker(device, config_of, class_of):
+    """A case's model on the device, with the same weights each time."""
+    import torch
+
+    def made(case):
+        torch.manual_seed(0)
+        config = config_of(case)
+        dtype = torch.bfloat16 if case["precision"] == "bf16" else torch.float32
+        with torch.device(device): return class_of(case, config)._from_config(config).to(device, dtype).train()
+
+    return made
+
+
+def items_of(case, model):
+    """One row of the batch that a model is given."""
+    import torch
+    ids, size = torch.randint(5, 90, (TOKENS,)), getattr(model.config, "image_size", None)
+    if case["kind"] != "image": return dict(input_ids=ids, labels=ids.clone())
+    return dict(pixel_values=torch.randn(3, size, size, dtype=next(model.parameters()).dtype), labels=torch.tensor(0))
+
+
 def predict(cases, memcalc, out):
     cases = [BESIDE | dict(id="beside"), *map(json.loads, Path(cases).read_text().splitlines())]
     tasks = {"encoder": "mlm", "image": "image", "encoder-decoder": "seq2seq"}
@@ -95,7 +116,7 @@ def predict(cases, memcalc, out):
             print(row["id"], {name: each.get("step") or each for name, each in row["told"].items()}, flush=True)
 
 
-def trained_loops(device, made, items_of):
+def trained_loops(device, made):
     """A class of Trainers over made(case), each of whose steps() times whole steps from one's end to the next's, in milliseconds."""
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, default_data_collator
     clock = time.perf_counter
@@ -148,15 +169,7 @@ def run(cases, out, seconds, device):
 
     def emit(**row): file.write(json.dumps(row, separators=(",", ":")) + "\n"); file.flush()
 
-    def made(case):
-        torch.manual_seed(0)
-        config = config_of(case)
-        dtype = torch.bfloat16 if case["precision"] == "bf16" else torch.float32
-        return class_of(case, config)._from_config(config).to(device, dtype).train()
-
-    def items_of(case, model):
-        ids = torch.randint(5, 90, (TOKENS,))
-        return dict(pixel_values=torch.randn(3, 32, 32, dtype=next(model.parameters()).dtype), labels=torch.tensor(0)) if case["kind"] == "image" else dict(input_ids=ids, labels=ids.clone())
+    made = maker(device, config_of, class_of)
 
     class Loop:
         def __init__(self, case):
@@ -193,7 +206,7 @@ def run(cases, out, seconds, device):
                     for name, value in row.items(): got.setdefault(name, []).append(round(1e3 * value, 3))
             return got
 
-    Trained = trained_loops(device, made, items_of)
+    Trained = trained_loops(device, made)
     emit(kind="machine", **machine(device))
     beside, beside_trained, todo = Loop(BESIDE), Trained(BESIDE), []
     for case in map(json.loads, Path(cases).read_text().splitlines()):

@@ -136,21 +136,14 @@ def run(cases, out, seconds, device):
 
     def emit(**row): file.write(json.dumps(row, separators=(",", ":")) + "\n"); file.flush()
 
-    def made(case):
-        torch.manual_seed(0)
-        config = config_of(case)
-        with torch.device(device): return class_of(case, config)._from_config(config).to(device, torch.bfloat16 if case["precision"] == "bf16" else torch.float32).train()
-
-    def items_of(case, model):
-        ids = torch.randint(5, 90, (TOKENS,))
-        return dict(pixel_values=torch.randn(3, model.config.image_size, model.config.image_size, dtype=next(model.parameters()).dtype), labels=torch.tensor(0)) if case["kind"] == "image" else dict(input_ids=ids, labels=ids.clone())
+    made = host_drawn.maker(device, config_of, class_of)
 
     class Loop:
         def __init__(self, case):
             self.case, self.model = case, made(case)
             self.parameters = list(self.model.parameters())
             self.amp = case["precision"] == "amp-bf16"
-            self.batch = {key: value.to(device) for key, value in default_data_collator([items_of(case, self.model)] * BATCH).items()}
+            self.batch = {key: value.to(device) for key, value in default_data_collator([host_drawn.items_of(case, self.model)] * BATCH).items()}
             self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-6)
             self.cached = case["kind"] not in ("encoder", "image") and "mamba" not in case["family"]
 
@@ -172,7 +165,7 @@ def run(cases, out, seconds, device):
                     for name, value in row.items(): got.setdefault(name, []).append(round(1e3 * value, 3))
             return got
 
-    Trained = host_drawn.trained_loops(device, made, items_of)
+    Trained = host_drawn.trained_loops(device, made)
     emit(kind="machine", **host_drawn.machine(device))
     beside, beside_trained, todo = Loop(BESIDE), Trained(BESIDE), []
     for case in map(json.loads, Path(cases).read_text().splitlines()):

@@ -232,8 +232,11 @@ def main():
     from importlib import import_module
     waiting = [dict(c, port=29820 + i) for i, c in enumerate(cases.read(a.cases))]
     import models
-    for kind in sorted({(c.get("config") or models.MODELS[c["model"]][1])["model_type"] for c in waiting} | {"llama", "bert", "gpt2"}):
+    of = lambda c: c.get("config") or models.MODELS[c["model"]][1]  # torchvision's are names
+    for kind in sorted({of(c)["model_type"] for c in waiting if not isinstance(of(c), str)} | {"llama", "bert", "gpt2"}):
         import_module("transformers.models.%s.modeling_%s" % (kind, kind))
+    if any(isinstance(of(c), str) for c in waiting): import_module("torchvision")
+    if any(c.get("loop") == "trainer" for c in waiting): import_module("transformers").Trainer
     print("imports %.1f" % (time.time() - begun), flush=True)
     parts = a.parts.split(",")
     if "messages" in parts: part(messages, 2, a.outdir, 16, end)

@@ -3,8 +3,10 @@
     two_cards_cases.py SEED [KINDS MODEL LAYERS] > two_cards_cases_SEED.jsonl
 
 KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of its options, encoders and images among them),
-"third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first) or
-"fourth" (of seed 10003: each way once, the Trainer under torchrun among them; what is profiled comes last, in processes of its own).
+"third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first),
+"fourth" (of seed 10003: each way once, the Trainer under torchrun among them; what is profiled comes last, in processes of its own)
+or "fifth" (of seed 11003: layouts of four sequences a card, some of them and a run that the host binds once more later; what is
+recorded or profiled comes last. Its MODEL may be "drawn": one of FRESH).
 """
 import random, sys
 
@@ -21,8 +23,11 @@ MORE = DECODERS + ["llama-3.2-1b", "smollm2-135m", "gpt2", "phi3-mini"]
 OTHERS = ["bert-large", "bert-large-mlm", "roberta-large-mlm", "vit-base", "vit-large"]
 FEWER = {"phi3-mini": 12, "mistral-7b": 8, "phi-2": 16}  # layers: what two cards build in seconds
 DEEPSPEED = [("reduce_bucket_size", 500000000), ("stage3_max_live_parameters", 1000000000), ("stage3_max_reuse_distance", 1000000000), ("stage3_param_persistence_threshold", 100000), ("stage3_prefetch_bucket_size", 50000000), ("sub_group_size", 1000000000)]
-LATER = ("third", "fourth")
+LATER = ("third", "fourth", "fifth")
+FRESH = ["phi-4-mini", "granite-3.0-8b", "olmo-2-7b", "gemma-2-9b"]  # of which no layout was measured
+IMAGES = ["resnet152", "convnext_base", "vit-large", "vgg16"]
 TRACED = ("ddp-b2", "fsdp2-b2", "fsdp1-b2", "zero1-b2", "tp2-b4", "fsdp2-b1x2")
+if MODEL == "drawn": MODEL = R.choice(FRESH)
 WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
 
@@ -38,6 +43,17 @@ def layouts():
         yield dict(id=f"{MODEL.split('-7b')[0] if KINDS not in LATER else MODEL + '-'}{LAYERS}l-w2-{name}", **run, **how)
     for name, way in {"b2": {}, "b2-ckpt": dict(checkpointing="full")}.items() if KINDS == "more" else {"b2": {}}.items() if KINDS in LATER else ():  # what one card takes for the same
         yield dict(id=f"{MODEL.split('-7b')[0] if KINDS not in LATER else MODEL + '-'}{LAYERS}l-w1-{name}", **{**COMMON, **WIDE, "batch_size": 2, "gpus": 1, "parallel": "none", **way}, time_s=1.6, limit=22, **(dict(trace_step=True, trace_steps=3) if KINDS != "fourth" else {}))
+
+
+def layouts_of_four():
+    """Of some layers of a model that nobody laid out before: eight sequences of 2,048 tokens in a step; first the layouts, then some of them again."""
+    ways = {"ddp-b4": dict(parallel="ddp"), "zero1-b4": dict(parallel="zero1"), "ddp-b4-ckpt": dict(parallel="ddp", checkpointing="full"), "fsdp2-b4": dict(parallel="fsdp2"), "fsdp2-b4-noreshard": dict(parallel="fsdp2", no_reshard_after_forward=True),
+            "fsdp2-b2x2": dict(parallel="fsdp2", batch_size=2, accumulation_steps=2), "fsdp2-b4-ckpt": dict(parallel="fsdp2", checkpointing="full"), "fsdp1-b4": dict(parallel="fsdp1"), "fsdp1-b4-ckpt": dict(parallel="fsdp1", checkpointing="full"),
+            "ddp-b2x2": dict(parallel="ddp", batch_size=2, accumulation_steps=2)}
+    for stage in (2, 3): ways["ds-zero%d-b4" % stage] = dict(parallel="zero%d" % stage, framework="deepspeed", deepspeed=dict(DEEPSPEED if stage == 3 else DEEPSPEED[:1]))
+    for name, way in {**ways, "w1-b4": dict(gpus=1, parallel="none")}.items():
+        run = {**COMMON, **WIDE, "batch_size": 4, **way}
+        yield dict(id=f"{MODEL}-{LAYERS}l-{name if name[0] == 'w' else 'w2-' + name}", **run, time_s=2.8, limit=24, beside=name in ("ddp-b4", "fsdp2-b4", "fsdp1-b4"))
 
 
 def base(models):
@@ -129,6 +145,45 @@ def fourth():
         yield dict(id="w2-" + "-".join(words), **c, time_s=1.6, limit=26, **(dict(timed_steps=14) if way == "trainer" else {}))
 
 
+def fifth():
+    """Each way once, in a drawn order."""
+    kinds = ["ddp-image", "ddp-image", "fsdp2-lora", "trainer-fsdp1", "fsdp1", "fsdp1-mixed", "tp", "tp-sequence", "pp-" + R.choice(["1f1b", "interleaved", "gpipe"]), "trainer-fsdp2"]
+    R.shuffle(kinds); images = R.sample(IMAGES, 2)
+    for kind in kinds:
+        way, _, option = kind.partition("-")
+        c = base([m for m in SPLIT if m != "olmo2-1b"] + ["llama-3.2-1b"] if way in ("tp", "pp") else ["tinyllama-1.1b", "qwen2.5-0.5b", "llama-3.2-1b"] if option == "lora" else ["tinyllama-1.1b", "olmo2-1b", "pythia-1b", "phi-2"] if way == "trainer" else MORE)
+        if c["model"] in FEWER: c["layers"] = FEWER[c["model"]]
+        if c["model"] == "gpt2": c["sequence_length"] = min(c["sequence_length"], 1024)
+        if option == "image":
+            for key in ("task", "sequence_length", "attention", "checkpointing"): c.pop(key, None)
+            c.update(model=images.pop(), batch_size=R.choice([32, 64, 128]), other=True)
+            if c["model"].startswith("vit"): c["attention"] = "sdpa"
+        if way in ("ddp", "fsdp1", "fsdp2"): c["parallel"] = way
+        if way == "tp": c.update(tp=2, optimizer="adamw-for")
+        if option == "sequence": c.update(sp=True, tie=False, optimizer="adamw")
+        if way == "pp":
+            c.update(pp=2, schedule=option, micro_batches=R.choice([4, 8]), batch_size=R.choice([2, 4]), tie=False, precision="bf16", weights_dtype="bf16"); c.pop("checkpointing", None); c.pop("accumulation_steps")
+            if option == "interleaved": c["virtual_stages"] = 2
+            if option == "interleaved" and c["model"] == "tinyllama-1.1b": c["layers"] = 20
+        if way == "trainer": c.update(loop="trainer", optimizer="adamw-fused", max_grad_norm=1.0, pin_memory=True, parallel=option, precision="amp-bf16", weights_dtype="fp32")
+        if option in ("lora", "mixed"): c.update(MIXED)
+        if option == "lora": c["lora"] = R.choice([8, 16])
+        words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches", "lora") if c.get(n, 1) != 1] + [c["precision"]] + [n for n in ("checkpointing",) if c.get(n)]
+        yield dict(id="w2-" + "-".join(words), **c, time_s=2, limit=26, **(dict(timed_steps=14) if way == "trainer" else {}))
+
+
+def in_order():
+    """Layouts, other runs with a small one of theirs again and again between them, layouts again, DeepSpeed's, what is recorded or profiled."""
+    wide, other = [c for c in layouts_of_four() if "framework" not in c], [*fifth()]
+    small = next(c for c in other if c["id"].startswith("w2-tp-" + c["model"]))
+    again = lambda c, n: dict(c, id=f"{c['id']}-again{n}", beside=True)
+    found = [*wide, *other[:4], again(small, 1), *other[4:7], again(small, 2), *other[7:], again(small, 3)]
+    found += [again(c, 1) for c in wide if c["id"].endswith(("w2-ddp-b4-ckpt", "w2-fsdp2-b4-ckpt", "w2-fsdp2-b4"))]
+    found += [c for c in layouts_of_four() if "framework" in c]
+    found += [dict(c, id=c["id"] + "-recorded", time_s=0, history=True) for c in other if c.get("parallel") == "fsdp1"][:2]
+    return found + [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in wide if c["id"].endswith(("w2-ddp-b4-ckpt", "w2-fsdp2-b4-ckpt", "w2-fsdp1-b4"))]
+
+
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
     if case.pop("other", False): return case
@@ -137,6 +192,7 @@ def described(case):
 
 
 if __name__ == "__main__":
+    if KINDS == "fifth": cases.write(map(described, in_order())); sys.exit()
     found = [*(drawn() if KINDS == "first" else fourth() if KINDS == "fourth" else more()), *layouts()]
     if KINDS in LATER: found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
     if KINDS == "fourth": found += [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in found if c["id"].rsplit("-w2-")[-1] in TRACED or c["id"].endswith("-w1-b2")]

@@ -13,7 +13,6 @@ Architecture mpt(HfReader& config) {
   spec.n_heads = config.size({"n_heads", "num_attention_heads"}, 16);
   spec.max_seq_len = config.size({"max_seq_len"}, 2048);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
-  spec.use_cache = config.flag("use_cache", false);
   spec.num_labels = config.num_labels(/*list_default=*/false);
   // expansion_ratio, resid_pdrop, emb_pdrop, learned_pos_emb, alibi and logit_scale: the class does not read them.
   if (const std::optional<JsonObject> attention = config.json().nullable_object("attn_config")) {
@@ -52,6 +51,7 @@ const Family kMpt = {
     .measured = kMptMeasured,
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
+    .use_cache_by_default = false,
     .has_own_classifier = true,
     .instructions_per_operator = 105,
     .cut_cross_entropy = false,

@@ -18,7 +18,6 @@ struct MptSpec {
   double attn_pdrop = 0;  // of the attention weights and behind both halves
   bool clips_qkv = false;
   bool tie_word_embeddings = true;
-  bool use_cache = false;  // MptConfig's default, unlike others'
 
   [[nodiscard]] std::int64_t position_limit() const { return max_seq_len; }
   [[nodiscard]] std::int64_t cached_numbers() const { return 2 * d_model; }

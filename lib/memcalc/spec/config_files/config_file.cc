@@ -40,6 +40,7 @@ void read_launch(Account& account, const JsonNode& root) { config::read_accelera
 
 // The first whose sign is there is taken.
 constexpr Format kFormats[] = {
+    {"memcalc", "a report of memcalc", config::read_report, "needed_bytes"},
     {"deepspeed", "DeepSpeed 0.19.8, transformers 5.17", config::read_deepspeed_alone,
      "zero_optimization train_micro_batch_size_per_gpu"},
     {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},

@@ -261,6 +261,7 @@ void Ddp::finalize() {
 }
 
 void Ddp::all_reduce(Bucket& bucket) {
+  const OnStream on_reduction(tape.moment, CudaStream::kAllReduce);  // of ProcessGroupNCCL: the reducer's are async_op
   bucket.reduce = tape.kernels.collective(kAllReduce, Collective::kAllReduce, bucket.flat.dtype(), bucket.flat.bytes(),
                                           sharing_ranks(run.parallel));
 }

@@ -6,8 +6,10 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/within_call.h"
 #include "memcalc/train/optimizers/host_step.h"
 #include "memcalc/train/optimizers/lists.h"
+#include "memcalc/train/parallel/shard_kernels.h"
 
 namespace memcalc {
 
@@ -181,7 +183,38 @@ void DeepSpeedEngine::take_norms(const std::vector<std::vector<std::int64_t>>& g
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
 
-void DeepSpeedEngine::scale_gradients() const {
+namespace {
+
+/// The kernel recorded last is the engine's own.
+void count_for_card_alone(Tape& tape) {
+  if (Kernel* const kernel = tape.kernels.last()) kernel->node = &kOfHostWork;
+}
+
+}  // namespace
+
+void DeepSpeedEngine::pass_kernel(std::int64_t elements, DType from, DType to) const {
+  cast_kernel(tape, elements, from, to);
+  count_for_card_alone(tape);
+}
+
+void DeepSpeedEngine::add_kernel(std::int64_t elements) const {
+  accumulate_kernel(tape, elements, dtype);
+  count_for_card_alone(tape);
+}
+
+// flat.to(single_partition_of_fp32_groups[i].dtype)
+Tensor DeepSpeedEngine::widened(const Tensor& gradients, std::int64_t elements) const {
+  if (dtype == DType::kFloat32) return gradients;
+  pass_kernel(elements, dtype, DType::kFloat32);
+  return tape.empty({elements}, DType::kFloat32, aten::kToCopy, Category::kGradients);
+}
+
+// unscale_and_clip_grads: stages 1 and 2 pass where nothing clips or scales, stage 3 multiplies by 1, too.
+void DeepSpeedEngine::scale_gradients(std::int64_t elements) const {
+  const bool stage3 = run.parallel.data_parallel == DataParallel::kDsZero3;
+  if (stage3 || run.training().max_grad_norm.value_or(0) > 0 || dtype == DType::kFloat16) {
+    pass_kernel(elements, DType::kFloat32);
+  }
   const Tensor clip = scalar(tape, DType::kFloat32, kClip);
   const Tensor clamped = scalar(tape, DType::kFloat32, kClip);
   const Tensor inverse = scalar(tape, DType::kFloat32, kClip);

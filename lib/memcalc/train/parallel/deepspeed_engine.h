@@ -62,8 +62,16 @@ class DeepSpeedEngine : public ParallelWrapper {
   void take_norm(std::span<const std::int64_t> pieces);
   /// scaled_global_norm over groups: their norms, combined where there are several.
   void take_norms(const std::vector<std::vector<std::int64_t>>& groups);
+  // Kernels of the engine's own, which the card takes; what the host takes for them is in its HostWork.
+  /// Reads elements and writes them elsewhere, in another type or the same: a copy, a cat, a division in place.
+  void pass_kernel(std::int64_t elements, DType from, DType to) const;
+  void pass_kernel(std::int64_t elements, DType of) const { pass_kernel(elements, of, of); }
+  /// Adds gradients to what earlier micro-batches left of them.
+  void add_kernel(std::int64_t elements) const;
+  /// A part's gradients in the type of its float32 copy.
+  [[nodiscard]] Tensor widened(const Tensor& gradients, std::int64_t elements) const;
   /// unscale_and_clip_grads: in place, with scalars.
-  void scale_gradients() const;
+  void scale_gradients(std::int64_t elements) const;
 
   /// "in bfloat16", of the parameters.
   [[nodiscard]] std::string in_dtype() const { return "in " + std::string(name_of(dtype)); }

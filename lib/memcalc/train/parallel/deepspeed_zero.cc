@@ -207,6 +207,7 @@ void DeepSpeedZero1And2::put_into_bucket(std::size_t i) {
   }
   if (param.elements() <= bucket_size()) {
     gradient = tape.alias(buckets_[bucket_], param.shape(), param.strides(), true);
+    pass_kernel(param.elements(), dtype);  // new_grad_tensor.copy_(grad_reduc.view(-1))
   }
   bucket_elements_ += param.elements();
   bucket_params_.push_back(i);
@@ -228,11 +229,12 @@ void DeepSpeedZero1And2::reduce_bucket() {
   bucket_elements_ = 0;
 }
 
-// average_tensor, allreduce_and_scatter: the slices of the ranks, which neighbours of one rank share, are flattened.
+// average_tensor, allreduce_and_scatter: what is in the bucket is divided by the ranks, then the slices of the ranks,
+// which neighbours of one rank share, are flattened.
 void DeepSpeedZero1And2::average_bucket() {
-  std::int64_t pieces = 0;
-  std::int64_t elements = 0;
+  Slices slices;
   std::int64_t last_rank = -1;
+  pass_kernel(bucket_elements_, dtype);  // tensor.div_(world size)
   for (const std::size_t i : bucket_params_) {
     const FlatParameter& param = params_[i];
     const std::int64_t end = param.begin + param.tensor.elements();
@@ -240,25 +242,35 @@ void DeepSpeedZero1And2::average_bucket() {
     for (std::int64_t at = param.begin; at < end;) {
       const std::int64_t owner = at / partition;
       const std::int64_t until = std::min(end, (owner + 1) * partition);
-      if (owner != last_rank && elements > bucket_size()) {
-        all_reduce(std::exchange(pieces, 0), std::exchange(elements, 0));
-      }
-      if (owner != last_rank) ++pieces;
+      if (owner != last_rank && slices.elements > bucket_size()) all_reduce(std::exchange(slices, {}));
+      if (owner != last_rank) ++slices.count;
       last_rank = owner;
-      elements += until - at;
+      slices.elements += until - at;
+      if (owner == rank) slices.own += until - at;
       at = until;
     }
   }
-  all_reduce(pieces, elements);
+  all_reduce(slices);
 }
 
-void DeepSpeedZero1And2::all_reduce(std::int64_t pieces, std::int64_t elements) {
-  if (pieces == 0) return;
+// Without overlap_comm on the current stream, as all of it: dist.all_reduce() waits for nothing else and has nothing
+// beside it.
+void DeepSpeedZero1And2::all_reduce(const Slices& slices) {
+  if (slices.count == 0) return;
   Tensor flat;  // of one tensor a view
-  if (pieces > 1) flat = tape.empty({elements}, dtype, aten::kCat, Category::kCommunication);
+  if (slices.count > 1) {
+    flat = tape.empty({slices.elements}, dtype, aten::kCat, Category::kCommunication);
+    pass_kernel(slices.elements, dtype);
+  }
   Tensor converted;  // allreduce_bucket: what is reduced in another type is copied back
-  if (reduce_dtype != dtype) converted = tape.empty({elements}, reduce_dtype, aten::kToCopy, Category::kCommunication);
-  tape.kernels.collective(kReduce, Collective::kAllReduce, reduce_dtype, elements * size_of(reduce_dtype), ranks);
+  if (reduce_dtype != dtype) {
+    converted = tape.empty({slices.elements}, reduce_dtype, aten::kToCopy, Category::kCommunication);
+    pass_kernel(slices.elements, dtype, reduce_dtype);
+  }
+  tape.kernels.collective(kReduce, Collective::kAllReduce, reduce_dtype, slices.elements * size_of(reduce_dtype),
+                          ranks);
+  if (reduce_dtype != dtype) pass_kernel(slices.elements, reduce_dtype, dtype);
+  if (slices.count > 1) pass_kernel(slices.own, dtype);  // buf.copy_(synced); a view's has the same address
   flat.reset();
 }
 
@@ -268,6 +280,7 @@ void DeepSpeedZero1And2::keep_gradient(std::size_t i) {
   if (offloads_states()) return move_gradient_to_host(param);
   if (!gradients_.defined()) gradients_ = tape.empty({own_elements_}, dtype, kPartition, Category::kGradients);
   param.tensor.impl()->grad = tape.alias(gradients_, param.tensor.shape(), param.tensor.strides(), true);
+  pass_kernel(param.tensor.elements(), dtype);
 }
 
 // At a boundary of accumulation: the norm, the check for overflow, and the copy, converted before it moves.
@@ -300,7 +313,11 @@ void DeepSpeedZero1And2::after_backward(bool last) {
 void DeepSpeedZero1And2::finish_micro_batch(bool last) {
   reduce_bucket();
   if (!offloads_states()) {
-    if (!accumulated_.defined()) accumulated_ = gradients_;  // else added to what earlier micro-batches left
+    if (!accumulated_.defined()) {
+      accumulated_ = gradients_;
+    } else {
+      add_kernel(own_elements_);  // to what earlier micro-batches left
+    }
     for (FlatGroup& group : groups_) {
       const std::int64_t begin = rank * group.partition;
       const std::int64_t missing = begin + group.partition - std::max(group.elements, begin);
@@ -364,14 +381,14 @@ void DeepSpeedZero1And2::step_group(std::size_t i) {
   const Tensor& master = masters[i].parameter.tensor;
   const bool flattens = pieces_of(group).size() + (group.padding.defined() ? 1 : 0) > 1;
   Tensor flat = flattens ? tape.empty({group.partition}, dtype, aten::kCat, Category::kGradients) : accumulated_;
-  master.impl()->grad = dtype == DType::kFloat32
-                            ? flat
-                            : tape.empty({group.partition}, DType::kFloat32, aten::kToCopy, Category::kGradients);
+  if (flattens) pass_kernel(group.partition, dtype);
+  master.impl()->grad = widened(flat, group.partition);
   flat.reset();
   if (i + 1 == groups_.size()) accumulated_.reset();
   group.padding.reset();
-  scale_gradients();
+  scale_gradients(group.partition);
   step_part(i);
+  pass_kernel(group.partition, DType::kFloat32, dtype);  // bit16_partitions[partition_id].data.copy_()
   master.impl()->grad.reset();
 }
 

@@ -54,6 +54,13 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
     Tensor padding;                   // zeros at the end of the last part
   };
 
+  /// Neighbours of a bucket that belong to one rank each.
+  struct Slices {
+    std::int64_t count = 0;
+    std::int64_t elements = 0;
+    std::int64_t own = 0;  // of them this rank's
+  };
+
   void flatten_group(FlatGroup& group);
   [[nodiscard]] std::vector<std::int64_t> pieces_of(const FlatGroup& group) const;
   void step_group(std::size_t i);
@@ -67,7 +74,7 @@ class DeepSpeedZero1And2 : public DeepSpeedEngine {
   void put_into_bucket(std::size_t i);
   void reduce_bucket();
   void average_bucket();
-  void all_reduce(std::int64_t pieces, std::int64_t elements);
+  void all_reduce(const Slices& slices);
   void keep_gradient(std::size_t i);
   void move_gradient_to_host(const FlatParameter& param);
   void finish_micro_batch(bool last);

@@ -281,6 +281,7 @@ void DeepSpeedZero3::arrive(std::span<const int> parameters) {
   for (const std::vector<int>& group : by_dtype(parameters)) {
     for (const int i : group) {
       const Tensor whole = tape.empty({param(i).elements}, param(i).dtype, aten::kCat, Category::kGatheredWeights);
+      pass_kernel(param(i).elements, param(i).dtype);
       set_data(param(i).tensor, whole);
     }
   }
@@ -357,6 +358,8 @@ void DeepSpeedZero3::gradient_ready(std::size_t i) {
   if (bucket_elements_ + param.elements > bucket_size && bucket_elements_ > 0) reduce_bucket();
   if (bucket_elements_ + param.elements <= bucket_size) {
     if (overlaps()) wait_for_streams(gradient);
+    const OnStream on_reduction(tape.moment, reduction_stream());
+    pass_kernel(param.elements, gradient.dtype(), bucket_.dtype());  // new_grad_tensor.copy_(param.grad)
     gradient = tape.alias(bucket_, param.tensor.shape(), param.tensor.strides(), true);
   }
   bucket_params_.push_back(i);
@@ -378,7 +381,11 @@ void DeepSpeedZero3::reduce_bucket() {
     converted = tape.empty(largest.shape(), reduce_dtype, aten::kToCopy, Category::kCommunication);
   }
   Tensor interleaved;
-  if (!in_place) interleaved = tape.empty({elements}, reduce_dtype, aten::kCat, Category::kCommunication);
+  if (!in_place) {
+    interleaved = tape.empty({elements}, reduce_dtype, aten::kCat, Category::kCommunication);
+    pass_kernel(elements, reduce_dtype);
+  }
+  pass_kernel(elements, reduce_dtype);  // tensor_partition_flat_buffer.div_(world_sz)
   tape.kernels.collective(kReduceScatter, Collective::kReduceScatter, reduce_dtype, elements * size_of(reduce_dtype),
                           ranks);
   std::vector<Tensor> parts;  // in the gradients' type again
@@ -399,7 +406,7 @@ void DeepSpeedZero3::reduce_bucket() {
 
 // partition_grads: into the flat gradients; of those in host memory a copy on the card, its norm, its float32 copy.
 void DeepSpeedZero3::keep_part(const SharedParameter& param) {
-  if (!offloads_states()) return;
+  if (!offloads_states()) return pass_kernel(param.part, reduce_dtype, dtype);  // grad_buffer.copy_()
   const Tensor copy = tape.empty({param.part}, dtype, aten::kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
   tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), aten::kNorm);
@@ -412,6 +419,7 @@ void DeepSpeedZero3::keep_part(const SharedParameter& param) {
 void DeepSpeedZero3::after_backward(bool last) {
   in_backward_ = false;
   reduce_bucket();
+  tape.kernels.synchronize(kReduceScatter);  // independent_gradient_partition_epilogue: the reductions' stream
   coordinator_->release_leftovers();
   tape.modes.module_hooks = nullptr;
   tape.modes.layer_hooks = nullptr;

@@ -57,14 +57,14 @@ void DeepSpeedZero3::check_overflow() {
 
 void DeepSpeedZero3::step_sub_group(std::size_t i) {
   const MasterPart& part = masters[i];
-  Tensor flat =
-      sub_groups_[i].size() > 1 ? tape.empty({part.elements}, dtype, aten::kCat, Category::kGradients) : gradients_;
-  part.parameter.tensor.impl()->grad =
-      dtype == DType::kFloat32 ? flat
-                               : tape.empty({part.elements}, DType::kFloat32, aten::kToCopy, Category::kGradients);
+  const bool flattens = sub_groups_[i].size() > 1;
+  Tensor flat = flattens ? tape.empty({part.elements}, dtype, aten::kCat, Category::kGradients) : gradients_;
+  if (flattens) pass_kernel(part.elements, dtype);
+  part.parameter.tensor.impl()->grad = widened(flat, part.elements);
   flat.reset();
-  scale_gradients();
+  scale_gradients(part.elements);
   step_part(i);
+  pass_kernel(part.elements, DType::kFloat32, dtype);  // _reassign_or_swap_out_partitioned_parameters
   part.parameter.tensor.impl()->grad.reset();
 }
 
