@@ -16,8 +16,8 @@ Shapes = list[tuple[str, tuple[int, ...]]]
 
 # transformers names its classes by what they are for.
 _TASKS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
-          ("ForImageClassification", "image"), ("ForSpeechSeq2Seq", "speech"), ("ForCausalLM", "causal"),
-          ("LMHeadModel", "causal"))
+          ("ForQuestionAnswering", "qa"), ("ForImageClassification", "image"), ("ForSpeechSeq2Seq", "speech"),
+          ("ForCausalLM", "causal"), ("LMHeadModel", "causal"))
 
 
 def task_of(class_name: str, model_type: str) -> str | None:

@@ -20,7 +20,7 @@ class RunOptions(TypedDict, total=False):
     images: int | None
     """`--images`: images in each sequence of images and text [1]"""
     task: str | None
-    """`--task`: seqcls, mlm, tokcls, causal, seq2seq, speech, image, contrastive, features"""
+    """`--task`: seqcls, mlm, tokcls, qa, causal, seq2seq, speech, image, contrastive, features"""
     padding: bool | None
     """`--padding`: some sequences are padded, so a mask is passed"""
     layers: int | None

@@ -321,6 +321,7 @@ TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) 
                                 {"modernbert", "seqcls", Task::kSequenceClassification, Attention::kSdpa},
                                 {"modernbert", "tokcls", Task::kTokenClassification, Attention::kSdpa},
                                 {"mpnet", "seqcls", Task::kSequenceClassification, Attention::kEager},
+                                {"bert", "qa", Task::kQuestionAnswering, Attention::kSdpa},
                                 {"nomic_bert", "seqcls", Task::kSequenceClassification, Attention::kSdpa}}) {
     SCOPED_TRACE(std::string(each.model) + ", " + each.kind);
     const auto compare = [&each](RunOptions options) {

@@ -63,7 +63,10 @@ const test::RuleCase kCases[] = {
      kTrainer},
     {"sft-chunks-of-version",
      "gpt2",
-     [](RunSpec& run) { run.profile.behaviors.sft_loss = SftLossForm::kCheckpointedChunks; },
+     [](RunSpec& run) {
+       run.profile.behaviors.sft_loss = SftLossForm::kPackedChunks;
+       run.training().balances_experts = true;
+     },
      {.loop = Loop::kTrlSft}},
     {"trainer-of-version",
      "gpt2",

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memcalc/models/attention.h"
+#include "memcalc/models/chunked_cross_entropy.h"
 #include "memcalc/models/load_balancing_loss.h"
 #include "memcalc/symbolic/module_hooks.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -124,7 +125,9 @@ void predict(const std::optional<SequenceClassifier>& classifier, const Linear& 
     return;
   }
   if (batch.fused_head != nullptr) {
-    fused_forward(lm_head, hidden_states, batch, output, head);
+    const bool whole = hidden_states.tape().behaviors.sft_loss == SftLossForm::kFusedHead;
+    whole ? fused_forward(lm_head, hidden_states, batch, output, head)
+          : chunked_forward(lm_head, hidden_states, batch, output, head.logits);
     return;
   }
   if (head.liger && batch.labels.defined()) {

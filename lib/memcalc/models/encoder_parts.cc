@@ -31,12 +31,13 @@ BertEmbeddings::BertEmbeddings(ModuleBuilder& b, const Sizes& sizes, bool counts
   const auto make_positions = [&] {
     position_embeddings = Embedding(b, "position_embeddings", sizes.positions, sizes.width);
   };
-  if (!counts_tokens) make_positions();
+  const bool replaces = b.tape.behaviors.masks_of_ones;  // 4.57.6: a second one takes the place of the first
+  if (!counts_tokens || replaces) make_positions();
   token_type_embeddings = Embedding(b, "token_type_embeddings", sizes.token_types, sizes.width);
   layer_norm = LayerNorm(b, "LayerNorm", sizes.width);
   position_ids = unsqueeze(b.buffer({sizes.positions}, DType::kInt64), 0);
   token_type_ids = b.buffer({1, sizes.positions}, DType::kInt64);
-  if (counts_tokens) make_positions();
+  if (counts_tokens && !replaces) make_positions();
 }
 
 Tensor BertEmbeddings::forward(const Tensor& input_ids, const Tensor& own_token_types) const {

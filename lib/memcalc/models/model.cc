@@ -160,6 +160,8 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   } else {
     model = build_as_said(spec, run, tape, dtype);
   }
+  // The Trainer counts what is called "labels", and has none here.
+  if (run.task == Task::kQuestionAnswering) model->accepts_loss_kwargs = false;
   const bool counts_less = tape.behaviors.decoders_alone_take_counts && is_of_transformers(spec);
   if (counts_less && !took_loss_kwargs(spec, run)) model->accepts_loss_kwargs = false;
   return model;

@@ -7,6 +7,7 @@
 #include "memcalc/models/image_text.h"
 #include "memcalc/models/interleaved_rotary.h"
 #include "memcalc/models/linear_states.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/models/unsloth.h"
 #include "memcalc/symbolic/ops/dtensor.h"
 #include "memcalc/symbolic/ops/integer.h"
@@ -364,6 +365,10 @@ RotaryDecoder::RotaryDecoder(const RotaryDecoderSpec& spec, const RunSpec& run, 
   classifier_ = sequence_classifier(b, run, spec.hidden_size, spec.num_labels,
                                     plan.scores_by_two_layers ? Score::kTwoLayers : Score::kOneLayer);
   if (classifier_) return;
+  if (run.task == Task::kQuestionAnswering) {
+    lm_head_ = span_head(b, spec.hidden_size);
+    return;
+  }
   Embedding tied;
   tied.weight = embed_tokens_.weight;
   lm_head_ = language_model_head(b, tied, spec.tie_word_embeddings, spec.hidden_size, spec.vocab_size);
@@ -392,6 +397,10 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
     const Scoped recording(batch.input_ids.tape().modes.router_logits, records ? &router_logits : nullptr);
     hidden_states = decode(batch, cache, output);
   }
+  if (run_.task == Task::kQuestionAnswering) {
+    predict_spans(lm_head_, hidden_states, batch, output);
+    return output;
+  }
   predict(classifier_, lm_head_, hidden_states, batch, output,
           {.logits = plan_.logits,
            .liger = run_.fine_tuning.liger && skips_logits(run_, batch.input_ids.tape()),
@@ -406,7 +415,8 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
 
 std::shared_ptr<void> RotaryDecoder::keep_stages(const std::vector<ModelStage>& stages) {
   if (plan_.images != nullptr || plan_.rotary_by_layer_type || plan_.position_ids_first ||
-      plan_.masks.has_recurrent() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_) {
+      plan_.masks.has_recurrent() || plan_.masks.sliding || plan_.logits != LogitsChange::kNone || classifier_ ||
+      run_.task == Task::kQuestionAnswering) {
     throw refusal(rules::kStages, {"this model"});
   }
   auto rest = std::make_shared<Rest>();

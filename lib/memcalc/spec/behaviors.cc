@@ -13,7 +13,9 @@ constexpr std::string_view kGpt2Buffers[] = {"none", "mask", "mask-and-scalar"};
 constexpr std::string_view kFsdp2Upcasts[] = {"all-shards", "nothing", "trainable"};
 constexpr std::string_view kExpertAdapters[] = {"as-made", "whole", "factors"};
 constexpr std::string_view kConvertedNames[] = {"none", "listed", "all"};
-constexpr std::string_view kSftLossForms[] = {"logits", "checkpointed-chunks", "fused-head"};
+constexpr std::string_view kSftLossForms[] = {"logits",        "checkpointed-chunks",  "fused-head",
+                                              "packed-chunks", "chunks-in-their-type", "shifted-copies",
+                                              "shifted-views"};
 constexpr std::string_view kLigerLosses[] = {"products", "float32-in-place", "in-place"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 
@@ -30,6 +32,8 @@ constexpr Evidence kGpt2Evidence[] = {E::kMeasured, E::kSources, E::kMeasured};
 constexpr Evidence kLigerEvidence[] = {E::kMeasured, E::kSources, E::kMeasured};
 constexpr Evidence kT5Evidence[] = {E::kMeasured, E::kMeasured, E::kMeasured};
 constexpr Evidence kLastOfThreeMeasured[] = {E::kSources, E::kSources, E::kMeasured};
+constexpr Evidence kSftLossEvidence[] = {E::kMeasured, E::kMeasured, E::kMeasured, E::kMeasured,
+                                         E::kMeasured, E::kMeasured, E::kSources};
 constexpr Evidence kUpcastEvidence[] = {E::kSources, E::kSources, E::kMeasured};
 
 template <auto kMember, std::size_t kCount>
@@ -173,8 +177,8 @@ constexpr Behavior kTable[] = {
                              kLastOfThreeMeasured, "utils/transformers_weight_conversion.py; 0.18.1, 0.19.1, 0.20.0",
                              kConvertedNames),
 
-    row<&B::sft_loss>("sft.loss", S::kTrl, "how SFTTrainer computes its loss by default", kLastOfThreeMeasured,
-                      "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.7.0, 1.14.2, 1.15.0", kSftLossForms),
+    row<&B::sft_loss>("sft.loss", S::kTrl, "how SFTTrainer computes its loss by default", kSftLossEvidence,
+                      "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.3.0 to 1.14.2, 1.15.0", kSftLossForms),
     row<&B::trl_trainers_are_read>("trl.trainers-read", S::kTrl,
                                    "trainers beside the SFTTrainer do what was read of them", kYesMeasured,
                                    "trainer/; 1.16.0"),

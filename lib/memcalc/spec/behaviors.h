@@ -54,7 +54,15 @@ enum class ConvertedNames : std::uint8_t { kNone, kListed, kAll };
 
 /// The loss of TRL's SFTTrainer where nothing is said: of the model's logits; in chunks of 256 tokens, each under a
 /// checkpoint (_chunked_cross_entropy_loss); in the head's own autograd function (add_fused_lm_head).
-enum class SftLossForm : std::uint8_t { kLogits, kCheckpointedChunks, kFusedHead };
+enum class SftLossForm : std::uint8_t {
+  kLogits,
+  kCheckpointedChunks,  // of the tokens that have a label
+  kFusedHead,
+  kPackedChunks,       // of all tokens, those with a label first
+  kChunksInTheirType,  // the same without float32 copies of states and weight
+  kShiftedCopies,      // logits, shifted before the metrics look at them
+  kShiftedViews,       // without copying them
+};
 
 /// How Liger's fused loss adds a chunk's part to the gradient of the head's weight: a product as large as the weight
 /// and a float32 copy of it; in place where that gradient is float32; in place for all 16-bit logits, and logits and

@@ -105,6 +105,20 @@ Task megatron_task(const ModelSpec& model) {
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
 }
 
+namespace {
+
+/// Encoders and decoders with a class …ForQuestionAnswering in transformers 5.17 whose head is models/span_head.h's;
+/// those of OPT, BLOOM, Falcon, MPT and of mixtures of experts are not.
+bool answers_questions(const ModelSpec& model) {
+  static constexpr std::string_view kTypes[] = {
+      "albert", "arcee", "bert",       "camembert", "deberta-v2", "distilbert", "electra",    "exaone4",
+      "gpt2",   "gptj",  "gpt_neox",   "llama",     "ministral3", "mistral",    "mpnet",      "nemotron",
+      "qwen2",  "qwen3", "modernbert", "roberta",   "seed_oss",   "smollm3",    "xlm-roberta"};
+  return std::find(std::begin(kTypes), std::end(kTypes), model.model_type) != std::end(kTypes);
+}
+
+}  // namespace
+
 std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kLayers[] = {Task::kCustom};
   static constexpr Task kImages[] = {Task::kImageClassification};
@@ -112,9 +126,9 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kTexts[] = {Task::kCausalLm};
-  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
+  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification, Task::kQuestionAnswering};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
-                                       Task::kFeatures};
+                                       Task::kFeatures, Task::kQuestionAnswering};
   static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
     std::array<Task, kTaskNames.size()> all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
@@ -132,9 +146,10 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
-  if (is_encoder(model)) return kEncoders;
+  const std::size_t left_out = answers_questions(model) ? 0 : 1;  // the last one
+  if (is_encoder(model)) return std::span(kEncoders).first(std::size(kEncoders) - left_out);
   if (is_image_text(model)) return kTexts;
-  return kDecoders;
+  return std::span(kDecoders).first(std::size(kDecoders) - left_out);
 }
 
 std::vector<std::string> names_of(std::span<const Task> tasks) {

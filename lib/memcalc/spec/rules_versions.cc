@@ -136,13 +136,18 @@ std::string asked_trl(const RuleQuestion& q) { return text_of(q.run.profile.vers
 constexpr Rule kTrainers[] = {
     {.id = "sft-chunks-of-version",
      .options = "--trl --loop",
-     .message = "{--loop}: TRL {} computes the loss of 256 tokens after the other, each part under a checkpoint with a "
-                "copy of the head's weight, which is not modelled",
+     .message = "{--loop}: TRL {} computes the loss of 256 tokens after the other; how it does so with a router's loss "
+                "and with a head that several cards share is not modelled",
      .accepted = "--trl 1.15.0 or later, or --trl 1.1.0",
      .broken =
          [](const RuleQuestion& q) {
-           return trains(q) && training_of(q).loop == Loop::kTrlSft &&
-                  behaviors(q).sft_loss == SftLossForm::kCheckpointedChunks;
+           const SftLossForm form = behaviors(q).sft_loss;
+           const bool in_chunks = form == SftLossForm::kCheckpointedChunks || form == SftLossForm::kPackedChunks ||
+                                  form == SftLossForm::kChunksInTheirType;
+           const bool alone =
+               q.parallel.data_parallel == DataParallel::kNone || q.parallel.data_parallel == DataParallel::kDdp;
+           return trains(q) && training_of(q).loop == Loop::kTrlSft && in_chunks &&
+                  (training_of(q).balances_experts || !alone);
          },
      .detail = asked_trl,
      .code = ErrorCode::kUnsupported},

@@ -247,7 +247,7 @@ const Field kFields[] = {
          .exists = sees_images,
          .belongs_to = "models of images and text"}),
     row("--task", "task", G::kModel, K::kName, "TASK",
-        "seqcls, mlm, tokcls, causal, seq2seq, speech, image,\ncontrastive, features",
+        "seqcls, mlm, tokcls, qa, causal, seq2seq, speech,\nimage, contrastive, features",
         {.names = kTaskNames, .set = put<&R::task>, .get = take<&S::task>}),
     row("--padding", "padding", G::kModel, K::kFlag, "", "some sequences are padded, so a mask is passed",
         {.set = put<&R::padding>, .get = take<&S::padding>}),

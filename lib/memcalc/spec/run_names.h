@@ -13,8 +13,8 @@
 
 namespace memcalc {
 
-inline constexpr std::array<std::string_view, 10> kTaskNames = {
-    "seqcls", "mlm", "causal", "image", "tokcls", "seq2seq", "speech", "custom", "contrastive", "features"};
+inline constexpr std::array<std::string_view, 11> kTaskNames = {
+    "seqcls", "mlm", "causal", "image", "tokcls", "seq2seq", "speech", "custom", "contrastive", "features", "qa"};
 inline constexpr std::array<std::string_view, 6> kPrecisionNames = {"fp32",     "tf32", "amp-fp16",
                                                                     "amp-bf16", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 12> kLoopNames = {"trainer",       "bare",       "trl-sft",

@@ -425,7 +425,10 @@ bool resolve_router_loss(const ModelSpec& model, const RunOptions& options, Loop
   // Of experimental/orpo and online_dpo the first asks the config alone, whose output_router_logits is false.
   const bool asks = is_trl(loop) && loop != Loop::kTrlOrpo && loop != Loop::kTrlOnlineDpo && loop != Loop::kTrlReward;
   if (!asks || options.no_router_loss || !returns_router_logits(model)) return false;
-  if (options.profile.behaviors.sft_loss == SftLossForm::kLogits) return false;  // TRL before 1.7 asks the config, too
+  const SftLossForm form = options.profile.behaviors.sft_loss;
+  const bool holds_logits =
+      form == SftLossForm::kLogits || form == SftLossForm::kShiftedCopies || form == SftLossForm::kShiftedViews;
+  if (holds_logits) return false;  // TRL before 1.7 asks the config, too
   if (options.profile.behaviors.experts == ExpertForm::kLoop) {
     assumptions.emplace_back("the routers' auxiliary loss is not counted: of a transformers before 5.0");
     return false;

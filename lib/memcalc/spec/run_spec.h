@@ -26,6 +26,7 @@ enum class Task : std::uint8_t {
   kCustom,       // what the loss of a user's own layers says
   kContrastive,  // images and their captions against each other
   kFeatures,     // AutoModel: the hidden states themselves
+  kQuestionAnswering,
 };
 
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.

@@ -23,16 +23,19 @@ Tensor smoothed_loss(const Tensor& model_logits, const Tensor& model_labels, con
   labels = no_grad::unsqueeze(labels, last);
   const Tensor padding_mask = no_grad::equal(labels);
   labels = no_grad::clamp(labels);
-  const Tensor nll_loss = masked_fill_in_place(gather(log_probs, labels), padding_mask);
-  const Tensor smoothed = masked_fill_in_place(sum(log_probs, words, true, DType::kFloat32), padding_mask);
+  Tensor nll_loss = masked_fill_in_place(gather(log_probs, labels), padding_mask);
+  Tensor smoothed = masked_fill_in_place(sum(log_probs, words, true, DType::kFloat32), padding_mask);
   Tensor denominator = items;
   if (!denominator.defined()) {
     denominator = no_grad::subtract(no_grad::sum(no_grad::to(padding_mask, DType::kInt64)));
   }
   const unsigned whole = (words << 1U) - 1;
-  const Tensor nll = divide(sum(nll_loss, whole, false), denominator);
-  const Tensor all = divide(sum(smoothed, whole, false), no_grad::multiply(denominator));
-  return add(multiply_scalar(nll), multiply_scalar(all));
+  nll_loss = divide(sum(nll_loss, whole, false), denominator);
+  {
+    const Tensor total = sum(smoothed, whole, false);
+    smoothed = divide(total, no_grad::multiply(denominator));
+  }
+  return add(multiply_scalar(nll_loss), multiply_scalar(smoothed));
 }
 
 }  // namespace memcalc

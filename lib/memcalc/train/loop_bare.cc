@@ -85,7 +85,8 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     tensors.push_back({&Batch::labels, with_batch(run.batch_size, model.sample_labels), DType::kInt64});
     return tensors;
   }
-  const bool classifies = images || run.task == Task::kSequenceClassification;
+  const bool answers = run.task == Task::kQuestionAnswering;
+  const bool classifies = images || answers || run.task == Task::kSequenceClassification;
   const Shape target{run.batch_size, run.task == Task::kSeq2Seq ? run.target_sequence_length : run.sequence_length};
   if (parts > 1) {
     tensors.push_back({&Batch::position_ids, ids, DType::kInt64});
@@ -93,6 +94,7 @@ std::vector<BatchTensor> batch_tensors(const Model& model, const RunSpec& run) {
     return tensors;
   }
   tensors.push_back({&Batch::labels, classifies ? Shape{run.batch_size} : target, DType::kInt64});
+  if (answers) tensors.push_back({nullptr, {run.batch_size}, DType::kInt64, 0});
   if (run.passes_mask() && !speech) tensors.push_back({&Batch::attention_mask, ids, DType::kInt64});
   return tensors;
 }
@@ -120,7 +122,7 @@ Batch make_batch(Tape& tape, const Model& model, const RunSpec& run, const Opera
     const auto& [member, shape, dtype, place] = each;
     each.in(batch) = tape.empty(shape, dtype, op, Category::kInputs);
     const bool labels = member == &Batch::labels && shape.rank == 1;
-    if (labels && !run.uses_trainer() && run.task != Task::kCustom &&
+    if (labels && !run.uses_trainer() && run.task != Task::kCustom && run.task != Task::kQuestionAnswering &&
         !model.random_labels) {  // labels = randint(...) * 0
       const Tensor random = std::exchange(batch.labels, tape.empty(shape, dtype, op, Category::kInputs));
     }

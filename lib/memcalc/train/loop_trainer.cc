@@ -219,6 +219,7 @@ class TrainerLoop {
   /// What prediction_step returns; logits and labels where they are kept.
   struct Prediction {
     Tensor loss, logits, labels;
+    Tensor end_logits, end_positions;  // of answers in a text
   };
   [[nodiscard]] Prediction prediction_step(Batch& inputs, const BatchShape& shape);
   [[nodiscard]] Prediction generated_prediction(const Batch& inputs);
@@ -508,7 +509,9 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   }
   if (run_.training().evaluation->new_tokens > 0) return generated_prediction(inputs);
   Tensor items;
-  if (inputs.labels.defined()) items = number_of_items({inputs}, model_.loss_shifts_labels);
+  if (inputs.labels.defined() && run_.task != Task::kQuestionAnswering) {
+    items = number_of_items({inputs}, model_.loss_shifts_labels);
+  }
   inputs.number_of_items = items;
   Batch passed = inputs;
   if (run_.training().smooths_labels) passed.labels.reset();
@@ -523,6 +526,10 @@ TrainerLoop::Prediction TrainerLoop::prediction_step(Batch& inputs, const BatchS
   if (keeps_logits) {
     result.logits = outputs.logits;
     result.labels = inputs.labels;
+    if (run_.task == Task::kQuestionAnswering) {
+      result.end_positions = inputs.others.front();
+      result.end_logits = outputs.others.front();
+    }
   }
   inputs.number_of_items.reset();
   return result;
@@ -625,10 +632,10 @@ void TrainerLoop::evaluate() {
         losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});
         losses = for_metrics(losses);
       }
-      for (Tensor* each : {&prediction.labels, &prediction.logits}) {
+      for (Tensor* each : {&prediction.labels, &prediction.end_positions, &prediction.logits, &prediction.end_logits}) {
         if (each->defined()) compare_sizes(*each);
       }
-      for (Tensor* each : {&prediction.logits, &prediction.labels}) {
+      for (Tensor* each : {&prediction.logits, &prediction.end_logits, &prediction.labels, &prediction.end_positions}) {
         if (each->defined()) *each = for_metrics(*each);
       }
     } else if (evaluation.has_labels) {
@@ -636,7 +643,9 @@ void TrainerLoop::evaluate() {
     }
     add(all.loss, losses);
     add(all.logits, prediction.logits);
+    add(all.end_logits, prediction.end_logits);
     add(all.labels, prediction.labels);
+    add(all.end_positions, prediction.end_positions);
     if (evaluation.move_to_host > 0 && (i + 1) % evaluation.move_to_host == 0) {
       all = {};
       losses.reset();

@@ -78,7 +78,8 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
     if model_type in ("t5", "mt5"): built.decoder_start_token_id = built.pad_token_id = 0
     if run["loop"] == "bare" and hasattr(built, "use_cache"): built.use_cache = run.get("use_cache", False)
     auto = {"seqcls": "SequenceClassification", "mlm": "MaskedLM", "causal": "CausalLM", "seq2seq": "Seq2SeqLM",
-            "speech": "SpeechSeq2Seq", "image": "ImageClassification", "tokcls": "TokenClassification"}[task]
+            "speech": "SpeechSeq2Seq", "image": "ImageClassification", "tokcls": "TokenClassification",
+            "qa": "QuestionAnswering"}[task]
     with torch.device("cuda"):
         model = getattr(transformers, "AutoModelFor" + auto).from_config(
             built, dtype=dtype, attn_implementation=run.get("attention", "sdpa"))
@@ -90,6 +91,9 @@ def build(case: Case) -> tuple[Any, dict[str, Any], Any]:
         batch = {"input_ids": ids, "labels": ids.clone()}
     elif task == "tokcls":
         batch = {"input_ids": integers(words, count, length), "labels": integers(6, count, length) * 0}
+    elif task == "qa":
+        batch = {"input_ids": integers(words, count, length), "start_positions": integers(length, count),
+                 "end_positions": integers(length, count)}
     elif task == "seq2seq":
         batch = {"input_ids": integers(words, count, length),
                  "labels": integers(words, count, run.get("target_sequence_length", length))}

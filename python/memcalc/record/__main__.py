@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which.add_argument("--diffusers", metavar="CLASS", help="a network of diffusers, by its class")
     parser.add_argument("--config", metavar="FILE.json", help="arguments of the class of diffusers")
     parser.add_argument("--attention", help="transformers' attn_implementation: sdpa (the default), eager")
-    parser.add_argument("--task", help="of a model of transformers: causal, mlm, seqcls, tokcls, seq2seq, image, segmentation, "
+    parser.add_argument("--task", help="of a model of transformers: causal, mlm, seqcls, tokcls, qa, seq2seq, image, segmentation, "
                         "speech, ctc, contrastive, image-text, audio-text, captions, audio, detection, masks, prompts, concepts, features; default: what the configuration's architecture says")
     parser.add_argument("--batch", type=int, default=8, help="the default batch size of the program")
     parser.add_argument("--sequence", type=int, default=512, help="the default sequence length")

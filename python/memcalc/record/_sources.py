@@ -28,15 +28,17 @@ from ._targets import TARGETS, answers
 TASKS = {
     "causal": ("AutoModelForCausalLM", "tokens"), "mlm": ("AutoModelForMaskedLM", "tokens"),
     "seqcls": ("AutoModelForSequenceClassification", "class"), "tokcls": ("AutoModelForTokenClassification", "tags"),
+    "qa": ("AutoModelForQuestionAnswering", "spans"),
     "seq2seq": ("AutoModelForSeq2SeqLM", "target"), "image": ("AutoModelForImageClassification", "class"),
     "segmentation": ("AutoModelForSemanticSegmentation", "pixels"), "speech": ("AutoModelForSpeechSeq2Seq", "target"),
     "ctc": ("AutoModelForCTC", "target"), "contrastive": ("AutoModel", "pairs"),
     "image-text": ("AutoModelForImageTextToText", "tokens"), "audio": ("AutoModelForAudioClassification", "class"),
     "audio-text": ("AutoModelForMultimodalLM", "tokens"), "captions": ("AutoModelForImageTextToText", "target"),
 }
+SPANS = ("start_positions", "end_positions")  # of answers in a text
 _ENDINGS = (("ForSequenceClassification", "seqcls"), ("ForTokenClassification", "tokcls"), ("ForMaskedLM", "mlm"),
-            ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"), ("ForCTC", "ctc"),
-            ("ForObjectDetection", "detection"), ("ForUniversalSegmentation", "masks"), ("ForAudioClassification", "audio"),
+            ("ForQuestionAnswering", "qa"), ("ForImageClassification", "image"), ("ForSemanticSegmentation", "segmentation"),
+            ("ForCTC", "ctc"), ("ForObjectDetection", "detection"), ("ForUniversalSegmentation", "masks"), ("ForAudioClassification", "audio"),
             ("ForSpeechSeq2Seq", "speech"), ("ForCausalLM", "causal"), ("LMHeadModel", "causal"))
 
 
@@ -170,6 +172,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
             made["attention_mask"] = torch.ones_like(ids)
             made["attention_mask"][0, -1] = 0  # memcalc passes a mask where sequences are padded
         if labels == "pairs": return made
+        if labels == "spans": return {**made, **{where: torch.zeros(batch, dtype=torch.long) for where in SPANS}}
         made["labels"] = {"tokens": lambda: ids.clone(), "class": lambda: torch.zeros(batch, dtype=torch.long),
                           "tags": lambda: torch.zeros(batch, sequence, dtype=torch.long),
                           "pixels": lambda: torch.zeros(batch, image, image, dtype=torch.long),
@@ -194,7 +197,7 @@ def transformers(config: Any, task: str | None = None, *, batch: int = 8, sequen
     variants = [variant("train", cache, inputs) for inputs in given for cache in caches]
     variants += [variant("eval", caches[0], inputs) for inputs in given if "num_items_in_batch" not in inputs]
     # Without labels a decoder of its own has no input.
-    if labels not in ("target", "pairs"): variants.append(variant("eval", caches[0], [n for n in plain if n != "labels"]))
+    if labels not in ("target", "pairs"): variants.append(variant("eval", caches[0], [n for n in plain if n not in ("labels", *SPANS)]))
     maxima = {"sequence": maximum} if isinstance(maximum, int) and maximum > 0 and "sequence" in symbols else {}
     source = Source(maker(config), example, symbols, variants, name or config.model_type, task, sizes=_edges(edge), maxima=maxima,
                     depths=depths_of(config, maker))

@@ -350,13 +350,13 @@ def predict(a):
 
 
 def needs_of(job):
-    """What is imported by a process anew: bitsandbytes and torchao start CUDA as they are imported, LLaMA-Factory has another TRL."""
-    if "--whole-logits" in job["arguments"]: return "TRL_OLD"
-    if "--trl" in job["arguments"]: return "TRL_" + job["arguments"][job["arguments"].index("--trl") + 1].replace(".", "_")
-    if "--transformers" in job["arguments"]: return "TF_" + job["arguments"][job["arguments"].index("--transformers") + 1].replace(".", "_")
+    """What is imported by a process anew: other releases, LLaMA-Factory with its TRL, and what starts CUDA as it is imported (bitsandbytes, torchao)."""
+    if "--whole-logits" in job["arguments"]: return ["TRL_OLD"]
+    needs = [option[2:].upper().replace("TRANSFORMERS", "TF") + "_" + job["arguments"][job["arguments"].index(option) + 1].replace(".", "_")
+             for option in ("--trl", "--peft", "--transformers") if option in job["arguments"]]
     optimizer = (job["arguments"] + ["none"])[job["arguments"].index("--optimizer") + 1] if "--optimizer" in job["arguments"] else "none"
-    if "--quantize" in job["arguments"] or any(part in optimizer for part in ("bnb", "paged", "lion", "ademamix")): return "BNB"
-    return "TORCHAO" if "torchao" in job["name"] else None
+    if "--quantize" in job["arguments"] or any(part in optimizer for part in ("bnb", "paged", "lion", "ademamix")): needs.append("BNB")
+    return needs + ["TORCHAO"] * ("torchao" in job["name"])
 
 
 def measure_job(job, out, rank, port, folder=None):
@@ -366,10 +366,10 @@ def measure_job(job, out, rank, port, folder=None):
 
     said = os.dup(1)
     needs = needs_of(job)
-    if needs is not None and needs in os.environ:
-        if needs == "TRL_OLD" or needs.startswith("TF_"): os.environ["JOBS_LIGHT"] = "1"
-        if needs.startswith("TRL_"): os.environ["JOBS_NO_VLLM"] = "1"
-        path = os.pathsep.join([os.environ.pop(needs), os.environ.get("PYTHONPATH", "")])
+    if needs and all(each in os.environ for each in needs):
+        if needs[0] == "TRL_OLD" or needs[0].startswith("TF_"): os.environ["JOBS_LIGHT"] = "1"
+        if needs[0].startswith("TRL_"): os.environ["JOBS_NO_VLLM"] = "1"
+        path = os.pathsep.join([*(os.environ.pop(each) for each in needs), os.environ.get("PYTHONPATH", "")])
         keywords = dict(job=job, out=os.path.abspath(out), rank=rank, port=port, folder=folder)
         command = f"import jobs, jobs_run; jobs_run.import_all(); jobs.measure_job(**{keywords!r})"
         os.chdir(os.path.dirname(os.path.abspath(__file__)))

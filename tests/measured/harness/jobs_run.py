@@ -88,7 +88,7 @@ class Job:
                  "--eval-beams --steps --ref-model --attn --packing --contrastive-loss --hard-negatives --mini-batch "
                  "--gpus --parallel --max-grad-norm --vllm --sft-loss --kto-loss --steps-per-generation --iterations "
                  "--grpo-loss --importance-level --pad-to-multiple --generations --stages --load --quantize --quant-storage "
-                 "--lora-targets --lora-modules-to-save --save --freeze --transformers --trl").split()
+                 "--lora-targets --lora-modules-to-save --save --freeze --transformers --trl --peft").split()
         unknown = set(self.options) - set(known) - set(FLAGS)
         if unknown: raise SystemExit(f"not understood: {sorted(unknown)}")
         if "--bf16" in self.options: self.options["--precision"] = "amp-bf16"

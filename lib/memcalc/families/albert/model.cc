@@ -3,6 +3,7 @@
 #include "memcalc/families/albert/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -113,6 +114,8 @@ class AlbertModel : public Model {
     Tensor features;  // what is classified
     if (run_.task == Task::kFeatures) {
       output.others.push_back(outputs.sequence);
+    } else if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, outputs.sequence, batch, output);
     } else if (run_.task == Task::kMaskedLm) {
       output.logits = masked_lm_head_(outputs.sequence);
       set_label_loss(output, batch.labels, spec_.vocab_size);
@@ -137,6 +140,10 @@ class AlbertModel : public Model {
 
   void build_head(ModuleBuilder& b) {
     if (run_.task == Task::kFeatures) return;
+    if (run_.task == Task::kQuestionAnswering) {
+      classifier_ = span_head(b, spec_.hidden_size);
+      return;
+    }
     if (run_.task != Task::kMaskedLm) {
       classifier_ = Linear(b, "classifier", spec_.hidden_size, spec_.num_labels);
       return;

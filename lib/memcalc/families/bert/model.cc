@@ -10,6 +10,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
 #include "memcalc/models/megatron_config.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/view.h"
 
@@ -156,6 +157,10 @@ BertModel::BertModel(const BertSpec& spec, const RunSpec& run, ModuleBuilder& b)
 void BertModel::build_head(ModuleBuilder& b) {
   const std::int64_t width = spec_.hidden_size;
   if (run_.task == Task::kFeatures) return;
+  if (run_.task == Task::kQuestionAnswering) {
+    output_ = span_head(b, width);
+    return;
+  }
   if (run_.task == Task::kTokenClassification) {
     output_ = Linear(b, "classifier", width, spec_.num_labels);
     return;
@@ -223,6 +228,12 @@ ModelOutput BertModel::forward(const Batch& batch) {
     return output;
   }
   if (run_.task == Task::kSequenceClassification) return classify(batch);
+  if (run_.task == Task::kQuestionAnswering) {
+    Encoded outputs = encode(batch);
+    ModelOutput output;
+    predict_spans(output_, outputs.sequence, batch, output);
+    return output;
+  }
   return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
 }
 

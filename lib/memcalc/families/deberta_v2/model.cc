@@ -4,6 +4,7 @@
 #include "memcalc/families/deberta_v2/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/index.h"
@@ -272,6 +273,10 @@ class DebertaV2Model : public Model {
       return output;
     }
     if (run_.task == Task::kSequenceClassification) return classify(sequence_output, batch);
+    if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, sequence_output, batch, output);
+      return output;
+    }
     Tensor features;  // of each token
     if (run_.task == Task::kTokenClassification) {
       features = dropout(sequence_output, dropout_p_);
@@ -288,6 +293,10 @@ class DebertaV2Model : public Model {
  private:
   void build_head(ModuleBuilder& b) {
     if (run_.task == Task::kFeatures) return;
+    if (run_.task == Task::kQuestionAnswering) {
+      classifier_ = span_head(b, spec_.hidden_size);
+      return;
+    }
     if (run_.task == Task::kMaskedLm) {
       masked_lm_head_ = MaskedLmHead(
           b, {.head = "cls.predictions", .dense = "transform.dense", .norm = "transform.LayerNorm"},

@@ -17,6 +17,7 @@ Architecture distilbert(HfReader& config) {
   spec.attention_dropout = config.probability("attention_dropout", 0.1);
   spec.activation = config.activation("activation", "gelu");
   spec.seq_classif_dropout = config.probability("seq_classif_dropout", 0.2);
+  spec.qa_dropout = config.probability("qa_dropout", 0.1);
   spec.tie_word_embeddings = config.flag("tie_word_embeddings", true);
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("n_heads", spec.n_heads, "dim", spec.dim);

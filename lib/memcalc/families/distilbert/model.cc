@@ -3,6 +3,7 @@
 #include "memcalc/models/model.h"
 #include "memcalc/families/distilbert/spec.h"
 #include "memcalc/models/attention.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -108,6 +109,7 @@ class DistilBertModel : public Model {
     no_grad::arange(b.tape, spec.max_position_embeddings).reset();  // _init_weights writes the positions again
     switch (run.task) {
       case Task::kFeatures: break;
+      case Task::kQuestionAnswering: output_ = span_head(b, spec.dim); break;
       case Task::kSequenceClassification:
         dense_ = Linear(b, "pre_classifier", spec.dim, spec.dim);
         output_ = Linear(b, "classifier", spec.dim, spec.num_labels);
@@ -127,6 +129,7 @@ class DistilBertModel : public Model {
       return output;
     }
     if (run_.task == Task::kSequenceClassification) return classify(batch);
+    if (run_.task == Task::kQuestionAnswering) return find_spans(batch);
     return run_.task == Task::kTokenClassification ? classify_tokens(batch) : predict_masked(batch);
   }
 
@@ -166,6 +169,15 @@ class DistilBertModel : public Model {
     if (batch.labels.defined())
       output.loss = cross_entropy(view(output.logits, {-1, spec_.num_labels}), view(batch.labels, {-1}));
     drop(last_hidden_state, sequence_output);
+    return output;
+  }
+
+  [[nodiscard]] ModelOutput find_spans(const Batch& batch) const {
+    Tensor hidden_states = encode(batch);
+    ModelOutput output;
+    Tensor dropped = dropout(hidden_states, dropout_probability(run_, spec_.qa_dropout));
+    predict_spans(output_, dropped, batch, output);
+    drop(hidden_states, dropped);
     return output;
   }
 

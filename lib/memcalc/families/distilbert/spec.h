@@ -21,6 +21,7 @@ struct DistilBertSpec {
   double dropout = 0;
   double attention_dropout = 0;
   double seq_classif_dropout = 0;
+  double qa_dropout = 0;
   bool tie_word_embeddings = true;
 
   [[nodiscard]] std::int64_t position_limit() const { return max_position_embeddings; }

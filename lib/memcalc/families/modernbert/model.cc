@@ -7,6 +7,7 @@
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
 #include "memcalc/models/rotary_decoder.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -168,7 +169,8 @@ class ModernBertModel : public Model {
     if (run.task == Task::kMaskedLm) {
       build_decoder(b);
     } else {
-      classifier_ = Linear(b, "classifier", spec.hidden_size, spec.num_labels);
+      const bool answers = run.task == Task::kQuestionAnswering;
+      classifier_ = Linear(b, "classifier", spec.hidden_size, answers ? 2 : spec.num_labels);
     }
   }
 
@@ -188,8 +190,12 @@ class ModernBertModel : public Model {
     Tensor features = run_.task == Task::kSequenceClassification ? pooled(encoded, batch.attention_mask) : encoded;
     features = head_(features);
     features = dropout(features, dropout_probability(run_, spec_.classifier_dropout));
-    output.logits = classifier_(features);
-    set_label_loss(output, batch.labels, spec_.num_labels);
+    if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(classifier_, features, batch, output);
+    } else {
+      output.logits = classifier_(features);
+      set_label_loss(output, batch.labels, spec_.num_labels);
+    }
     drop(encoded, features);
     return output;
   }

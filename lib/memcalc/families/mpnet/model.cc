@@ -3,6 +3,7 @@
 #include "memcalc/families/mpnet/spec.h"
 #include "memcalc/models/attention.h"
 #include "memcalc/models/encoder_parts.h"
+#include "memcalc/models/span_head.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/norm.h"
@@ -143,6 +144,8 @@ class MpnetModel : public Model {
     ModelOutput output;
     if (run_.task == Task::kFeatures) {
       output.others.push_back(sequence_output);
+    } else if (run_.task == Task::kQuestionAnswering) {
+      predict_spans(dense_, sequence_output, batch, output);
     } else if (run_.task == Task::kMaskedLm) {
       output.logits = masked_lm_head_(sequence_output);
       set_label_loss(output, batch.labels, spec_.vocab_size);
@@ -163,6 +166,7 @@ class MpnetModel : public Model {
   void build_head(ModuleBuilder& b) {
     switch (run_.task) {
       case Task::kFeatures: return;
+      case Task::kQuestionAnswering: dense_ = span_head(b, spec_.hidden_size); return;
       case Task::kTokenClassification: dense_ = Linear(b, "classifier", spec_.hidden_size, spec_.num_labels); return;
       case Task::kSequenceClassification:
         classification_head_ = ClassificationHead(b, spec_.hidden_size, spec_.num_labels, "tanh", dropout_p_);

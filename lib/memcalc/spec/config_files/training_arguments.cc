@@ -91,16 +91,13 @@ void read_task(Section& section) {
   std::string_view task;
   for (const std::string_view key :
        {"doc_stride", "version_2_with_negative", "n_best_size", "max_answer_length", "null_score_diff_threshold"}) {
-    if (!section.has(key)) continue;
+    if (!section.text(key)) continue;
     if (task.empty()) {
-      section.set(key, "--task", "tokcls");
-      section.approximate(key,
-                          "question answering is predicted as the classification of tokens with two labels: the same "
-                          "head, and a loss that differs by a few numbers of each token");
+      section.set(key, "--task", "qa");
     } else {
       section.irrelevant(key, "the data and what is told of it");
     }
-    task = "tokcls";
+    task = "qa";
   }
   for (const std::string_view key : kSpeechKeys) {
     if (!section.has(key)) continue;
@@ -108,7 +105,7 @@ void read_task(Section& section) {
     if (task.empty()) section.account().note("recordings are taken to be as long as the model's input");
     task = "speech";
   }
-  if (task == "tokcls" && !section.has("max_seq_length")) section.account().set("--seq", "384");  // run_qa.py's default
+  if (task == "qa" && !section.has("max_seq_length")) section.account().set("--seq", "384");  // run_qa.py's default
 }
 
 }  // namespace

@@ -138,6 +138,10 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   return loss;
 }
 
+Tensor nll_loss_sum(const Tensor& log_probabilities, const Tensor& targets) {
+  return nll_loss(log_probabilities, targets, LossReduction::kSum);
+}
+
 Tensor cross_entropy(const Tensor& logits, Arg targets, LossReduction reduction) {
   const OperatorCall call(targets);
   // cross_entropy_loss names the dtype, so autocast leaves the softmax in 16 bits; nll_loss is on its float32 list.

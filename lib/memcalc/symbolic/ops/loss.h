@@ -15,6 +15,8 @@ enum class LossReduction : std::uint8_t { kMean, kSum };
   return number_of_items.defined() ? LossReduction::kSum : LossReduction::kMean;
 }
 
+/// F.nll_loss(…, reduction="sum") of log-probabilities [rows, classes].
+[[nodiscard]] Tensor nll_loss_sum(const Tensor& log_probabilities, const Tensor& targets);
 /// F.cross_entropy of logits [rows, classes] against int64 targets [rows]: a scalar.
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, Arg targets, LossReduction reduction = LossReduction::kMean);
 

@@ -1,6 +1,7 @@
 // MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "memcalc/symbolic/ops/activation.h"
@@ -41,7 +42,7 @@ Tensor entropy_from_logits(const Tensor& logits) {
   return whole;
 }
 
-/// TRL before 1.7: the model's own loss, and metrics of its logits.
+/// TRL before 1.3: the model's own loss, and metrics of its logits.
 Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) {
   ModelOutput outputs = models.policy(inputs);
   Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
@@ -72,6 +73,70 @@ Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) 
   outputs.clear();
   drop(per_token_entropy, entropy, local_num_tokens, shift_logits, shift_labels, predictions, mask);
   drop(correct_predictions, total_tokens, correct_tokens);
+  return loss;
+}
+
+/// How many labels and which predictions are right, of logits and labels that are shifted.
+struct Accuracy {
+  Tensor mask, total_tokens, correct_tokens;
+
+  Accuracy(const Tensor& shift_logits, const Tensor& shift_labels) {
+    const Tensor predictions = no_grad::argmax_last(shift_logits);
+    mask = no_grad::not_equal(shift_labels);
+    const Tensor correct = no_grad::bitwise_and(no_grad::equal(predictions, shift_labels), mask);
+    total_tokens = no_grad::sum(mask);
+    correct_tokens = no_grad::sum(correct);
+  }
+};
+
+/// accelerator.gather_for_metrics(x).sum() of a scalar.
+Tensor sum_of_gathered(const Tensor& x) {
+  const Tensor all = gathered(x);
+  return is_floating(x.dtype()) ? sum_all(all) : no_grad::sum(all);
+}
+
+/// TRL 1.3 to 1.6: the same of logits that were shifted before, up to 1.5 in two copies one after the other.
+Tensor loss_of_shifted_logits(Tape& tape, const Batch& inputs, const TrlModels& models) {
+  const bool copies = tape.behaviors.sft_loss == SftLossForm::kShiftedCopies;
+  ModelOutput outputs = models.policy(inputs);
+  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  const NoGrad no_grad(tape.modes);
+  const Tensor logits = tape.detach(outputs.logits);
+  const std::int64_t rows = inputs.labels.size(0), columns = inputs.labels.size(1) - 1;
+  Tensor shift_logits, shift_labels;
+  const auto shift = [&] {
+    Tensor view_of_logits = slice(logits, 1, 0, columns);
+    shift_logits = copies ? contiguous(view_of_logits) : view_of_logits;
+    Tensor view_of_labels = no_grad::slice(inputs.labels, 1, 1, columns);
+    shift_labels = copies ? no_grad::clone(view_of_labels) : view_of_labels;
+  };
+  shift();
+  Tensor per_token_entropy = no_grad::view(entropy_from_logits(shift_logits), {rows, columns});
+  std::optional<Accuracy> accuracy;
+  if (!copies) accuracy.emplace(shift_logits, shift_labels);
+  const Tensor mask = copies ? no_grad::not_equal(shift_labels) : accuracy->mask;
+  Tensor entropy_sum = sum_all(multiply(per_token_entropy, mask));
+  Tensor total_tokens = copies ? no_grad::sum(mask) : accuracy->total_tokens;
+  entropy_sum = sum_of_gathered(entropy_sum);
+  total_tokens = sum_of_gathered(total_tokens);
+  look_at_mean(entropy_sum, total_tokens);
+  const auto look_at_accuracy = [&] {
+    const Tensor correct = sum_of_gathered(accuracy->correct_tokens);
+    look_at_mean(correct, sum_of_gathered(accuracy->total_tokens));
+  };
+  if (!copies) look_at_accuracy();
+  Tensor local_num_tokens;
+  if (tape.modes.training) {
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
+  if (copies) {
+    shift();
+    accuracy.emplace(shift_logits, shift_labels);
+    look_at_accuracy();
+  }
+  outputs.clear();
+  drop(per_token_entropy, entropy_sum, total_tokens, local_num_tokens, shift_logits, shift_labels);
   return loss;
 }
 
@@ -126,6 +191,29 @@ Tensor loss_of_smoothed_labels(Tape& tape, const Batch& fused_batch, const Batch
   return loss;
 }
 
+/// TRL 1.7 to 1.14: the loss is the model's own, of chunks; the sums of its metrics are there already.
+Tensor loss_of_chunks(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
+  Batch batch = inputs;
+  const FusedHeadCall head{.outputs = {}, .targets = targets_of(run, inputs)};
+  batch.fused_head = &head;
+  ModelOutput outputs = models.policy(batch);
+  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  const NoGrad no_grad(tape.modes);
+  Tensor num_valid = sum_of_gathered(outputs.fused.label_mask);
+  Tensor entropy_sum = sum_of_gathered(tape.detach(outputs.fused.entropy));
+  look_at_mean(entropy_sum, num_valid);
+  Tensor local_num_tokens;
+  if (tape.modes.training) {
+    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
+    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+  }
+  Tensor correct = sum_of_gathered(outputs.fused.is_top1);
+  look_at_mean(correct, num_valid);
+  outputs.clear();
+  drop(num_valid, entropy_sum, local_num_tokens, correct);
+  return loss;
+}
+
 }  // namespace
 
 Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models) {
@@ -133,7 +221,12 @@ Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlMo
     ModelOutput outputs = models.policy(inputs);
     return multiply_scalar(std::move(outputs.loss));
   }
-  if (tape.behaviors.sft_loss == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
+  const SftLossForm form = tape.behaviors.sft_loss;
+  if (form == SftLossForm::kLogits) return loss_of_logits(tape, inputs, models);
+  if (form == SftLossForm::kShiftedCopies || form == SftLossForm::kShiftedViews) {
+    return loss_of_shifted_logits(tape, inputs, models);
+  }
+  if (form != SftLossForm::kFusedHead) return loss_of_chunks(tape, run, inputs, models);
   Batch batch = inputs;
   const FusedHeadCall head{.outputs = {.entropy = true, .is_top1 = true},
                            .targets = targets_of(run, inputs),
