@@ -353,7 +353,9 @@ TEST(Plan, ShortModelsTellOfTheWhole) {
     const double share = static_cast<double>(brief.outcome.allocated) / static_cast<double>(whole.allocated);
     EXPECT_NEAR(share, 1, each.pipeline > 1 ? 0.15 : 0.001);
     ASSERT_TRUE(whole.speed.has_value());
-    EXPECT_NEAR(brief.outcome.speed->step_seconds / whole.speed->step_seconds, 1, 0.005);
+    // DeepSpeed's buckets of gradients do not end where layers do.
+    const double near = each.way == Way::kDeepSpeed ? 0.01 : 0.005;
+    EXPECT_NEAR(brief.outcome.speed->step_seconds / whole.speed->step_seconds, 1, near);
   }
 }
 
