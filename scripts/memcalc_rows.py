@@ -39,6 +39,7 @@ def model_of(row, write):
     if config is None:
         folders = (ROOT / "specs/examples", MEASURED / "layers")
         return next(path for path in (folder / f"{name.removeprefix(CUSTOM)}.json" for folder in folders) if path.is_file())
+    if "program" in config: return name  # recorded
     return config["architecture"] if config["model_type"] == "torchvision" else write(config)
 
 
