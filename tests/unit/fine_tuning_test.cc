@@ -66,6 +66,20 @@ TEST_F(FineTuningTest, AClassifierIsAdaptedOrTrained) {
   EXPECT_EQ(trained(), kAdapters + 768 * 2 + 2);
 }
 
+// peft's QUESTION_ANS: qa_outputs, which has no activation and no pooler in front of it.
+TEST_F(FineTuningTest, TheHeadOfAnswersIsAdaptedOrTrained) {
+  const ModelSpec bert = registry().model("bert-base", {.layers = 1});
+  RunOptions lora = options();
+  lora.precision = Precision::kFp32;
+  lora.task = Task::kQuestionAnswering;
+  lora.lora_rank = 8;
+  const auto trained = [&] { return estimate(bert, resolve(bert, lora), device_).parameters_trainable; };
+  constexpr std::int64_t kAdapters = 8 * (4 * (768 + 768) + 2 * (768 + 3072));
+  EXPECT_EQ(trained(), kAdapters + 8 * (768 + 2));
+  lora.lora_trains_head = true;
+  EXPECT_EQ(trained(), kAdapters + 768 * 2 + 2);
+}
+
 TEST_F(FineTuningTest, FrozenParametersHaveNoGradientAndNoState) {
   RunOptions frozen = options();
   frozen.frozen = {"embed_tokens", "lm_head"};

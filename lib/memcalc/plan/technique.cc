@@ -257,8 +257,8 @@ constexpr std::int64_t kRank = 16;
 
 bool adapt(RunSpec& run, const Q& q) {
   if (!trains_in_torch(run) || run.fine_tuning.lora || is_quantized(run)) return false;
-  const bool classifies = run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification;
   const bool litgpt = q.model.model_type == kLitGptType;
+  const bool classifies = has_classifier(run.task);
   run.fine_tuning.lora = Lora{.rank = kRank, .targets = {}, .in_base_dtype = litgpt, .trains_head = classifies};
   run.fine_tuning.frozen.clear();  // the whole base is
   if (litgpt) return true;         // of one precision throughout

@@ -59,13 +59,13 @@ enum class Quantization : std::uint8_t {
 /// --lora: peft's LoraConfig, as get_peft_model applies it.
 struct Lora {
   std::int64_t rank = 0;             // --lora
-  std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: every linear layer but the head
+  std::vector<std::string> targets;  // --lora-targets: ends of module names; empty: all but a language model's head
   std::vector<std::string> saved;    // --lora-modules-to-save: ends of names of modules that are trained in full
   double dropout = 0;                // --lora-dropout
   bool dora = false;                 // --dora: use_dora: rows of the adapted weights have lengths that train
   bool in_base_dtype = false;  // --lora-dtype base: autocast_adapter_dtype=False; else 16-bit adapters become fp32
   bool in_bf16 = false;        // TRL casts the adapters of a packed base
-  bool trains_head = true;     // task_type SEQ_CLS or TOKEN_CLS: a classifier is trained, not adapted
+  bool trains_head = true;     // task_type SEQ_CLS, TOKEN_CLS, QUESTION_ANS: the head is trained, not adapted
 };
 
 struct FineTuning {

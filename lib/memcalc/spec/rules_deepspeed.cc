@@ -12,8 +12,7 @@ namespace {
 bool is_third_stage(const RuleQuestion& q) { return q.parallel.data_parallel == DataParallel::kDsZero3; }
 
 bool trains_adapted_head(const RuleQuestion& q) {
-  const bool classifies = q.run.task == Task::kSequenceClassification || q.run.task == Task::kTokenClassification;
-  return classifies && has_adapters(q) && q.run.fine_tuning.lora->trains_head;
+  return has_classifier(q.run.task) && has_adapters(q) && q.run.fine_tuning.lora->trains_head;
 }
 
 constexpr Rule kZero[] = {

@@ -39,9 +39,7 @@ bool trains(const RunRecord& r) { return r.run.trains(); }
 bool infers(const RunRecord& r) { return !r.run.trains(); }
 bool adds_tokens(const RunRecord& r) { return infers(r) && r.run.inference()->new_tokens > 0; }
 bool adapts(const RunRecord& r) { return r.run.fine_tuning.lora.has_value(); }
-bool adapts_classifier(const RunRecord& r) {
-  return adapts(r) && (r.run.task == Task::kSequenceClassification || r.run.task == Task::kTokenClassification);
-}
+bool adapts_classifier(const RunRecord& r) { return adapts(r) && has_classifier(r.run.task); }
 bool compiles(const RunRecord& r) { return r.run.compiles(); }
 bool has_symbol(const ProgramSpec& recorded, std::string_view name) {
   const std::vector<ProgramSymbol>& symbols = recorded.program->symbols;
@@ -410,7 +408,7 @@ const Field kFields[] = {
         {.set = put<&R::lora_trains_head>,
          .get = take<&Lora::trains_head>,
          .exists = adapts_classifier,
-         .belongs_to = "adapters of a classifier (--lora R --task seqcls or tokcls)"}),
+         .belongs_to = "adapters of a classifier (--lora R --task seqcls, tokcls or qa)"}),
     row("--quantize", "quantize", G::kFineTuning, K::kName, "Q",
         "nf4[-double] int8 gptq4/8 awq4 mxfp4 fp8[-cast/-scaled]",
         {.names = kQuantizationNames, .set = put<&R::quantization>, .get = take<&T::quantization>}),

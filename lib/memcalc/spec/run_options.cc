@@ -277,6 +277,20 @@ std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options
   return options.skipped_steps.value_or(0);
 }
 
+/// Where no targets were named.
+std::string adapted_layers(const Lora& lora, Task task) {
+  if (task == Task::kCustom) return "adapters on every linear layer (--lora-targets)";
+  if (!has_classifier(task) && task != Task::kImageClassification) {
+    return "adapters on every linear layer but the head (--lora-targets)";
+  }
+  if (!lora.trains_head) return "adapters on every linear layer, the classifier among them (--lora-targets)";
+  std::string text = "adapters on every linear layer but the classifier, which is trained in full (--lora-targets)";
+  // peft_model.py, 0.21.2: only of SEQ_CLS is the classifier among modules_to_save before adapters are made, and
+  // ModulesToSaveWrapper takes no layer that has one.
+  if (task != Task::kSequenceClassification) text += ": LoraConfig's exclude_modules names it";
+  return text;
+}
+
 FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options, const RunSpec& run,
                                std::vector<std::string>& assumptions) {
   const bool is_litgpt = model.model_type == kLitGptType;
@@ -296,7 +310,7 @@ FineTuning resolve_fine_tuning(const ModelSpec& model, const RunOptions& options
                    .in_base_dtype = options.lora_in_base_dtype,
                    .trains_head = options.lora_trains_head};
     if (options.lora_targets.empty()) {
-      assumptions.emplace_back("adapters on every linear layer but the head (--lora-targets)");
+      assumptions.push_back(adapted_layers(*tuning.lora, run.task));
     }
   }
   const bool packs_in_trl = quantized && !tuning.unsloth && prepares_adapters_itself(run);

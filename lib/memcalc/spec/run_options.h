@@ -89,7 +89,7 @@ struct RunOptions {
   std::optional<std::int64_t> skipped_steps;    // default 0
 
   std::optional<std::int64_t> lora_rank;     // default: no adapters
-  std::vector<std::string> lora_targets;     // default: every linear layer but the head
+  std::vector<std::string> lora_targets;     // default: every linear layer but a head of words
   std::vector<std::string> lora_saved;       // default: no module is trained in full
   std::optional<double> lora_dropout;        // default 0, peft's
   bool dora = false;                         // peft's use_dora

@@ -29,6 +29,12 @@ enum class Task : std::uint8_t {
   kQuestionAnswering,
 };
 
+/// Whether the head is one that peft's task_type trains in full: `classifier`, `score` or `qa_outputs` (--lora-head).
+[[nodiscard]] constexpr bool has_classifier(Task task) {
+  return task == Task::kSequenceClassification || task == Task::kTokenClassification ||
+         task == Task::kQuestionAnswering;
+}
+
 /// --precision. amp-*: float32 weights under torch.autocast; bf16, fp16: weights and all in that type.
 enum class Precision : std::uint8_t { kFp32, kTf32, kAmpFp16, kAmpBf16, kBf16, kFp16 };
 

@@ -29,10 +29,10 @@ namespace memcalc {
 
 namespace {
 
-/// The classifiers that PeftModelForSequenceClassification and ...TokenClassification train in full.
+/// The heads that PeftModelForSequenceClassification, ...TokenClassification and ...QuestionAnswering train in full.
 bool is_classifier(std::string_view name) {
   const std::string_view first = name.substr(0, name.find('.'));
-  return first == "classifier" || first == "score";
+  return first == "classifier" || first == "score" || first == "qa_outputs";
 }
 
 void add_new(std::vector<std::string>& names, std::string_view name) {
@@ -302,8 +302,7 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
   Targets targets = targets_of(lora, model, tape.behaviors.converted_names);
   targets.leaves_head = run.task != Task::kCustom;  // modules of other libraries (diffusers' proj_out) have none
   for (const Parameter& parameter : model.parameters) tape.autograd.set_trainable(parameter.tensor, false);
-  const bool trains_head =
-      lora.trains_head && (run.task == Task::kSequenceClassification || run.task == Task::kTokenClassification);
+  const bool trains_head = lora.trains_head && has_classifier(run.task);
   std::vector<Adapter> adapters;
   for (const auto& layer : model.linear_layers) {
     if (!targets.has(*layer) || (trains_head && is_classifier(layer->name))) continue;
