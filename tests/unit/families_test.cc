@@ -33,6 +33,18 @@ TEST(Families, CanBeBuiltAndSayWhatWasMeasured) {
   }
 }
 
+TEST(Families, AnswerQuestionsWhereTheirRecordsSaySo) {
+  for (const Family* family : families()) {
+    if (!family->answers_questions) continue;
+    EXPECT_TRUE(family->kind == FamilyKind::kEncoder || family->kind == FamilyKind::kDecoder) << family->model_type;
+    EXPECT_TRUE(family->tasks.empty()) << family->model_type << ": its own list would hide it";
+  }
+  const ModelSpec llama{.name = "made", .model_type = "llama", .architecture = LlamaSpec{}};
+  EXPECT_EQ(tasks_of(llama).back(), Task::kQuestionAnswering);
+  const ModelSpec phi{.name = "made", .model_type = "phi3", .architecture = LlamaSpec{}};
+  EXPECT_EQ(tasks_of(phi).back(), Task::kSequenceClassification);
+}
+
 TEST(Families, OfAProgramOrOfLayersThereIsNone) {
   ModelSpec model{.name = "recorded", .model_type = "llama", .architecture = LlamaSpec{}};
   EXPECT_NE(family_of(model), nullptr);

@@ -100,6 +100,7 @@ struct Family {
   SizeKeysOfFamily size_keys = {};   // none: its sizes are no options
   std::span<const Task> tasks{};     // that its classes have; none: those of its kind
   std::span<const Task> measured{};  // tasks of which runs were compared with recorded ones (tests/measured)
+  bool answers_questions = false;    // beside the tasks of its kind: …ForQuestionAnswering by models/span_head.h
 
   // --- what it shares with transformers' class
   SpecialTokens special_tokens{};

@@ -105,20 +105,6 @@ Task megatron_task(const ModelSpec& model) {
   return is_encoder_decoder(model) ? Task::kSeq2Seq : Task::kCausalLm;
 }
 
-namespace {
-
-/// Encoders and decoders with a class …ForQuestionAnswering in transformers 5.17 whose head is models/span_head.h's;
-/// those of OPT, BLOOM, Falcon, MPT and of mixtures of experts are not.
-bool answers_questions(const ModelSpec& model) {
-  static constexpr std::string_view kTypes[] = {
-      "albert", "arcee", "bert",       "camembert", "deberta-v2", "distilbert", "electra",    "exaone4",
-      "gpt2",   "gptj",  "gpt_neox",   "llama",     "ministral3", "mistral",    "mpnet",      "nemotron",
-      "qwen2",  "qwen3", "modernbert", "roberta",   "seed_oss",   "smollm3",    "xlm-roberta"};
-  return std::find(std::begin(kTypes), std::end(kTypes), model.model_type) != std::end(kTypes);
-}
-
-}  // namespace
-
 std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kLayers[] = {Task::kCustom};
   static constexpr Task kImages[] = {Task::kImageClassification};
@@ -126,9 +112,13 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
   static constexpr Task kSounds[] = {Task::kSpeech};
   static constexpr Task kTranslations[] = {Task::kSeq2Seq};
   static constexpr Task kTexts[] = {Task::kCausalLm};
-  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification, Task::kQuestionAnswering};
+  static constexpr Task kDecoders[] = {Task::kCausalLm, Task::kSequenceClassification};
+  static constexpr Task kAnsweringDecoders[] = {Task::kCausalLm, Task::kSequenceClassification,
+                                                Task::kQuestionAnswering};
   static constexpr Task kEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification,
-                                       Task::kFeatures, Task::kQuestionAnswering};
+                                       Task::kFeatures};
+  static constexpr Task kAnsweringEncoders[] = {Task::kSequenceClassification, Task::kMaskedLm,
+                                                Task::kTokenClassification, Task::kFeatures, Task::kQuestionAnswering};
   static constexpr std::array<Task, kTaskNames.size()> kAll = [] {
     std::array<Task, kTaskNames.size()> all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<Task>(i);
@@ -141,15 +131,16 @@ std::span<const Task> tasks_of(const ModelSpec& model) {
     return std::span(kAll).subspan(static_cast<std::size_t>(own), 1);
   }
   if (is_custom(model)) return kLayers;
-  if (const Family* family = family_of(model); family != nullptr && !family->tasks.empty()) return family->tasks;
+  const Family* const family = family_of(model);
+  if (family != nullptr && !family->tasks.empty()) return family->tasks;
   if (is_vision(model)) return kImages;
   if (is_contrastive(model)) return kPairs;
   if (is_speech(model)) return kSounds;
   if (is_encoder_decoder(model)) return kTranslations;
-  const std::size_t left_out = answers_questions(model) ? 0 : 1;  // the last one
-  if (is_encoder(model)) return std::span(kEncoders).first(std::size(kEncoders) - left_out);
+  const bool answers = family != nullptr && family->answers_questions;
+  if (is_encoder(model)) return answers ? std::span<const Task>(kAnsweringEncoders) : kEncoders;
   if (is_image_text(model)) return kTexts;
-  return std::span(kDecoders).first(std::size(kDecoders) - left_out);
+  return answers ? std::span<const Task>(kAnsweringDecoders) : kDecoders;
 }
 
 std::vector<std::string> names_of(std::span<const Task> tasks) {

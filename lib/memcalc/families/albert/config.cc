@@ -49,6 +49,7 @@ const Family kAlbert = {
     .build = build_albert,
     .size_keys = kEncoderKeys,
     .measured = kAlbertMeasured,
+    .answers_questions = true,
     .checkpoints = false,
     .repeats_layers = true,
     .compiled_whole_alone = true,

@@ -30,6 +30,7 @@ const Family kArcee = {
     .build = build_arcee,
     .size_keys = kDecoderKeys,
     .measured = kArceeMeasured,
+    .answers_questions = true,
     .tp_plan = kArceePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 59,

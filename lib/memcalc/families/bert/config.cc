@@ -83,6 +83,7 @@ const Family kBert = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
+    .answers_questions = true,
     .to_megatron = bert_to_megatron,
 };
 
@@ -93,6 +94,7 @@ const Family kCamembert = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kMeasuredOfCamembert,
+    .answers_questions = true,
 };
 
 const Family kRoberta = {
@@ -102,6 +104,7 @@ const Family kRoberta = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
+    .answers_questions = true,
 };
 
 const Family kXlmRoberta = {
@@ -111,6 +114,7 @@ const Family kXlmRoberta = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kMeasuredOfXlmRoberta,
+    .answers_questions = true,
 };
 
 const Family kElectra = {
@@ -120,6 +124,7 @@ const Family kElectra = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
+    .answers_questions = true,
     .is_eager = [](const Behaviors& b) { return b.electra_eager; },
 };
 

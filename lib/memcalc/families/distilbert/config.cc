@@ -50,6 +50,7 @@ const Family kDistilBert = {
     .build = build_distilbert,
     .size_keys = kDistilbertKeys,
     .measured = kDistilbertMeasured,
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

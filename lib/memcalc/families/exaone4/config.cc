@@ -40,6 +40,7 @@ const Family kExaone4 = {
     .build = build_exaone4,
     .size_keys = kDecoderKeys,
     .measured = kExaone4Measured,
+    .answers_questions = true,
     .tp_plan = kExaone4Plan,
     .dropout_is_module = false,
     .instructions_per_operator = 53,

@@ -44,6 +44,7 @@ const Family kGpt2 = {
     .build = build_gpt2,
     .size_keys = kGpt2Keys,
     .measured = kGpt2Measured,
+    .answers_questions = true,
     .has_own_classifier = true,
     .instructions_per_operator = 128,
     .cut_cross_entropy = false,

@@ -46,6 +46,7 @@ const Family kGptNeox = {
     .build = build_gpt_neox,
     .size_keys = kEncoderKeys,
     .measured = kGptNeoxMeasured,
+    .answers_questions = true,
     .renamings = kGptNeoxRenamings,
     .loads_by_checkpoint_names = true,
     .tp_plan = kGptNeoxPlan,

@@ -51,6 +51,7 @@ const Family kGptj = {
     .build = build_gptj,
     .size_keys = kGpt2Keys,
     .measured = kGptjMeasured,
+    .answers_questions = true,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
     .instructions_per_operator = 58,

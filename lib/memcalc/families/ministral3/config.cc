@@ -113,6 +113,7 @@ const Family kMinistral3 = {
     .build = build_ministral3,
     .size_keys = kDecoderKeys,
     .measured = kMinistral3Measured,
+    .answers_questions = true,
     .tp_plan = kMinistral3Plan,
     .dropout_is_module = false,
     .instructions_per_operator = 56,

@@ -89,6 +89,7 @@ const Family kModernBert = {
     .build = build_modernbert,
     .size_keys = kEncoderKeys,
     .measured = kModernbertMeasured,
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

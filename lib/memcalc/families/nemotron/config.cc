@@ -33,6 +33,7 @@ const Family kNemotron = {
     .build = build_nemotron,
     .size_keys = kDecoderKeys,
     .measured = kNemotronMeasured,
+    .answers_questions = true,
     .dropout_is_module = false,
     .instructions_per_operator = 83,
 };

@@ -38,6 +38,7 @@ const Family kSeedOss = {
     .build = build_seed_oss,
     .size_keys = kDecoderKeys,
     .measured = kSeedOssMeasured,
+    .answers_questions = true,
     .tp_plan = kSeedOssPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 63,

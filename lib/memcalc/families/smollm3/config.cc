@@ -60,6 +60,7 @@ const Family kSmolLm3 = {
     .build = build_smollm3,
     .size_keys = kDecoderKeys,
     .measured = kSmollm3Measured,
+    .answers_questions = true,
     .tp_plan = kSmollm3Plan,
     .dropout_is_module = false,
     .instructions_per_operator = 70,
