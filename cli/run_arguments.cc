@@ -94,8 +94,9 @@ std::optional<ConfigFile> RunArguments::config_file() const {
   if (!config_without.empty()) left_out = values_of("--config-without", config_without);
   std::vector<ConfigOption> said;
   for (const auto& [flag, text] : own()) said.push_back({flag, text, ""});
-  return config_beside(
+  ConfigFile file = config_beside(
       config.empty() ? read_command_line(command, left_out) : read_config({config, config_format, left_out}), said);
+  return without_absent(std::move(file), said, SpecRegistry(find_specs(specs)));
 }
 
 namespace {
@@ -106,6 +107,13 @@ void add_assumptions(const RunArguments& arguments, ResolvedRun& run) {
     const std::vector<std::string> all = assumptions_of(*file);
     run.assumptions.insert(run.assumptions.begin(), all.begin(), all.end());
   }
+}
+
+/// A report says all options of its run, defaults among them, which may not go with those that were typed.
+std::string way_out(const ConfigFile& file, const std::string& key, const Error& error) {
+  if (file.format != "memcalc") return "";
+  const bool has_others = std::string_view(error.what()).find("; accepted: ") != std::string_view::npos;
+  return (has_others ? ", or --config-without " : "; accepted: --config-without ") + key;
 }
 
 }  // namespace
@@ -145,7 +153,8 @@ Question question_beside(const RunArguments& arguments, const std::vector<TypedO
     }
     for (const ConfigOption& each : file->options) {
       if (each.flag != error.part() || each.key.empty()) continue;
-      throw Error(error.code(), file->file + ": /" + each.key + ": " + error.what(), error.part(), error.rule());
+      throw Error(error.code(), file->file + ": /" + each.key + ": " + error.what() + way_out(*file, each.key, error),
+                  error.part(), error.rule());
     }
     throw;
   }

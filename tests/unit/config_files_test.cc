@@ -10,6 +10,7 @@
 
 #include "memcalc/spec/config_files/trainer.h"
 #include "support/config_answers.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -42,6 +43,35 @@ TEST(ConfigFiles, AReportOfMemcalcIsItsRun) {
   EXPECT_EQ(use_of(report.read(), "needed_bytes"), "irrelevant");
   EXPECT_THAT(Written(R"({"needed_bytes": 5, "run": {"batchsize": 8}})", "report.json").refusal(),
               HasSubstr("/run/batchsize: an option of no run"));
+}
+
+TEST(ConfigFiles, AReportWhoseRunIsMisshapenIsRefusedByItsPlace) {
+  const auto refusal = [](const std::string& run) {
+    return Written(R"({"needed_bytes": 5, "run": )" + run + "}", "report.json").refusal();
+  };
+  EXPECT_THAT(refusal("[]"), HasSubstr("report.json: /run: it is no object"));
+  EXPECT_THAT(refusal(R"("gpt2")"), HasSubstr("/run: it is no object"));
+  EXPECT_THAT(refusal(R"({"model": "gpt2", "batch_size": {"a": 1}})"), HasSubstr("/run/batch_size: an object"));
+  EXPECT_THAT(refusal(R"({"model": "gpt2", "padding": {}})"), HasSubstr("/run/padding: an object"));
+  EXPECT_THAT(refusal(R"({"model": "gpt2", "lora_targets": [{"a": 1}]})"), HasSubstr("/run/lora_targets: its values"));
+}
+
+TEST(ConfigFiles, OfAReportWhatDoesNotExistInTheNewRunIsLeftOut) {
+  const Written report(R"({"needed_bytes": 5, "run": {"model": "gpt2", "batch_size": 8, "loop": "trainer",
+      "optimizer": "adamw-fused", "accumulation_steps": 1, "accelerate": "1.15.0"}})",
+                       "report.json");
+  const auto beside = [&](const std::vector<ConfigOption>& typed) {
+    return without_absent(config_beside(report.read(), typed), typed, test::registry());
+  };
+  const ConfigFile same = beside({});
+  EXPECT_THAT(text_of(same.options), HasSubstr("--accelerate 1.15.0"));
+  EXPECT_TRUE(keys_of(same, KeyUse::kLeftOut).empty());
+  const ConfigFile bare = beside({{"--loop", "bare", ""}});
+  EXPECT_THAT(text_of(bare.options), Not(HasSubstr("--accelerate")));
+  EXPECT_EQ(use_of(bare, "run/accelerate"), "left out");
+  EXPECT_THAT(bare.notes, testing::Contains(HasSubstr("run/accelerate")));
+  const ConfigFile inference = beside({{"--infer", "", ""}});
+  EXPECT_EQ(text_of(inference.options), "--model gpt2 --bs 8");
 }
 
 TEST(ConfigFiles, AKeyThatIsLeftOutIsAsIfItWereNotThere) {

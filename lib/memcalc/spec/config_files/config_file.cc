@@ -14,6 +14,9 @@
 #include "memcalc/spec/config_files/section.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
+#include "memcalc/spec/registry.h"
+#include "memcalc/spec/run_fields.h"
+#include "memcalc/spec/run_request.h"
 #include "memcalc/spec/user_file.h"
 
 namespace memcalc {
@@ -230,6 +233,26 @@ bool takes_data_parallel(const Account& account) {
   return account.text_of("--loop") == "trainer" && !account.is_set("--eval-bs") && !account.is_set("--parallel");
 }
 
+/// The option that does not exist in this run (rule "KEY-exists"); none: the run is made, or refused for another reason.
+std::optional<std::string> absent_option(std::span<const ConfigOption> typed, const ConfigFile& file,
+                                         const SpecRegistry& registry) {
+  try {
+    RunRequest request;
+    for (const ConfigOption& each : typed) set_option(request, each.flag, each.text);
+    for (const ConfigOption& each : file.options) set_option(request, each.flag, each.text);
+    (void)question_of(request, registry);
+  } catch (const Error& error) {
+    if (error.rule().ends_with("-exists")) return error.part();
+  }
+  return std::nullopt;
+}
+
+/// Whether an error's part, "--tie" or "--deepspeed overlap_comm", is of an option "--no-tie" or "--deepspeed".
+bool is_part(std::string_view part, std::string_view flag) {
+  const Field* const field = find_field(flag);
+  return part == (field != nullptr ? field->flag : flag) || part.starts_with(std::string(flag) + " ");
+}
+
 ConfigFile finished(Account& account, const config::Command& command, const Format& format) {
   for (const std::string& word : command.irrelevant)
     account.key(word, KeyUse::kIrrelevant, "how processes are started");
@@ -350,6 +373,23 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   if (gpus == 1) {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--ddp-static-graph"; });
   }
+  return file;
+}
+
+ConfigFile without_absent(ConfigFile file, std::span<const ConfigOption> typed, const SpecRegistry& registry) {
+  if (file.format != "memcalc") return file;
+  std::vector<std::string> left_out;
+  for (;;) {
+    const std::optional<std::string> absent = absent_option(typed, file, registry);
+    if (!absent) break;
+    const auto found = std::find_if(file.options.begin(), file.options.end(),
+                                    [&](const ConfigOption& each) { return is_part(*absent, each.flag); });
+    if (found == file.options.end()) break;  // it was typed
+    left_out.push_back(found->key);
+    const std::string flag = found->flag;
+    drop(file, flag, "no option of this run", KeyUse::kLeftOut);
+  }
+  if (!left_out.empty()) file.notes.push_back("of the report, as it is no option of this run: not " + join(left_out));
   return file;
 }
 

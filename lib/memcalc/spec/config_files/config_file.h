@@ -11,6 +11,8 @@
 
 namespace memcalc {
 
+class SpecRegistry;
+
 /// What became of a key.
 enum class KeyUse : std::uint8_t { kUsed, kIrrelevant, kApproximated, kLeftOut };
 
@@ -61,6 +63,11 @@ struct ConfigRequest {
 /// The file's options beside those that were typed, which win. `notes` of the result says which did, and what else
 /// follows from both together: what is left out on several GPUs, that one GPU is assumed.
 [[nodiscard]] ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed);
+
+/// Of a report of memcalc less the options that do not exist in the run which it becomes beside those that were typed:
+/// a loop's of a run with --infer. Other tools' files as they are, and a run that is refused for another reason.
+[[nodiscard]] ConfigFile without_absent(ConfigFile file, std::span<const ConfigOption> typed,
+                                        const SpecRegistry& registry);
 
 /// "12 keys used, 30 irrelevant, 1 approximated"
 [[nodiscard]] std::string counts_of(const ConfigFile& file);
