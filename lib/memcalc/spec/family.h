@@ -100,7 +100,6 @@ struct Family {
   SizeKeysOfFamily size_keys = {};   // none: its sizes are no options
   std::span<const Task> tasks{};     // that its classes have; none: those of its kind
   std::span<const Task> measured{};  // tasks of which runs were compared with recorded ones (tests/measured)
-  bool answers_questions = false;    // beside the tasks of its kind: …ForQuestionAnswering by models/span_head.h
 
   // --- what it shares with transformers' class
   SpecialTokens special_tokens{};
@@ -119,6 +118,7 @@ struct Family {
   bool repeats_layers = false;                    // a layer runs several times in a forward pass (ALBERT)
   bool skips_layers_at_random = false;            // LayerDrop: in training Python reads a random number before each
   bool has_no_attention = false;                  // state spaces alone: Mamba
+  bool answers_questions = false;                 // …ForQuestionAnswering, whose head is models/span_head.h's
   double instructions_per_operator = 0;           // Python's, in a layer that decodes; 0: not counted
   void (*as_transformers)(ModelSpec&) = nullptr;  // what transformers makes of config.json whatever it says
 

@@ -49,9 +49,9 @@ const Family kAlbert = {
     .build = build_albert,
     .size_keys = kEncoderKeys,
     .measured = kAlbertMeasured,
-    .answers_questions = true,
     .checkpoints = false,
     .repeats_layers = true,
+    .answers_questions = true,
     .compiled_whole_alone = true,
 };
 

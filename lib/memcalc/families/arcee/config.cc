@@ -30,9 +30,9 @@ const Family kArcee = {
     .build = build_arcee,
     .size_keys = kDecoderKeys,
     .measured = kArceeMeasured,
-    .answers_questions = true,
     .tp_plan = kArceePlan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 59,
 };
 

@@ -124,8 +124,8 @@ const Family kElectra = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors& b) { return b.electra_eager; },
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

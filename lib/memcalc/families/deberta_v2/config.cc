@@ -108,8 +108,8 @@ const Family kDebertaV2 = {
     .build = build_deberta_v2,
     .size_keys = kEncoderKeys,
     .measured = kDebertaV2Measured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors&) { return true; },
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

@@ -40,9 +40,9 @@ const Family kExaone4 = {
     .build = build_exaone4,
     .size_keys = kDecoderKeys,
     .measured = kExaone4Measured,
-    .answers_questions = true,
     .tp_plan = kExaone4Plan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 53,
     .fp8_layers = true,
 };

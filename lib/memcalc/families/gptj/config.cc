@@ -51,9 +51,9 @@ const Family kGptj = {
     .build = build_gptj,
     .size_keys = kGpt2Keys,
     .measured = kGptjMeasured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
+    .answers_questions = true,
     .instructions_per_operator = 58,
     .cut_cross_entropy = false,
 };

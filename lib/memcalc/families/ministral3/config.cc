@@ -113,9 +113,9 @@ const Family kMinistral3 = {
     .build = build_ministral3,
     .size_keys = kDecoderKeys,
     .measured = kMinistral3Measured,
-    .answers_questions = true,
     .tp_plan = kMinistral3Plan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 56,
     .fp8_layers = true,
 };

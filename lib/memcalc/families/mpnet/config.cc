@@ -41,9 +41,9 @@ const Family kMpnet = {
     .build = build_mpnet,
     .size_keys = kEncoderKeys,
     .measured = kMpnetMeasured,
-    .answers_questions = true,
     .is_eager = [](const Behaviors&) { return true; },
     .checkpoints = false,
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

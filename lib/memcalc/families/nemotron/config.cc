@@ -33,8 +33,8 @@ const Family kNemotron = {
     .build = build_nemotron,
     .size_keys = kDecoderKeys,
     .measured = kNemotronMeasured,
-    .answers_questions = true,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 83,
 };
 

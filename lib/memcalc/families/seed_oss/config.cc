@@ -38,9 +38,9 @@ const Family kSeedOss = {
     .build = build_seed_oss,
     .size_keys = kDecoderKeys,
     .measured = kSeedOssMeasured,
-    .answers_questions = true,
     .tp_plan = kSeedOssPlan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 63,
     .fp8_layers = true,
 };

@@ -60,9 +60,9 @@ const Family kSmolLm3 = {
     .build = build_smollm3,
     .size_keys = kDecoderKeys,
     .measured = kSmollm3Measured,
-    .answers_questions = true,
     .tp_plan = kSmollm3Plan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 70,
     .fp8_layers = true,
 };
