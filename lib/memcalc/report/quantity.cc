@@ -42,7 +42,7 @@ std::string format_bytes_moved(double bytes) {
     const auto size = static_cast<double>(unit.size);
     if (std::fabs(bytes) >= size) return three_digits(bytes / size) + unit.name;
   }
-  return format_fixed(std::trunc(bytes), 0) + " B";
+  return format_amount(std::trunc(bytes)) + " B";
 }
 
 std::int64_t whole_number(double value) {

@@ -12,7 +12,7 @@ namespace memcalc {
 namespace {
 
 std::string rate(double value, double unit, const char* name) {
-  return value > 0 ? format_fixed(value / unit, 0) + name : "-";
+  return value > 0 ? format_amount(value / unit) + name : "-";
 }
 
 std::vector<Cells> model_rows(const std::vector<ModelListing>& models, Format format) {

@@ -75,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.hfu > time.mfu) rates.emplace_back("HFU", format_percent(time.hfu, 1) + " with what is recomputed");
   rates.emplace_back("on tensor cores", format_percent(step.tensor_core_share(), 1) + " of the kernels' time");
   if (time.energy_joules > 0)
-    rates.emplace_back("energy", "at most " + format_fixed(time.energy_joules, 0) + " J " + at_power_limit(cards));
+    rates.emplace_back("energy", "at most " + format_amount(time.energy_joules) + " J " + at_power_limit(cards));
   if (time.input_seconds) {
     rates.emplace_back("data", format_seconds(*time.input_seconds) + " a step; the card does not wait from " +
                                    (time.workers_needed > 0 ? format_counted(time.workers_needed, "worker") + " on"
