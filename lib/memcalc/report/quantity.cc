@@ -1,6 +1,7 @@
 #include "memcalc/report/quantity.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "memcalc/base/number_text.h"

@@ -135,10 +135,10 @@ std::string asked_trl(const RuleQuestion& q) { return text_of(q.run.profile.vers
 
 constexpr Rule kTrainers[] = {
     {.id = "sft-chunks-of-version",
-     .options = "--trl --loop",
-     .message = "{--loop}: TRL {} computes the loss of 256 tokens after the other; how it does so with a router's loss "
-                "and with a head that several cards share is not modelled",
-     .accepted = "--trl 1.15.0 or later, or --trl 1.1.0",
+     .options = "--trl --loop --no-router-loss --parallel",
+     .message = "{--loop}: TRL {} computes the loss 256 tokens at a time; with a router's loss, and under FSDP or "
+                "DeepSpeed, that is not modelled",
+     .accepted = "--trl 1.15.0 or later, or 1.6.0 or earlier; --no-router-loss; --parallel ddp",
      .broken =
          [](const RuleQuestion& q) {
            const SftLossForm form = behaviors(q).sft_loss;
