@@ -9,6 +9,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -115,6 +116,11 @@ def answered(name, answer):
     """The answer; ends the script where memcalc refused what this script has to ask."""
     if isinstance(answer, Refused): raise SystemExit(f"{name}: {answer}")
     return answer
+
+
+def p90_place(errors):
+    """Of sorted errors: the smallest one within which nine in ten are."""
+    return math.ceil(0.9 * len(errors)) - 1
 
 
 def json_lines(path):

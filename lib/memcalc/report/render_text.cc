@@ -433,7 +433,7 @@ class TextRenderer {
                       format_seconds(time.step.other_step_seconds) + " without");
     }
     if (time.error && time.error->runs > 0) {
-      const char* const runs = time.error->published     ? "nine in ten published runs on such cards within "
+      const std::string runs = time.error->published     ? "nine in ten published runs " + time.error->of + " within "
                                : time.rates_from.empty() ? "nine in ten such runs within "
                                                          : "nine in ten such runs on an H100 or H200 within ";
       words.push_back(runs + format_percent(time.error->p90, 1));

@@ -108,7 +108,7 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (time.error && time.error->runs > 0) {
     const std::string where = time.rates_from.empty() ? "" : " on an H100 or H200";
     const std::string runs = time.error->published
-                                 ? format_counted(time.error->runs, "published run") + " on such cards"
+                                 ? format_counted(time.error->runs, "published run") + " " + time.error->of
                                  : format_counted(time.error->runs, "measured run") + " like it" + where;
     rates.emplace_back("error", "half of " + runs + " within " + format_percent(time.error->median, 1) +
                                     ", nine in ten within " + format_percent(time.error->p90, 1));

@@ -132,6 +132,7 @@ struct StepError {
   double median = 0, p90 = 0;  // shares of the measured time
   std::int64_t runs = 0;
   bool published = false;  // by others, of cards that this project has not timed
+  std::string of;          // published: of which cards
 };
 
 /// Of a call that generates.

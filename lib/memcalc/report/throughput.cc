@@ -51,7 +51,9 @@ std::optional<StepError> error_of_step(const Report& report, const StepTime& ste
   const auto at = static_cast<std::size_t>(kind);
   const StepErrors& errors = report.device.errors->steps.at(at);
   const bool published = kind == StepKind::kOtherCard || kind == StepKind::kOtherCards;
-  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs, published};
+  // Of several cards: Megatron, MPT and Llama 2 (docs/published-blind.md).
+  const char* const of = kind == StepKind::kOtherCards ? "of several A100s or B200s" : published ? "on such cards" : "";
+  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs, published, of};
 }
 
 // Ranks that see samples of their own.
