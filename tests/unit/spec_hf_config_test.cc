@@ -370,7 +370,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"tower_heads", R"({"model_type": "qwen3_vl", "vision_config": {"num_heads": 64}})",
               "config.json: /vision_config/hidden_size: found 1152; accepted: a multiple of 4 x num_heads (4 x 64)"},
         Wrong{"report", R"({"needed_bytes": 1, "run": {"model": "gpt2"}})",
-              "config.json: /run: is that of a report, not a model; accepted: --config FILE, which asks it again"},
+              "config.json: this is a report of memcalc, not a model; accepted: --config with it"},
         Wrong{"two_names", R"({"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024})",
               "config.json: /hidden_size: found 1024, but n_embd is 768; accepted: one of the two names, or equal "
               "values"},

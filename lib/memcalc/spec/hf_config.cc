@@ -130,7 +130,7 @@ std::vector<std::string> modelled_types() {
 ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   if (is_lit_config(config)) return model_from_lit_config(config, std::move(name));
   if (config.has("needed_bytes") && config.has("run")) {
-    throw config.error("run", "is that of a report, not a model; accepted: --config FILE, which asks it again");
+    throw config.error("", "this is a report of memcalc, not a model; accepted: --config with it");
   }
   const std::string whole_type = config.required_string("model_type");
   const std::optional<TextPart> part = text_part_of(config, whole_type);

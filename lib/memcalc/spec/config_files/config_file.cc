@@ -233,7 +233,8 @@ bool takes_data_parallel(const Account& account) {
   return account.text_of("--loop") == "trainer" && !account.is_set("--eval-bs") && !account.is_set("--parallel");
 }
 
-/// The option that does not exist in this run (rule "KEY-exists"); none: the run is made, or refused for another reason.
+/// The option that does not exist in this run (rule "KEY-exists"); none: the run is made, or refused for another
+/// reason.
 std::optional<std::string> absent_option(std::span<const ConfigOption> typed, const ConfigFile& file,
                                          const SpecRegistry& registry) {
   try {
