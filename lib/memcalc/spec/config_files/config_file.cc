@@ -390,7 +390,8 @@ ConfigFile without_absent(ConfigFile file, std::span<const ConfigOption> typed, 
     const std::string flag = found->flag;
     drop(file, flag, "no option of this run", KeyUse::kLeftOut);
   }
-  if (!left_out.empty()) file.notes.push_back("of the report, as it is no option of this run: not " + join(left_out));
+  if (!left_out.empty())
+    file.notes.push_back("left out of the report, as this run has no such options: " + join(left_out));
   return file;
 }
 
