@@ -64,7 +64,7 @@ const test::RuleCase kCases[] = {
     {"sft-chunks-of-version",
      "gpt2",
      [](RunSpec& run) {
-       run.profile.behaviors.sft_loss = SftLossForm::kPackedChunks;
+       run.profile.behaviors.sft_loss = SftLossForm::kSortedChunks;
        run.training().balances_experts = true;
      },
      {.loop = Loop::kTrlSft}},

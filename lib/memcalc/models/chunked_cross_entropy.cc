@@ -46,7 +46,7 @@ ChunkSums chunk(const Tensor& h, const Tensor& w, const Tensor& b, const Tensor&
                 LogitsChange change) {
   const bool is_packed = form != SftLossForm::kCheckpointedChunks;
   ChunkSums sums;
-  Tensor logits = scores_of(h, w, b, form == SftLossForm::kChunksInTheirType);
+  Tensor logits = scores_of(h, w, b, form == SftLossForm::kChunksWithoutFloat32Copies);
   const bool multiplied_first = change == LogitsChange::kMultipliedSoftcapped;
   if (multiplied_first || change == LogitsChange::kMultiplied) logits = multiply_scalar(logits);
   if (multiplied_first || change == LogitsChange::kSoftcapped) {
@@ -158,7 +158,7 @@ void chunked_forward(const Linear& lm_head, const Tensor& hidden_states, const B
   }
   Tensor count = batch.number_of_items;
   if (!count.defined()) {
-    count = form == SftLossForm::kChunksInTheirType ? no_grad::clamp(tokens.count) : tokens.count;
+    count = form == SftLossForm::kChunksWithoutFloat32Copies ? no_grad::clamp(tokens.count) : tokens.count;
   }
   output.loss = divide(std::move(loss), count);
   output.fused.label_mask = std::move(tokens.count);

@@ -52,16 +52,15 @@ enum class ExpertAdapters : std::uint8_t { kAsMade, kWhole, kFactors };
 /// "all-linear", too. utils/transformers_weight_conversion.py, _convert_peft_config_moe
 enum class ConvertedNames : std::uint8_t { kNone, kListed, kAll };
 
-/// The loss of TRL's SFTTrainer where nothing is said: of the model's logits; in chunks of 256 tokens, each under a
-/// checkpoint (_chunked_cross_entropy_loss); in the head's own autograd function (add_fused_lm_head).
+/// The loss of TRL's SFTTrainer where nothing is said.
 enum class SftLossForm : std::uint8_t {
-  kLogits,
-  kCheckpointedChunks,  // of the tokens that have a label
-  kFusedHead,
-  kPackedChunks,       // of all tokens, those with a label first
-  kChunksInTheirType,  // the same without float32 copies of states and weight
-  kShiftedCopies,      // logits, shifted before the metrics look at them
-  kShiftedViews,       // without copying them
+  kLogits,                      // of the model's logits
+  kCheckpointedChunks,          // 256 of the tokens that have a label at a time, each under a checkpoint
+  kFusedHead,                   // in the head's own autograd function (add_fused_lm_head)
+  kSortedChunks,                // chunks of all tokens, those that have a label first
+  kChunksWithoutFloat32Copies,  // the same without float32 copies of states and weight
+  kShiftedCopies,               // logits, shifted before the metrics look at them
+  kShiftedViews,                // without copying them
 };
 
 /// How Liger's fused loss adds a chunk's part to the gradient of the head's weight: a product as large as the weight

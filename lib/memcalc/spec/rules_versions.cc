@@ -142,8 +142,8 @@ constexpr Rule kTrainers[] = {
      .broken =
          [](const RuleQuestion& q) {
            const SftLossForm form = behaviors(q).sft_loss;
-           const bool in_chunks = form == SftLossForm::kCheckpointedChunks || form == SftLossForm::kPackedChunks ||
-                                  form == SftLossForm::kChunksInTheirType;
+           const bool in_chunks = form == SftLossForm::kCheckpointedChunks || form == SftLossForm::kSortedChunks ||
+                                  form == SftLossForm::kChunksWithoutFloat32Copies;
            const bool alone =
                q.parallel.data_parallel == DataParallel::kNone || q.parallel.data_parallel == DataParallel::kDdp;
            return trains(q) && training_of(q).loop == Loop::kTrlSft && in_chunks &&
