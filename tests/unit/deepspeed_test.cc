@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "memcalc/alloc/replay.h"
 #include "memcalc/cost/collective.h"
+#include "memcalc/symbolic/within_call.h"
 #include "memcalc/train/step.h"
 #include "support/small_models.h"
 #include "support/tape_bench.h"
@@ -72,7 +74,8 @@ TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
 }
 
 // dist.all_reduce() of stage_1_and_2.py runs on the current stream without overlap_comm, also from a gradient's hook.
-// Each gradient passes through the bucket, is divided there and kept: three passes over all of them.
+// Each gradient passes through the bucket and is divided there, two passes over all of them, and one over this rank's
+// half is kept.
 TEST(DeepSpeedTest, ReductionsStandBetweenKernelsThatCopyWithoutOverlap) {
   for (const bool overlaps : {false, true}) {
     RunSpec spec = run_on(2, DataParallel::kDsZero2);
@@ -89,8 +92,30 @@ TEST(DeepSpeedTest, ReductionsStandBetweenKernelsThatCopyWithoutOverlap) {
       if (copies && kernel.phase == Phase::kBackward) moved += kernel.bytes;
     }
     EXPECT_GE(reductions, 1);
-    EXPECT_GE(moved, 3 * 2 * 2.0 * static_cast<double>(parameters_of(run)) / 2);
+    EXPECT_GE(moved, 2.5 * 2 * 2.0 * static_cast<double>(parameters_of(run)))
+        << "two passes over all and one over this rank's half";
   }
+}
+
+// partition_grads: the first micro-batch of a step is copied into the parts, each later one is added to them.
+TEST(DeepSpeedTest, Stage3AddsWhatLaterMicroBatchesLeave) {
+  const auto added = [](std::int64_t micro_batches) {
+    RunSpec spec = run_on(2, DataParallel::kDsZero3);
+    spec.training().accumulation_steps = micro_batches;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    double elements = 0;
+    for (const Kernel& kernel : run.kernels) {
+      const bool adds = kernel.op != nullptr && kernel.op->name == std::string_view("aten::add");
+      if (adds && kernel.phase == Phase::kBackward && is_of_host_work(kernel)) {
+        elements += static_cast<double>(kernel.repeats) * kernel.elements;
+      }
+    }
+    return std::pair(elements, parameters_of(run));
+  };
+  const auto [one, parameters] = added(1);
+  const auto [three, same] = added(3);
+  EXPECT_EQ(parameters, same);
+  EXPECT_EQ(three - one, 2 * static_cast<double>(parameters) / 2) << "this rank's half, twice";
 }
 
 TEST(DeepSpeedTest, TheTrainersTwoGroupsArePartedEachByItself) {

@@ -45,7 +45,7 @@ TEST(HostStep, TheReportSaysThatTheOptimizerBindsThere) {
   time.step.optimizer_seconds = 1.5;
   time.step.kernels = 1000;
   const auto bound = [&] {
-    for (const auto& [name, words] : rates_of(time)) {
+    for (const auto& [name, words] : rates_of(time, 1)) {
       if (name == "bound by") return words;
     }
     return std::string();

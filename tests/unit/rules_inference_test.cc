@@ -28,7 +28,7 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.inference()->new_tokens = 5; },
      {.task = Task::kSequenceClassification, .inference = Inference{}}},
-    {"new-tokens-without-cache", "t5-small", [](RunSpec& run) { run.use_cache = false; }, kGenerates},
+    {"generation-without-cache", "t5-small", [](RunSpec& run) { run.generation_cache = false; }, kGenerates},
     {"new-tokens-within-positions", "gpt2",
      [](RunSpec& run) { run.inference()->new_tokens = 925; },  // 924 after a prompt of 100 end at 1024
      kGenerates},

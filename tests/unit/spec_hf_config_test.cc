@@ -369,6 +369,8 @@ INSTANTIATE_TEST_SUITE_P(
               "config.json: /head_dim: gives a head of 65; accepted: an even one (rotary positions turn pairs)"},
         Wrong{"tower_heads", R"({"model_type": "qwen3_vl", "vision_config": {"num_heads": 64}})",
               "config.json: /vision_config/hidden_size: found 1152; accepted: a multiple of 4 x num_heads (4 x 64)"},
+        Wrong{"embed_dim", R"({"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1288, "hidden_size": 1536}})",
+              "config.json: /vision_config/embed_dim: found 1288; accepted: a multiple of 4 x num_heads (4 x 16)"},
         Wrong{"report", R"({"needed_bytes": 1, "run": {"model": "gpt2"}})",
               "config.json: this is a report of memcalc, not a model; accepted: --config with it"},
         Wrong{"two_names", R"({"model_type": "gpt2", "n_embd": 768, "hidden_size": 1024})",

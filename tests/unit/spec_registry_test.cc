@@ -112,6 +112,14 @@ TEST_F(Registry, ReadsAConfigJsonByPathAndByDirectory) {
   }
 }
 
+TEST_F(Registry, GenerationGoesByItsOwnConfigurationBesideTheModels) {
+  const std::string path = write("saved/config.json", R"({"model_type": "gpt2", "use_cache": false})");
+  EXPECT_FALSE(registry().model(path).generation_cache);
+  write("saved/generation_config.json", R"({"use_cache": null})");
+  EXPECT_TRUE(registry().model(path).generation_cache);
+  EXPECT_FALSE(registry().model(path).use_cache);
+}
+
 TEST_F(Registry, ReadsAModelFileOfOursByPath) {
   const std::string path = write("mine.json", R"({"name": "mine", "config": {"model_type": "gpt2"}, "source": "me",
                                                   "date": "2026-11-21", "published_parameters": 124439808})");

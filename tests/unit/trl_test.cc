@@ -58,6 +58,31 @@ std::int64_t times_of(const SymbolicRun& symbolic, HostWork what) {
   return times;
 }
 
+// TRL 1.3 to 1.5 copy the shifted logits before the entropy and again before the accuracy; 1.6 looks at a view of them,
+// which entropy_from_logits flattens. Before 1.3 they are copied for the accuracy alone.
+TEST(Trl, MetricsCopyShiftedLogitsAsOftenAsTheirVersion) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  const auto copies = [&](SftLossForm form) {
+    RunSpec run =
+        resolve(model,
+                {.batch_size = 4, .sequence_length = 64, .precision = Precision::kAmpBf16, .loop = Loop::kTrlSft})
+            .run;
+    run.profile.behaviors.sft_loss = form;
+    const SymbolicRun symbolic = run_symbolically(model, run, registry().device("h200-sxm"));
+    constexpr Bytes kShifted = Bytes{4} * 63 * 151936 * 4;
+    std::int64_t found = 0;
+    for (const Event& event : symbolic.trace.events) {
+      if (event.kind != EventKind::kAllocate) continue;
+      if (symbolic.trace.blocks[static_cast<std::size_t>(event.block)].requested == kShifted) ++found;
+    }
+    return found;
+  };
+  const std::int64_t once = copies(SftLossForm::kLogits);
+  EXPECT_GE(once, 1);
+  EXPECT_EQ(copies(SftLossForm::kShiftedCopies), 2 * once);
+  EXPECT_EQ(copies(SftLossForm::kShiftedViews), once);
+}
+
 TEST(Trl, CollatorsMakeTensorsOfLists) {
   constexpr std::int64_t kTokens = std::int64_t{4} * 64;
   const auto collated = [](RunOptions options) {

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "memcalc/memcalc.h"
+#include "memcalc/symbolic/within_call.h"
 #include "memcalc/train/step.h"
 #include "support/small_models.h"
 #include "support/tape_bench.h"
@@ -65,6 +67,25 @@ TEST(UlyssesTest, RanksOfASequenceShareStatesLikeThoseOfOtherData) {
   const SymbolicRun alone = run_symbolically(run_on(4, 1)), beside = run_symbolically(run_on(4, 2));
   ASSERT_EQ(alone.held.size(), beside.held.size());
   for (std::size_t i = 0; i < alone.held.size(); ++i) EXPECT_EQ(alone.held[i].bytes, beside.held[i].bytes);
+}
+
+// stage3.py reduces the ranks' gradients in float32: the bucket's copy writes and two passes read and write 4 bytes in
+// place of 2 a number, and the parts are converted back before they are kept.
+TEST(UlyssesTest, Stage3ConvertsItsPartsBack) {
+  const auto moved = [](std::int64_t context) {
+    RunSpec spec = run_on(4, context);
+    spec.parallel.data_parallel = DataParallel::kDsZero3;
+    const SymbolicRun run = run_symbolically(spec);
+    double bytes = 0;
+    for (const Kernel& kernel : run.kernels) {
+      if (kernel.phase == Phase::kBackward && is_of_host_work(kernel) && !kernel.communicates()) bytes += kernel.bytes;
+    }
+    std::int64_t parameters = 0;
+    for (const ParameterInfo& each : run.parameters) parameters += each.elements;
+    return std::pair(bytes, static_cast<double>(parameters));
+  };
+  const auto [beside, parameters] = moved(2);
+  EXPECT_EQ(beside - moved(1).first, (2 + 4 + 4) * parameters + 6 * parameters / 4);
 }
 
 TEST(UlyssesTest, EachLayerExchangesFourTimesAndItsGradientsAsOften) {

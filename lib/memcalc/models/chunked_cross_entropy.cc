@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/checkpoint.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/linear.h"
@@ -41,20 +42,21 @@ Tensor scores_of(const Tensor& h, const Tensor& w, const Tensor& b, bool in_thei
   return logits;
 }
 
-/// _chunk
+/// _chunk. TRL reads logit_scale and final_logit_softcapping alone, from 1.11 on output_multiplier, too: logits_scaling
+/// of Granite and MiniCPM 3 is left out. The packed form is that of 1.12.
 ChunkSums chunk(const Tensor& h, const Tensor& w, const Tensor& b, const Tensor& labels, SftLossForm form,
                 LogitsChange change) {
   const bool is_packed = form != SftLossForm::kCheckpointedChunks;
   ChunkSums sums;
   Tensor logits = scores_of(h, w, b, form == SftLossForm::kChunksWithoutFloat32Copies);
-  const bool multiplied_first = change == LogitsChange::kMultipliedSoftcapped;
-  if (multiplied_first || change == LogitsChange::kMultiplied) logits = multiply_scalar(logits);
-  if (multiplied_first || change == LogitsChange::kSoftcapped) {
+  const bool by_both = change == LogitsChange::kMultipliedSoftcapped;
+  if ((by_both && is_packed) || change == LogitsChange::kMultiplied) logits = multiply_scalar(logits);
+  if (by_both || change == LogitsChange::kSoftcapped) {
     logits = divide_scalar(logits);
     logits = tanh(logits);
     logits = multiply_scalar(logits);
   }
-  Tensor log_p = log_softmax(to_dtype(logits, DType::kFloat32));
+  Tensor log_p = log_softmax(to_dtype(logits, DType::kFloat32));  // autocast's, of products in 16 bits
   sums.loss = nll_loss_sum(log_p, labels);
   Tensor valid;
   if (is_packed) valid = no_grad::not_equal(labels);
@@ -78,43 +80,44 @@ ChunkSums chunk(const Tensor& h, const Tensor& w, const Tensor& b, const Tensor&
   return sums;
 }
 
-/// The tokens that have a label, before the others: [rows, width] and [rows]; and what is summed over the chunks.
+/// The tokens that have a label, before the others: [rows, width] and [rows]; what is summed over the chunks; and the
+/// function's other variables.
 struct Tokens {
-  Tensor hidden, labels, count, correct, entropy, padded;
-
-  Tokens(const Tensor& hidden_states, const Batch& batch, SftLossForm form) {
-    const std::int64_t tokens = hidden_states.size(1) - 1;
-    Tape& tape = hidden_states.tape();
-    hidden = reshape(slice(hidden_states, 1, 0, tokens), {-1, hidden_states.size(2)});
-    labels = reshape(slice(batch.labels, 1, 1, tokens), {-1});
-    valid_ = no_grad::not_equal(labels);
-    const bool is_packed = form != SftLossForm::kCheckpointedChunks;
-    if (is_packed) {
-      count = no_grad::sum(valid_);
-    } else {
-      hidden = index_by_mask(hidden, 0, valid_, batch.fused_head->targets);
-      labels = index_by_mask(labels, 0, valid_, batch.fused_head->targets);
-    }
-    correct = no_grad::zeros(tape, {}, DType::kFloat32);
-    entropy = no_grad::zeros(tape, {}, DType::kFloat32);
-    if (!is_packed) {
-      count = no_grad::from_list(tape, {});
-      return;
-    }
-    order_ = sort(no_grad::to(valid_, DType::kUInt8)).indices;
-    hidden = index_rows(hidden, order_);
-    labels = index_rows(labels, order_);
-    // (n_valid_tensor / chunk_size).ceil().clamp(min=1).to(torch.int64) * chunk_size, which range() reads.
-    padded = no_grad::to(count, DType::kFloat32);
-    padded = no_grad::ceil(padded);
-    padded = no_grad::clamp(padded);
-    padded = no_grad::to(padded, DType::kInt64);
-    padded = no_grad::multiply(padded);
-  }
-
- private:
-  Tensor valid_, order_;
+  Tensor hidden, labels, count, correct, entropy, padded, valid, order;
 };
+
+Tokens tokens_of(const Tensor& hidden_states, const Batch& batch, SftLossForm form) {
+  const std::int64_t tokens = hidden_states.size(1) - 1;
+  Tape& tape = hidden_states.tape();
+  Tokens result;
+  result.hidden = reshape(slice(hidden_states, 1, 0, tokens), {-1, hidden_states.size(2)});
+  result.labels = reshape(slice(batch.labels, 1, 1, tokens), {-1});
+  result.valid = no_grad::not_equal(result.labels);
+  const bool is_packed = form != SftLossForm::kCheckpointedChunks;
+  if (is_packed) {
+    result.count = no_grad::sum(result.valid);
+  } else {
+    result.hidden = index_by_mask(result.hidden, 0, result.valid, batch.fused_head->targets);
+    result.labels = index_by_mask(result.labels, 0, result.valid, batch.fused_head->targets);
+  }
+  result.correct = no_grad::zeros(tape, {}, DType::kFloat32);
+  result.entropy = no_grad::zeros(tape, {}, DType::kFloat32);
+  if (!is_packed) {
+    result.count = no_grad::from_list(tape, {});
+    return result;
+  }
+  result.order = sort(no_grad::to(result.valid, DType::kUInt8)).indices;
+  result.hidden = index_rows(result.hidden, result.order);
+  result.labels = index_rows(result.labels, result.order);
+  // (n_valid_tensor / chunk_size).ceil().clamp(min=1).to(torch.int64) * chunk_size
+  Tensor padded = no_grad::to(result.count, DType::kFloat32);
+  padded = no_grad::ceil(padded);
+  padded = no_grad::clamp(padded);
+  padded = no_grad::to(padded, DType::kInt64);
+  result.padded = no_grad::multiply(padded);
+  read_on_host(result.padded);  // range(0, n_padded, chunk_size)
+  return result;
+}
 
 }  // namespace
 
@@ -122,12 +125,13 @@ void chunked_forward(const Linear& lm_head, const Tensor& hidden_states, const B
                      LogitsChange change) {
   Tape& tape = hidden_states.tape();
   const SftLossForm form = tape.behaviors.sft_loss;
-  Tokens tokens(hidden_states, batch, form);
+  Tokens tokens = tokens_of(hidden_states, batch, form);
   Tensor loss = no_grad::zeros(tape, {}, DType::kFloat32);
-  const std::int64_t rows = tokens.hidden.size(0);
+  const std::int64_t rows = tokens.hidden.size(0), targets = batch.fused_head->targets;
+  const std::int64_t end = form == SftLossForm::kCheckpointedChunks ? targets : std::max<std::int64_t>(targets, 1);
   Tensor h, labels;
   ChunkSums last;
-  for (std::int64_t start = 0; start < batch.fused_head->targets; start += kChunk) {
+  for (std::int64_t start = 0; start < end; start += kChunk) {
     const std::int64_t length = std::min(kChunk, rows - start);
     h = slice(tokens.hidden, 0, start, length);
     labels = slice(tokens.labels, 0, start, length);
@@ -158,7 +162,7 @@ void chunked_forward(const Linear& lm_head, const Tensor& hidden_states, const B
   }
   Tensor count = batch.number_of_items;
   if (!count.defined()) {
-    count = form == SftLossForm::kChunksWithoutFloat32Copies ? no_grad::clamp(tokens.count) : tokens.count;
+    count = form == SftLossForm::kCheckpointedChunks ? tokens.count : no_grad::clamp(tokens.count);
   }
   output.loss = divide(std::move(loss), count);
   output.fused.label_mask = std::move(tokens.count);

@@ -1,5 +1,5 @@
-// The loss of SFTTrainer in TRL 1.7 to 1.14 (loss_type "chunked_nll"): 256 tokens after the other, each part under a
-// checkpoint. Covered by tests/measured/jobs_test.py.
+// The loss of SFTTrainer in TRL 1.7 to 1.14 (loss_type "chunked_nll"): 256 tokens at a time, each part under a
+// checkpoint. Covered by tests/unit/chunked_cross_entropy_test.cc and tests/measured/jobs_test.py.
 // MIRRORS(trl, "trainer/sft_trainer.py", "1.14.2")
 #pragma once
 

@@ -1,6 +1,6 @@
 // The head that tells where an answer begins and where it ends: transformers modeling_layers.py,
 // GenericForQuestionAnswering, which encoders and older decoders spell out in their own files. Covered by
-// tests/measured/program_test.cc and tests/measured/jobs_test.py.
+// tests/unit/span_head_test.cc, tests/measured/program_test.cc and tests/measured/jobs_test.py.
 // MIRRORS(transformers, "modeling_layers.py", "5.17.0")
 #pragma once
 

@@ -77,6 +77,10 @@ constexpr Behavior kTable[] = {
                         "masking_utils.py; 5.13.1, 5.14.1"),
     row<&B::masks_of_ones>("masks.of-ones", S::kTransformers, "encoders make a mask of ones where none is passed",
                            kMeasured, "models/bert/modeling_bert.py; 4.57.6, 5.5.4"),
+    row<&B::roberta_positions_twice>(
+        "roberta.positions-twice", S::kTransformers,
+        "RoBERTa makes its position embeddings twice: the second keep the first's place among the parameters",
+        kNoMeasured, "models/roberta/modeling_roberta.py; 4.57.6, 5.0.0, 5.5.4"),
     row<&B::reentrant_checkpoints>("checkpointing.reentrant", S::kTransformers,
                                    "activation checkpointing is reentrant by default", kMeasured,
                                    "modeling_utils.py; 4.57.6, 5.0.0"),

@@ -89,6 +89,7 @@ struct Behaviors {
   bool cache_positions = false;
   bool all_by_sum = true;
   bool masks_of_ones = false;
+  bool roberta_positions_twice = false;
   bool reentrant_checkpoints = false;
   bool checkpoints_forward = false;
   bool checkpoints_every_nth = true;

@@ -104,12 +104,12 @@ const Family& family_named(const JsonObject& config, const std::string& model_ty
   throw config.error_found("model_type", kAccepted + did_you_mean(model_type, modelled_types()));
 }
 
-/// What generate() goes by (transformers 5.17, GenerationConfig.from_model_config): the configuration's own, else that
-/// of the text model in it.
+/// The configuration's own, else that of the text model in it, as GenerationConfig.from_model_config looks for it
+/// (transformers 5.17), which takes null for nothing.
 bool use_cache_of(const JsonObject& config, const Family& family) {
-  if (const std::optional<bool> own = config.optional_bool("use_cache")) return *own;
+  if (const std::optional<bool> own = config.nullable_bool("use_cache")) return *own;
   const std::optional<JsonObject> text = config.nullable_object("text_config");
-  return (text ? text->optional_bool("use_cache") : std::nullopt).value_or(family.use_cache_by_default);
+  return (text ? text->nullable_bool("use_cache") : std::nullopt).value_or(family.use_cache_by_default);
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ ModelSpec model_from_hf_config(const JsonObject& config, std::string name) {
   model.name = std::move(name);
   model.model_type = model_type;
   model.architecture = family.read(reader);
-  model.use_cache = use_cache_of(config, family);
+  model.use_cache = model.generation_cache = use_cache_of(config, family);
   model.checkpoint_dtype = reader.dtype();
   model.assumptions = reader.assumptions();
   return model;

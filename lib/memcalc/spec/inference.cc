@@ -7,13 +7,10 @@
 namespace memcalc {
 namespace {
 
-/// Where config.use_cache is on, generate() has a cache, and a forward pass of a decoder keeps keys and values that
-/// nobody reads.
-bool keeps_cache(const ModelSpec& model, bool generates) {
-  if (!model.use_cache) return false;
+/// Where config.use_cache is on, a forward pass of a decoder keeps keys and values that nobody reads.
+bool keeps_cache(const ModelSpec& model) {
   const Family* const family = family_of(model);
-  return is_decoder(model) || (generates && is_encoder_decoder(model)) ||
-         (family != nullptr && family->keeps_cache_in_inference);
+  return model.use_cache && (is_decoder(model) || (family != nullptr && family->keeps_cache_in_inference));
 }
 
 }  // namespace
@@ -21,12 +18,8 @@ bool keeps_cache(const ModelSpec& model, bool generates) {
 void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                        std::vector<std::string>& assumptions) {
   run.purpose = *options.inference;
-  run.use_cache = keeps_cache(model, run.inference()->new_tokens > 0);
-  if (!model.use_cache && run.inference()->new_tokens > 0) {
-    assumptions.emplace_back(
-        "no KV cache: use_cache of this model's configuration is off, and with it generate() runs all tokens again for "
-        "each new one; a config.json with \"use_cache\": true is generate(use_cache=True)");
-  }
+  const bool generates = run.inference()->new_tokens > 0 && (is_decoder(model) || is_encoder_decoder(model));
+  run.use_cache = generates ? model.generation_cache : keeps_cache(model);
   if (run.inference()->new_tokens > 0) {
     assumptions.emplace_back("every sequence gets all new tokens (generate with min_new_tokens = max_new_tokens), " +
                              std::string(run.inference()->sampling ? "drawn (do_sample=True)" : "greedily"));
@@ -39,6 +32,15 @@ void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpe
     assumptions.emplace_back(
         "one autocast region around all calls: the 16-bit copies of the weights stay between them");
   }
+}
+
+bool resolve_generation_cache(const ModelSpec& model, const RunSpec& run, std::vector<std::string>& assumptions) {
+  if (!model.generation_cache && run.calls_generate()) {
+    assumptions.emplace_back(
+        "no KV cache: use_cache of this model's configuration is off, and with it generate() runs all tokens again for "
+        "each new one; a config.json with \"use_cache\": true is generate(use_cache=True)");
+  }
+  return model.generation_cache;
 }
 
 }  // namespace memcalc

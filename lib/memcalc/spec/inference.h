@@ -14,4 +14,8 @@ namespace memcalc {
 void resolve_inference(const ModelSpec& model, const RunOptions& options, RunSpec& run,
                        std::vector<std::string>& assumptions);
 
+/// Whether the calls of generate() in `run`, whose purpose is set, have a KV cache.
+[[nodiscard]] bool resolve_generation_cache(const ModelSpec& model, const RunSpec& run,
+                                            std::vector<std::string>& assumptions);
+
 }  // namespace memcalc

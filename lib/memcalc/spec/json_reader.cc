@@ -183,6 +183,10 @@ std::optional<bool> JsonObject::optional_bool(std::string_view key) const {
   return bool_of(*value, key);
 }
 
+std::optional<bool> JsonObject::nullable_bool(std::string_view key) const {
+  return is_null(key) ? std::nullopt : optional_bool(key);
+}
+
 std::string JsonObject::required_string(std::string_view key) const { return string_of(require(key), key); }
 
 std::optional<std::string> JsonObject::optional_string(std::string_view key) const {

@@ -53,6 +53,7 @@ class JsonObject {
 
   [[nodiscard]] bool required_bool(std::string_view key) const;
   [[nodiscard]] std::optional<bool> optional_bool(std::string_view key) const;
+  [[nodiscard]] std::optional<bool> nullable_bool(std::string_view key) const;
 
   [[nodiscard]] std::string required_string(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> optional_string(std::string_view key) const;

@@ -31,7 +31,8 @@ struct ModelSpec {
   ArchitectureChanges changes;  // sizes that were asked for beside it
   std::string model_type;       // of transformers: "bert", "gpt2", "llama", …; ours: "torchvision", "layers"
   Architecture architecture;
-  bool use_cache = true;                  // config.use_cache, which generate() and a forward pass go by
+  bool use_cache = true;                  // config.use_cache, which a forward pass goes by
+  bool generation_cache = true;           // use_cache of generation_config.json, where it lies beside; else that
   std::optional<DType> checkpoint_dtype;  // torch_dtype / dtype of config.json; else that of the weights
   Quantization checkpoint_quantization = Quantization::kNone;  // quantization_config of config.json: mxfp4, fp8
   std::optional<std::int64_t> published_parameters;  // of the base checkpoint, as its authors or the hub state it

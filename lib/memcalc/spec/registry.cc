@@ -347,9 +347,20 @@ JsonDocument read_config(const std::string& path) {
   return JsonDocument::parse(with_tagged_floats(read_text_file(path)), path);
 }
 
+/// from_pretrained() takes generation_config.json where it lies beside config.json, of which generate() then asks
+/// nothing more (transformers 5.17, GenerationMixin.adjust_generation_fn); what that file leaves out is generate()'s
+/// default.
+void take_generation_config(ModelSpec& model, const fs::path& config) {
+  const fs::path path = config.parent_path() / "generation_config.json";
+  if (config.filename() != "config.json" || !is_file(path)) return;
+  model.generation_cache = read_config(path.string()).root().nullable_bool("use_cache").value_or(true);
+}
+
 ModelSpec model_from_config(const std::string& path) {
   const JsonDocument document = read_config(path);
-  return model_without_weights(document, config_name(document.root(), path));
+  ModelSpec model = model_without_weights(document, config_name(document.root(), path));
+  take_generation_config(model, path);
+  return model;
 }
 
 Error unknown_architecture(const std::string& path, const Weights& weights) {
@@ -369,6 +380,7 @@ ModelSpec model_from_weights(const std::string& reference) {
   const JsonDocument document = read_config(config.string());
   const std::string name = config_name(document.root(), config.string());
   ModelSpec model = holds_head(*weights) ? model_from_document(document, name) : model_without_weights(document, name);
+  take_generation_config(model, config);
   if (!model.checkpoint_dtype) {
     model.checkpoint_dtype = loading_dtype(*weights);
     if (model.checkpoint_dtype) {

@@ -71,16 +71,6 @@ constexpr Rule kGeneration[] = {
      .accepted = "no --new-tokens",
      .broken =
          [](const RuleQuestion& q) { return !(is_decoder(q.model) && is_causal(q)) && !is_encoder_decoder(q.model); }},
-    {.id = "new-tokens-without-cache",
-     .options = "--new-tokens --model",
-     .message = "new tokens: use_cache of {model}'s configuration is off, and generate() without a KV cache is "
-                "modelled for decoders of text",
-     .accepted = "a config.json with \"use_cache\": true",
-     .broken =
-         [](const RuleQuestion& q) {
-           return !q.run.use_cache && (is_encoder_decoder(q.model) || is_image_text(q.model));
-         },
-     .code = ErrorCode::kUnsupported},
     {.id = "new-tokens-within-positions",
      .options = "--new-tokens --seq --model",
      .message = "new tokens: {--new-tokens} behind a prompt of {--seq} are beyond the {} positions of {model}",
@@ -97,6 +87,17 @@ constexpr Rule kGeneration[] = {
      .accepted = "fewer --new-tokens",
      .broken = [](const RuleQuestion& q) { return is_encoder_decoder(q.model) && is_beyond_positions(q, 1); },
      .detail = positions},
+};
+
+constexpr Rule kUncached[] = {
+    {.id = "generation-without-cache",
+     .options = "--new-tokens --eval-generate --loop --model",
+     .message =
+         "generation: use_cache of {model}'s configuration is off, and without a KV cache generate() is modelled "
+         "for decoders of text",
+     .accepted = "a config.json with \"use_cache\": true",
+     .broken = [](const RuleQuestion& q) { return is_encoder_decoder(q.model) || is_image_text(q.model); },
+     .code = ErrorCode::kUnsupported},
 };
 
 constexpr Rule kBeams[] = {
@@ -160,6 +161,9 @@ constexpr RuleGroup kGroups[] = {
     {.title = "Generation",
      .concerns = [](const RuleQuestion& q) { return !trains(q) && generates(q); },
      .rules = kGeneration},
+    {.title = "Generation without a cache",
+     .concerns = [](const RuleQuestion& q) { return q.run.calls_generate() && !q.run.generation_cache; },
+     .rules = kUncached},
     {.title = "Beam search",
      .concerns = [](const RuleQuestion& q) { return !trains(q) && q.run.inference()->beams > 1; },
      .rules = kBeams},

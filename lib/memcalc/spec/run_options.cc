@@ -710,6 +710,7 @@ ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   run.parallel = resolve_parallel(options, assumptions);
   resolve_zero_sizes(model, options.deepspeed_sizes, run.uses_trainer(), run.parallel, assumptions);
   resolve_trl_adapters(run, assumptions);
+  run.generation_cache = resolve_generation_cache(model, run, assumptions);
   resolve_compiled_parts(options, run, assumptions);
   say_what_else_holds(model, run, assumptions);
   validate(model, run);

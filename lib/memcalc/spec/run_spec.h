@@ -55,6 +55,7 @@ struct RunSpec {
   std::int64_t prefetch_factor = 2;           // batches that each worker prepares ahead; --prefetch-factor
   bool pin_memory = false;                    // batches pass through pinned memory; --pin-memory
   bool use_cache = false;                     // a decoder builds the KV cache; of plain loops: --use-cache
+  bool generation_cache = true;               // generate() has one; else each token runs all before it again
   bool padding = false;                       // some sequences are padded, so an attention mask is passed; --padding
   FineTuning fine_tuning;                     // --lora, --quantize, --freeze, --liger, --unsloth
   std::optional<double> dropout;              // every dropout probability of the model; --dropout
@@ -89,6 +90,11 @@ struct RunSpec {
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
   [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }
   [[nodiscard]] bool uses_vllm() const { return generates() && training().vllm.mode != VllmMode::kNone; }
+  /// transformers' generate() is called: by itself, in the evaluation, or by a trainer.
+  [[nodiscard]] bool calls_generate() const {
+    if (!trains()) return inference()->new_tokens > 0;
+    return (training().evaluation && training().evaluation->new_tokens > 0) || (generates() && !uses_vllm());
+  }
   [[nodiscard]] bool shares_card_with_vllm() const {
     return generates() && training().vllm.mode == VllmMode::kColocate;
   }

@@ -1,6 +1,6 @@
 // What marks the kernels that no Python of a model precedes (Kernel::node): those that autocast issues inside of
 // another operator's call, its conversions, and those of loops around a model (ops/integer.h); those before which other
-// Python runs: functional collectives; and those that a wrapper's time of the host has in it.
+// Python runs: functional collectives; and a wrapper's own kernels, whose launches its HostWork already holds.
 #pragma once
 
 #include "memcalc/symbolic/kernel_list.h"

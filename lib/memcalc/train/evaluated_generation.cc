@@ -29,7 +29,10 @@ Tensor padded_prediction(const Tensor& tokens) {
 Tensor generated_in_evaluation(Tape& tape, Model& model, const RunSpec& run, const Batch& inputs,
                                const SpecialTokens& tokens, std::function<ModelOutput(const Batch&)> forward) {
   const Evaluation& evaluation = *run.training().evaluation;
-  GenerationCall call{.new_tokens = evaluation.new_tokens, .beams = evaluation.beams, .at_least = false};
+  GenerationCall call{.new_tokens = evaluation.new_tokens,
+                      .beams = evaluation.beams,
+                      .at_least = false,
+                      .caches = run.generation_cache};
   call.padded = inputs.padded;
   call.evaluates = true;
   // Adapters' generate() is the base model's, whose forward nothing wraps.

@@ -34,7 +34,7 @@ KeyValueCacheSize call_generate(Tape& tape, Model& model, const RunSpec& run, co
   GenerationCall call{.new_tokens = run.inference()->new_tokens,
                       .beams = run.inference()->beams,
                       .return_sequences = run.inference()->return_sequences,
-                      .caches = run.use_cache};
+                      .caches = run.generation_cache};
   if (const std::optional<Sampling>& sampling = run.inference()->sampling) {
     call.samples = true;
     call.score_rules = *sampling;

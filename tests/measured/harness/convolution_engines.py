@@ -31,6 +31,9 @@ KINDS_OF_STREAMED_TF32 = [(0, 1, 1), (0, 1, 2), (1, 1, 2), (7, 1, 2), (4, 1, 2),
 ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 20, 22, 23, 24, 26, 29, 32, 38, 43, 44, 52, 56, 60, 61, 65, 72, 88, 120, 127, 131))]
 OTHERS = [0, OF_EACH_IMAGE, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
 ROOM = 4.4e9  # bytes that a process had (convolution_networks.py; others had more)
+# conv_engine.cc looks its tables up by these: kTiles by a tile, kAtOnce by a cluster's blocks.
+assert all(tile in TILES and tall * broad in CLUSTERS and max(tall, broad) < 32 for tile, tall, broad in KINDS_OF_STREAMED + KINDS_OF_STREAMED_TF32)
+assert all(engine < STREAMED for engine in ENGINES + OTHERS)
 DEPTH, LEAF = 12, 4
 DEPTH_OF_OTHERS, LEAF_OF_OTHERS = 9, 12
 

@@ -2,6 +2,7 @@
 // models/qwen3_vl, models/qwen3_vl_moe. Of the first two the hub's have the text model's keys beside vision_config.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "memcalc/families/qwen/spec.h"
 #include "memcalc/families/qwen2_vl/spec.h"
@@ -36,12 +37,12 @@ Qwen2Spec text_model(HfReader& config) {
 }
 
 /// Rows and columns turn a half of a head each, both in pairs of numbers.
-void divide_heads(const HfReader& config, const QwenVisionParts& parts) {
+void divide_heads(const HfReader& config, std::string_view key, const QwenVisionParts& parts) {
   const bool whole_heads = parts.hidden_size % parts.num_heads == 0;
   if (whole_heads && parts.hidden_size / parts.num_heads % 4 == 0) return;
-  throw config.json().error("hidden_size", "found " + std::to_string(parts.hidden_size) +
-                                               "; accepted: a multiple of 4 x num_heads (4 x " +
-                                               std::to_string(parts.num_heads) + ")");
+  throw config.json().error(key, "found " + std::to_string(parts.hidden_size) +
+                                     "; accepted: a multiple of 4 x num_heads (4 x " + std::to_string(parts.num_heads) +
+                                     ")");
 }
 
 QwenVisionParts tower(HfReader& config, QwenVision kind) {
@@ -56,7 +57,7 @@ QwenVisionParts tower(HfReader& config, QwenVision kind) {
   parts.spatial_merge_size = config.size({"spatial_merge_size"}, 2);
   parts.temporal_patch_size = config.size({"temporal_patch_size"}, 2);
   parts.hidden_act = config.activation("hidden_act", is_2_5 ? "silu" : "quick_gelu");
-  divide_heads(config, parts);
+  divide_heads(config, is_2_5 ? "hidden_size" : "embed_dim", parts);
   if (!is_2_5) {
     parts.out_hidden_size = config.size({"hidden_size"}, 3584);
     parts.intermediate_size = checked_multiply(parts.hidden_size, config.size({"mlp_ratio"}, 4));
@@ -102,7 +103,7 @@ QwenVisionParts qwen3_tower(HfReader& config) {
       config.json().has("deepstack_visual_indexes") && !config.json().is_null("deepstack_visual_indexes");
   parts.deepstack_layers = given ? config.json().required_ints("deepstack_visual_indexes", {0, parts.depth - 1})
                                  : std::vector<std::int64_t>{8, 16, 24};
-  divide_heads(config, parts);
+  divide_heads(config, "hidden_size", parts);
   config.check_parameter_count([&] {
     return checked_multiply(parts.depth,
                             checked_multiply(8, linear_parameters(parts.hidden_size, parts.intermediate_size)));

@@ -62,6 +62,8 @@ bool counts_sums(Kind kind) { return kind == kImages || kind == kSequences; }
 
 constexpr Bytes kFloat32 = 4;
 
+constexpr Bytes kCounter = 16;  // beside whatever an engine copies, in every plan that asks for memory
+
 /// A block's part of a weight's gradient, by TILE_SIZE of cuDNN's plans: outputs, and inputs of one tap.
 struct Tile {
   std::int64_t outputs = 0, inputs = 0;
@@ -78,7 +80,7 @@ std::int64_t clusters_at_once(std::int64_t blocks) {
 /// A weight's gradient on tensor cores: its last wave of tiles is split along the sum until it fills the card, and each
 /// block at work leaves a partial sum in float32 (cuDNN 9.19's engines 65 and, in TF32, 68, from the plans of 104,603
 /// random convolutions beside their settings). `kind`: the tile, 1,024 times, and a cluster's blocks along the outputs,
-/// 32 times, and along the inputs. What splits there are of few steps is not known exactly.
+/// 32 times, and along the inputs.
 Bytes streamed_workspace(int kind, const ConvolutionShape& s, Bytes element) {
   const Tile tile = kTiles[static_cast<std::size_t>(kind / 1024)];
   const std::int64_t tall = kind / 32 % 32, broad = kind % 32, multiple = 16 / element;
@@ -95,6 +97,7 @@ Bytes streamed_workspace(int kind, const ConvolutionShape& s, Bytes element) {
   const std::int64_t at_once = clusters_at_once(tall * broad);
   const std::int64_t left = ceil_div(ceil_div(s.out_channels, tile.outputs), tall) *
                             ceil_div(checked_multiply(window, ceil_div(s.in_channels, tile.inputs)), broad) % at_once;
+  // kFewest to kMostOfFew are fitted to the plans; which splits cuDNN takes of few steps is not known.
   constexpr std::int64_t kStep = 64, kFewest = 64, kFew = 153, kLeastOfPart = 17, kMostOfFew = 8;
   const std::int64_t steps = ceil_div(out_pixels, kStep);
   std::int64_t parts = left > 0 ? at_once / left : 0;
@@ -103,7 +106,9 @@ Bytes streamed_workspace(int kind, const ConvolutionShape& s, Bytes element) {
   } else {
     parts = std::min(parts, steps < kFew ? kMostOfFew : steps / kLeastOfPart);
   }
-  constexpr Bytes kCounter = 16, kCounters = 600;
+  // Of most plans four bytes for each pair of a block's partial sums that a tree adds, and 159: 291 to 783 bytes. One
+  // number stands for all of them.
+  constexpr Bytes kCounters = 600;
   const Bytes sums = parts > 1 ? left * parts * tall * broad * tile.outputs * tile.inputs * kFloat32 + kCounters : 0;
   return checked_add(checked_multiply(copied, element), sums) + kCounter;
 }
@@ -170,7 +175,6 @@ Bytes ConvolutionEngine::workspace(const ConvolutionShape& s, DType dtype, bool 
   if ((number_ & kInput) != 0) copied = checked_add(copied, input);
   if ((number_ & kOutput) != 0) copied = checked_add(copied, output);
   if ((number_ & kWeight) != 0) copied = checked_add(copied, weight);
-  constexpr Bytes kCounter = 16;
   const std::int64_t parts = number_ / kPartial;
   Bytes partial_sums = checked_multiply(parts * kFloat32, weight);
   if (parts > 0 && !counts_sums(kind_of(s))) partial_sums = Bytes{16384} << parts;

@@ -27,12 +27,9 @@ enum ConvolutionMode { kFp32, kTf32, kFp16, kBf16 };
 [[nodiscard]] Bytes winograd_workspace(const ConvolutionShape& shape);
 
 /// The engine that decision trees name, which were made of 270,000 convolutions on Hopper (cuDNN 9.19), with trees of
-/// their own for volumes, for images in groups and for images in patches that do not overlap. Of the convolutions of 40
-/// networks that were left out with all their windows and channels (row-major, images) they give the bytes within 1 KiB
-/// in 90, 90 and 71 % (bfloat16: forward, input's and weight's gradient), in 98, 95 and 90 % (float32), when there were
-/// 166,000. Of 52,616 random ones that were left out 86.5, 87.6 and 58.8 %. In bfloat16 of volumes in 91, 80 and 33 %,
-/// in groups in 62, 53 and 25 %, of patches in 89, 69 and 29 %, when they were made first. Of sequences in 85, 86 and
-/// 49 %, in float32 99, 100 and 82 %, in groups (float32) 68, 72 and 73 %.
+/// their own for volumes, for images in groups, for images in patches that do not overlap and for sequences. Trees that
+/// saw half of the 104,603 plans of random convolutions give the bytes of the other half in 86.5, 87.6 and 58.8 %
+/// (forward, input's and weight's gradient; docs/any-module.md).
 [[nodiscard]] ConvolutionEngine likely_engine(const ConvolutionShape& shape, ConvolutionPass pass, DType dtype,
                                               bool allow_tf32);
 

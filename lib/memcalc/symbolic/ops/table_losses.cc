@@ -390,8 +390,7 @@ void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   call.returns(finish(node, std::move(result), true));
 }
 
-// --- of pairs: composites of Loss.cpp and Distance.cpp, whose operands' temporaries live to the end of a statement
-// -----
+// --- of pairs: composites of Loss.cpp and Distance.cpp; operands' temporaries live to the end of a statement
 
 /// Python's functions hand a number on: 0, 1 and 2 are none, mean and sum.
 std::string_view numbered_reduction(const RecordedCall& call, int slot) {
@@ -425,17 +424,22 @@ Tensor pairwise_distance(const Tensor& x1, const Tensor& x2, double p, bool keep
   return p == 1 ? one_norm(shifted, last, keep_dims) : vector_norm(shifted, last, keep_dims);
 }
 
-void pairwise_distance_row(RecordedCall& call) {  // x1 x2 p eps keepdim
-  const double p = call.number_or(2, 2);
+/// Which norm a distance is: p.
+double norm_of(RecordedCall& call, int slot) {
+  const double p = call.number_or(slot, 2);
   if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  return p;
+}
+
+void pairwise_distance_row(RecordedCall& call) {  // x1 x2 p eps keepdim
+  const double p = norm_of(call, 2);
   call.returns(pairwise_distance(call.tensor(0), call.tensor(1), p, call.boolean_or(4, false)));
 }
 
 /// margin + positive - negative, bounded below; a swap takes the nearer one of two negatives.
 void triplet_row(RecordedCall& call) {  // anchor positive negative margin p eps swap reduction
   const auto [anchor, positive, negative] = cast_three(aten::kTripletMarginLoss, call);
-  const double p = call.number_or(4, 2);
-  if (p != 1 && p != 2) call.refuse("another p than 1 or 2");
+  const double p = norm_of(call, 4);
   const Tensor to_positive = pairwise_distance(anchor, positive, p, false);
   Tensor to_negative = pairwise_distance(anchor, negative, p, false);
   if (call.boolean_or(6, false)) {
@@ -452,27 +456,23 @@ void triplet_row(RecordedCall& call) {  // anchor positive negative margin p eps
   call.returns(reduced_loss(losses, numbered_reduction(call, 7)));
 }
 
-/// What counts where the target is 1, and where it is -1.
-Tensor of_both_signs(const Tensor& target, const Tensor& negative, const Tensor& positive, const Tensor& zeros,
-                     bool negative_first) {
+/// What counts where the target is 1, and where it is -1; both live until their sum is reduced.
+Tensor reduced_of_both_signs(const Tensor& target, const Tensor& negative, const Tensor& positive, const Tensor& zeros,
+                             bool negative_first, std::string_view reduction) {
   const auto chosen = [&](const Tensor& of) {
     const Tensor where_so = pointwise(aten::kEq, {&target}, 1, DType::kBool);
     return where(where_so, of, zeros);
   };
   const Tensor first = chosen(negative_first ? negative : positive),
                second = chosen(negative_first ? positive : negative);
-  return add(first, second);
+  return reduced_loss(add(first, second), reduction);
 }
 
 void hinge_embedding_row(RecordedCall& call) {  // input target margin reduction
   const auto [x, target] = cast(aten::kHingeEmbeddingLoss, call);
-  Tensor losses;
-  {
-    const Tensor zeros = filled(x.tape(), x.shape(), x.dtype(), aten::kZerosLike);
-    const Tensor margins = negate(x), bounded = clamp_above(margins);
-    losses = of_both_signs(target, bounded, x, zeros, true);
-  }
-  call.returns(reduced_loss(losses, numbered_reduction(call, 3)));
+  const Tensor zeros = filled(x.tape(), x.shape(), x.dtype(), aten::kZerosLike);
+  const Tensor margins = negate(x), bounded = clamp_above(margins);
+  call.returns(reduced_of_both_signs(target, bounded, x, zeros, true, numbered_reduction(call, 3)));
 }
 
 /// The products' sums over the last dimension; 1 - cos, and cos - margin.
@@ -486,24 +486,20 @@ void cosine_embedding_row(RecordedCall& call) {  // input1 input2 target margin 
     const Tensor square = multiply(of, of), total = sum_over(square, square.rank() - 1, false);
     return add_scalar(total);
   };
-  Tensor losses;
-  {
-    const Tensor dots = summed(x1, x2), squares1 = squared(x1), squares2 = squared(x2);
-    Tensor product = multiply(squares1, squares2);
-    Node* node = record(aten::kSqrt,
-                        [](BackwardCall& back) {
-                          const Tensor twice = pw(aten::kMul, {&back.saved(0)});
-                          back.set(0, pw(aten::kDiv, {&back.gradient(), &twice}));
-                        },
-                        {&product}, {});
-    Tensor roots = product.tape().become_view(product, product.shape(), product.strides());  // sqrt_
-    roots = finish(node, std::move(roots), true);
-    const Tensor cosines = divide_both(dots, roots);
-    const Tensor zeros = filled(x1.tape(), cosines.shape(), cosines.dtype(), aten::kZerosLike);
-    const Tensor positive = negate(cosines), shifted = subtract_scalar(cosines), negative = clamp_above(shifted);
-    losses = of_both_signs(target, negative, positive, zeros, false);
-  }
-  call.returns(reduced_loss(losses, call.text_or(6, "mean")));
+  const Tensor dots = summed(x1, x2), squares1 = squared(x1), squares2 = squared(x2);
+  Tensor product = multiply(squares1, squares2);
+  Node* node = record(aten::kSqrt,
+                      [](BackwardCall& back) {
+                        const Tensor twice = pw(aten::kMul, {&back.saved(0)});
+                        back.set(0, pw(aten::kDiv, {&back.gradient(), &twice}));
+                      },
+                      {&product}, {});
+  Tensor roots = product.tape().become_view(product, product.shape(), product.strides());  // sqrt_
+  roots = finish(node, std::move(roots), true);
+  const Tensor cosines = divide_both(dots, roots);
+  const Tensor zeros = filled(x1.tape(), cosines.shape(), cosines.dtype(), aten::kZerosLike);
+  const Tensor positive = negate(cosines), shifted = subtract_scalar(cosines), negative = clamp_above(shifted);
+  call.returns(reduced_of_both_signs(target, negative, positive, zeros, false, call.text_or(6, "mean")));
 }
 
 /// exp(input) - target * input, or input - target * log(input + eps); Stirling's term needs no gradient.

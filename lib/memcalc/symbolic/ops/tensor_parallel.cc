@@ -38,15 +38,18 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 bool splits_sequence(const MegatronMemory& memory) { return memory.sequence_parallel && memory.tensor_parallel > 1; }
 
-/// What moves between the tensor-parallel ranks, each of which has or gets `bytes` of the whole.
+/// What moves between the tensor-parallel ranks. `bytes`: the whole that the ranks hold together.
 void among_ranks(const MegatronMemory& memory, const Operator& op, Collective kind, DType dtype, Bytes bytes) {
   memory.tape.kernels.collective(op, kind, dtype, bytes, memory.tensor_parallel);
 }
 
+/// main_grad is float32 of bfloat16 (megatron_buffers.cc).
+DType main_gradient_type(DType dtype) { return dtype == DType::kBFloat16 ? DType::kFloat32 : dtype; }
+
 /// distributed_data_parallel.py, _make_backward_post_hook: param.main_grad.add_(param.grad.data) of what no product
 /// has added to main_grad.
 void add_to_main_gradient(Tape& tape, const Tensor& gradient) {
-  const double of_main = gradient.dtype() == DType::kBFloat16 ? 4 : real(size_of(gradient.dtype()));
+  const double of_main = real(size_of(main_gradient_type(gradient.dtype())));
   tape.kernels.add(aten::kAdd, OperatorClass::kElementwise, gradient.dtype(), real(gradient.elements()),
                    real(gradient.bytes()) + 2 * of_main * real(gradient.elements()), KernelKind::kConverting,
                    real(gradient.elements()));
@@ -84,11 +87,10 @@ struct HeadPayload {
   bool bias = false;
 };
 
-/// Into main_grad, in float32 beside bfloat16 (megatron_buffers.cc), where fused.
+/// Into main_grad where fused.
 void head_weight_gradient(MegatronMemory& memory, DType dtype, std::int64_t out, std::int64_t in, std::int64_t rows) {
   if (memory.fuses_weight_gradients) {
-    const DType buffer = dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
-    return memory.tape.kernels.grouped_weight_gradient(aten::kMm, dtype, 1, rows, out, in, buffer);
+    return memory.tape.kernels.grouped_weight_gradient(aten::kMm, dtype, 1, rows, out, in, main_gradient_type(dtype));
   }
   memory.tape.kernels.product(aten::kMm, dtype, 1, out, in, rows, KernelKind::kMatrixProduct, Transposed::kFirst);
 }
@@ -220,10 +222,10 @@ struct MlaPayload {
 
 /// fused_mla_yarn_rope_apply.py, one kernel each: queries are turned in place, of keys and values both widths are read
 /// and written. So are their gradients.
-void mla_kernels(Tape& tape, const Tensor& kv, double of_key_and_value, std::int64_t rotary) {
+void mla_kernels(Tape& tape, const Tensor& kv, double key_value_bytes, std::int64_t rotary) {
   const double turned = real(kv.elements() / kv.size(-1) * rotary), width = real(size_of(kv.dtype()));
   tape.kernels.add(kRotaryQuery, OperatorClass::kElementwise, kv.dtype(), 3 * turned, 2 * width * turned);
-  tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * turned, real(kv.bytes()) + of_key_and_value);
+  tape.kernels.add(kRotary, OperatorClass::kElementwise, kv.dtype(), 3 * turned, real(kv.bytes()) + key_value_bytes);
 }
 
 void mla_key_value_backward(BackwardCall& call) {

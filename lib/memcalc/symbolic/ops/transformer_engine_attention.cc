@@ -107,12 +107,17 @@ void reordered(Tape& tape, const Operator& op, const Tensor& x, KernelKind kind)
 
 /// What is sent, and what came, are copies in another order. The products of one tensor hide nothing of another's
 /// exchange: attention needs all of them.
-void exchange_all_to_all(Tape& tape, const Tensor& x, std::int64_t ranks, bool before_attention) {
-  if (before_attention) reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
-  if (!before_attention) reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
+void exchange_before_attention(Tape& tape, const Tensor& x, std::int64_t ranks) {
+  reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
   tape.kernels.collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
-  if (before_attention) reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
-  if (!before_attention) reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
+  reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
+}
+
+/// The same, back.
+void exchange_after_attention(Tape& tape, const Tensor& x, std::int64_t ranks) {
+  reordered(tape, aten::kIndexSelect, x, KernelKind::kIndexed);
+  tape.kernels.collective(kAllToAll, Collective::kAllToAll, x.dtype(), x.bytes(), ranks);
+  reordered(tape, aten::kContiguous, x, KernelKind::kStrided);
 }
 
 /// context_parallel.py, flash_attn_a2a_communicate before attention: [s/c, b, h, d] to [s, b, h/c, d]. The copies that
@@ -127,7 +132,7 @@ std::array<Tensor, kCount> heads_to_sequence(const std::array<const Tensor*, kCo
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
     results[i] =
         tape.empty({x.size(0) * ranks, x.size(1), x.size(2) / ranks, x.size(3)}, x.dtype(), aten::kIndexSelect);
-    exchange_all_to_all(tape, x, ranks, true);
+    exchange_before_attention(tape, x, ranks);
   }
   return results;
 }
@@ -142,7 +147,7 @@ std::array<Tensor, kCount> sequence_to_heads(const std::array<const Tensor*, kCo
     sent[i] = tape.empty(x.shape(), x.dtype(), aten::kIndexSelect);
     const Tensor received = tape.empty(x.shape(), x.dtype(), kAllToAll);
     results[i] = tape.empty({x.size(0) / ranks, x.size(1), x.size(2) * ranks, x.size(3)}, x.dtype(), aten::kContiguous);
-    exchange_all_to_all(tape, x, ranks, false);
+    exchange_after_attention(tape, x, ranks);
   }
   return results;
 }

@@ -13,15 +13,17 @@ namespace memcalc::compile {
 // The copy of an operand that lies transposed (should_exclude_padding_time: no buffer that could have been padded where
 // it was made) is timed with it: zeros, then elements that are turned over. An H200 takes 7 ps an element for them, and
 // without padding runs Turing's kernels, 148 TFLOP/s in rows of odd elements, 260 in others, 800 otherwise. GPT-2's
-// head of 768 features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001),
-// so that an element of a larger operand takes at least 7.6 ps.
+// head of 768 features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001).
+// Inductor's answer turns between 4.1e8 and 5.6e8 elements of the operand: 5e8 lies between, and 7.6 ps is the first
+// round number above the 7.52 ps from which on 11,200 tokens are not padded.
 bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
   constexpr double kBoundByArithmetic = 150;
   if (!is_half(dtype) || (m % kPaddedTo == 0 && k % kPaddedTo == 0 && n % kPaddedTo == 0)) return false;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   if (turns && m % kPaddedTo != 0) {
-    constexpr double kOdd = 148e12, kEven = 260e12, kAligned = 800e12, kMultiplier = 1.1, kLarge = 5e8;
-    const double turned = real(m) * real(k) < kLarge ? 7e-12 : 7.6e-12;
+    constexpr double kOdd = 148e12, kEven = 260e12, kAligned = 800e12, kMultiplier = 1.1;
+    constexpr double kLarge = 5e8, kTurned = 7e-12, kTurnedLarge = 7.6e-12;  // elements, seconds an element
+    const double turned = real(m) * real(k) < kLarge ? kTurned : kTurnedLarge;
     const double each = 2 * real(n);  // FLOPs of an element of the operand
     if (each / (m % 2 != 0 ? kOdd : kEven) <= kMultiplier * (turned + each / kAligned)) return false;
   }

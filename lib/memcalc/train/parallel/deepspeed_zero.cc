@@ -253,8 +253,7 @@ void DeepSpeedZero1And2::average_bucket() {
   all_reduce(slices);
 }
 
-// Without overlap_comm on the current stream, as all of it: dist.all_reduce() waits for nothing else and has nothing
-// beside it.
+// Without overlap_comm on the current stream: nothing runs beside it.
 void DeepSpeedZero1And2::all_reduce(const Slices& slices) {
   if (slices.count == 0) return;
   Tensor flat;  // of one tensor a view

@@ -379,6 +379,7 @@ void DeepSpeedZero3::reduce_bucket() {
   const Tensor& largest = params_[bucket_params_.front()].tensor.impl()->grad;
   if (largest.dtype() != reduce_dtype) {
     converted = tape.empty(largest.shape(), reduce_dtype, aten::kToCopy, Category::kCommunication);
+    pass_kernel(largest.elements(), largest.dtype(), reduce_dtype);
   }
   Tensor interleaved;
   if (!in_place) {
@@ -390,7 +391,9 @@ void DeepSpeedZero3::reduce_bucket() {
                           ranks);
   std::vector<Tensor> parts;  // in the gradients' type again
   for (std::size_t i = 0; converts && i < bucket_params_.size(); ++i) {
-    parts.push_back(tape.empty({params_[bucket_params_[i]].part}, dtype, aten::kToCopy, Category::kCommunication));
+    const std::int64_t part = params_[bucket_params_[i]].part;
+    parts.push_back(tape.empty({part}, dtype, aten::kToCopy, Category::kCommunication));
+    pass_kernel(part, reduce_dtype, dtype);  // g.to(gradient_accumulation_dtype)
   }
   if (converts) drop(converted, interleaved);
   for (const std::size_t i : bucket_params_) {
@@ -404,9 +407,12 @@ void DeepSpeedZero3::reduce_bucket() {
   bucket_elements_ = 0;
 }
 
-// partition_grads: into the flat gradients; of those in host memory a copy on the card, its norm, its float32 copy.
+// partition_grads: into the flat gradients, or added to what earlier micro-batches left there; of those in host memory
+// a copy on the card, its norm, its float32 copy.
 void DeepSpeedZero3::keep_part(const SharedParameter& param) {
-  if (!offloads_states()) return pass_kernel(param.part, reduce_dtype, dtype);  // grad_buffer.copy_()
+  if (!offloads_states()) {  // grad_buffer.copy_() or grad_buffer.add_()
+    return adds_gradients_ ? add_kernel(param.part) : pass_kernel(param.part, dtype);
+  }
   const Tensor copy = tape.empty({param.part}, dtype, aten::kToCopy);
   constexpr std::int64_t kNormBuffer = 250'000'000;  // _constant_buffered_norm2
   tape.memory.scratch(std::min(param.part, kNormBuffer) * size_of(DType::kFloat64), aten::kNorm);
@@ -420,6 +426,7 @@ void DeepSpeedZero3::after_backward(bool last) {
   in_backward_ = false;
   reduce_bucket();
   tape.kernels.synchronize(kReduceScatter);  // independent_gradient_partition_epilogue: the reductions' stream
+  adds_gradients_ = !last;
   coordinator_->release_leftovers();
   tape.modes.module_hooks = nullptr;
   tape.modes.layer_hooks = nullptr;

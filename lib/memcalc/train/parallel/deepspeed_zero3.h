@@ -139,6 +139,7 @@ class DeepSpeedZero3 : public DeepSpeedEngine,
   std::unordered_map<int, std::vector<Tensor>> flats_;  // of gathers of several parameters, by their first
   std::vector<BlockId> waiting_;                        // freed, but other streams are not known to be done with them
   bool in_backward_ = false;
+  bool adds_gradients_ = false;  // micro_step_id > 0: of a micro-batch after the first of a step
   bool checked_ = false;
 };
 

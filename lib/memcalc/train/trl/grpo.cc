@@ -63,7 +63,8 @@ void generate(Tape& tape, Model& model, const RunSpec& run, const TrlModels& mod
   Batch inputs;
   inputs.input_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);
   inputs.attention_mask = moved_to_card(tape, {rows, prompt}, DType::kInt64);
-  GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = padded};
+  GenerationCall call{
+      .new_tokens = completion, .at_least = false, .samples = true, .padded = padded, .caches = run.generation_cache};
   call.evaluates = !tape.modes.training;
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   const bool is_whole = models.around != nullptr && models.around->gather_for_generation();

@@ -62,7 +62,7 @@ Completions generate(Tape& tape, Model& model, const RunSpec& run, bool padded, 
   prompts.mask = no_grad::repeat(mask, {2, 1});
   const NoGrad no_grad(tape.modes);
   GenerationCall call{.new_tokens = completion, .at_least = false, .samples = true, .padded = padded};
-  call.caches = run.checkpointing() == Checkpointing::kNone;
+  call.caches = run.generation_cache && run.checkpointing() == Checkpointing::kNone;
   call.score_rules.add(ScoreRule::kTemperature);
   // The model in its autocast wrapper; of adapters, whose generate() is the base model's, the model without it.
   const bool is_whole = models.around != nullptr && models.around->gather_for_generation();

@@ -1,7 +1,6 @@
 // MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "memcalc/symbolic/ops/activation.h"
@@ -42,10 +41,28 @@ Tensor entropy_from_logits(const Tensor& logits) {
   return whole;
 }
 
+/// The model's own loss; average_tokens_across_devices: by the number of processes.
+Tensor own_loss(const Batch& inputs, const ModelOutput& outputs) {
+  return inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+}
+
+/// Training counts tokens: by the mask, or without one by torch.tensor(position_ids.size(1), device=…), which is
+/// returned.
+Tensor look_at_tokens(Tape& tape, const Batch& inputs) {
+  if (!tape.modes.training) return {};
+  if (inputs.attention_mask.defined()) {
+    look_at_sum(inputs.attention_mask);
+    return {};
+  }
+  Tensor local_num_tokens = no_grad::from_list(tape, {});
+  look_at_sum(local_num_tokens);
+  return local_num_tokens;
+}
+
 /// TRL before 1.3: the model's own loss, and metrics of its logits.
 Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) {
   ModelOutput outputs = models.policy(inputs);
-  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  Tensor loss = own_loss(inputs, outputs);
   const NoGrad no_grad(tape.modes);
   const Tensor logits = tape.detach(outputs.logits);
   const std::int64_t rows = inputs.labels.size(0), columns = inputs.labels.size(1);
@@ -58,11 +75,7 @@ Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) 
     entropy = mean(view(per_token_entropy, {-1}), 1, false);
   }
   look_at(entropy);
-  Tensor local_num_tokens;
-  if (tape.modes.training) {
-    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
-    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
-  }
+  Tensor local_num_tokens = look_at_tokens(tape, inputs);
   Tensor shift_logits = contiguous(slice(logits, 1, 0, columns - 1));
   Tensor shift_labels = no_grad::clone(no_grad::slice(inputs.labels, 1, 1, columns - 1));
   Tensor predictions = no_grad::argmax_last(shift_logits);
@@ -79,15 +92,17 @@ Tensor loss_of_logits(Tape& tape, const Batch& inputs, const TrlModels& models) 
 /// How many labels and which predictions are right, of logits and labels that are shifted.
 struct Accuracy {
   Tensor mask, total_tokens, correct_tokens;
-
-  Accuracy(const Tensor& shift_logits, const Tensor& shift_labels) {
-    const Tensor predictions = no_grad::argmax_last(shift_logits);
-    mask = no_grad::not_equal(shift_labels);
-    const Tensor correct = no_grad::bitwise_and(no_grad::equal(predictions, shift_labels), mask);
-    total_tokens = no_grad::sum(mask);
-    correct_tokens = no_grad::sum(correct);
-  }
 };
+
+Accuracy accuracy_of(const Tensor& shift_logits, const Tensor& shift_labels) {
+  Accuracy accuracy;
+  const Tensor predictions = no_grad::argmax_last(shift_logits);
+  accuracy.mask = no_grad::not_equal(shift_labels);
+  const Tensor correct = no_grad::bitwise_and(no_grad::equal(predictions, shift_labels), accuracy.mask);
+  accuracy.total_tokens = no_grad::sum(accuracy.mask);
+  accuracy.correct_tokens = no_grad::sum(correct);
+  return accuracy;
+}
 
 /// accelerator.gather_for_metrics(x).sum() of a scalar.
 Tensor sum_of_gathered(const Tensor& x) {
@@ -95,11 +110,12 @@ Tensor sum_of_gathered(const Tensor& x) {
   return is_floating(x.dtype()) ? sum_all(all) : no_grad::sum(all);
 }
 
-/// TRL 1.3 to 1.6: the same of logits that were shifted before, up to 1.5 in two copies one after the other.
+/// TRL 1.3 to 1.6: metrics of shifted logits; up to 1.5 they are copied twice, once for the entropy and once for the
+/// accuracy.
 Tensor loss_of_shifted_logits(Tape& tape, const Batch& inputs, const TrlModels& models) {
   const bool copies = tape.behaviors.sft_loss == SftLossForm::kShiftedCopies;
   ModelOutput outputs = models.policy(inputs);
-  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  Tensor loss = own_loss(inputs, outputs);
   const NoGrad no_grad(tape.modes);
   const Tensor logits = tape.detach(outputs.logits);
   const std::int64_t rows = inputs.labels.size(0), columns = inputs.labels.size(1) - 1;
@@ -112,27 +128,23 @@ Tensor loss_of_shifted_logits(Tape& tape, const Batch& inputs, const TrlModels& 
   };
   shift();
   Tensor per_token_entropy = no_grad::view(entropy_from_logits(shift_logits), {rows, columns});
-  std::optional<Accuracy> accuracy;
-  if (!copies) accuracy.emplace(shift_logits, shift_labels);
-  const Tensor mask = copies ? no_grad::not_equal(shift_labels) : accuracy->mask;
+  Accuracy accuracy;
+  if (!copies) accuracy = accuracy_of(shift_logits, shift_labels);
+  const Tensor mask = copies ? no_grad::not_equal(shift_labels) : accuracy.mask;
   Tensor entropy_sum = sum_all(multiply(per_token_entropy, mask));
-  Tensor total_tokens = copies ? no_grad::sum(mask) : accuracy->total_tokens;
+  Tensor total_tokens = copies ? no_grad::sum(mask) : accuracy.total_tokens;
   entropy_sum = sum_of_gathered(entropy_sum);
   total_tokens = sum_of_gathered(total_tokens);
   look_at_mean(entropy_sum, total_tokens);
   const auto look_at_accuracy = [&] {
-    const Tensor correct = sum_of_gathered(accuracy->correct_tokens);
-    look_at_mean(correct, sum_of_gathered(accuracy->total_tokens));
+    const Tensor correct = sum_of_gathered(accuracy.correct_tokens);
+    look_at_mean(correct, sum_of_gathered(accuracy.total_tokens));
   };
   if (!copies) look_at_accuracy();
-  Tensor local_num_tokens;
-  if (tape.modes.training) {
-    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
-    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
-  }
+  Tensor local_num_tokens = look_at_tokens(tape, inputs);
   if (copies) {
     shift();
-    accuracy.emplace(shift_logits, shift_labels);
+    accuracy = accuracy_of(shift_logits, shift_labels);
     look_at_accuracy();
   }
   outputs.clear();
@@ -160,10 +172,7 @@ struct TokenMetrics {
     num_correct = gathered_sum(fused.is_top1);
     look_at_mean(entropy_sum, num_valid);
     look_at_mean(num_correct, num_valid);
-    if (!tape.modes.training) return;
-    // Without a mask: torch.tensor(position_ids.size(1), device=…)
-    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
-    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
+    local_num_tokens = look_at_tokens(tape, inputs);
   }
   void clear() { drop(num_valid, entropy_sum, num_correct, local_num_tokens); }
 };
@@ -197,16 +206,12 @@ Tensor loss_of_chunks(Tape& tape, const RunSpec& run, const Batch& inputs, const
   const FusedHeadCall head{.outputs = {}, .targets = targets_of(run, inputs)};
   batch.fused_head = &head;
   ModelOutput outputs = models.policy(batch);
-  Tensor loss = inputs.number_of_items.defined() ? multiply_in_place(outputs.loss) : outputs.loss;
+  Tensor loss = own_loss(inputs, outputs);
   const NoGrad no_grad(tape.modes);
   Tensor num_valid = sum_of_gathered(outputs.fused.label_mask);
   Tensor entropy_sum = sum_of_gathered(tape.detach(outputs.fused.entropy));
   look_at_mean(entropy_sum, num_valid);
-  Tensor local_num_tokens;
-  if (tape.modes.training) {
-    if (!inputs.attention_mask.defined()) local_num_tokens = no_grad::from_list(tape, {});
-    look_at_sum(inputs.attention_mask.defined() ? inputs.attention_mask : local_num_tokens);
-  }
+  Tensor local_num_tokens = look_at_tokens(tape, inputs);
   Tensor correct = sum_of_gathered(outputs.fused.is_top1);
   look_at_mean(correct, num_valid);
   outputs.clear();
