@@ -233,7 +233,13 @@ void ProgramModel::run_call(const PlacedFunction& function, const BoundCall& cal
     }
   } catch (const Error& error) {  // operands that do not go together: the program is to blame
     if (error.code() != ErrorCode::kInternal) throw;
-    throw Error(ErrorCode::kInput, fmt::format("{} calls {}: {}", program_->name, name, error.what()));
+    std::string recorded_with;
+    for (const ProgramSymbol& symbol : program_->symbols) {
+      const std::int64_t asked = binding_.sizes.evaluate(symbol.name) * symbol.unit;
+      if (asked == symbol.recorded || symbol.name == "batch") continue;  // a batch that is not free was refused before
+      recorded_with += fmt::format("; recorded with {} {}, asked for {}", symbol.name, symbol.recorded, asked);
+    }
+    throw Error(ErrorCode::kInput, fmt::format("{} calls {}: {}{}", program_->name, name, error.what(), recorded_with));
   }
   const std::vector<std::int32_t>& results = *call.results;
   if (recorded.results.size() < results.size()) recorded.refuse("other results");
