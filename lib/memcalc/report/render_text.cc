@@ -433,10 +433,9 @@ class TextRenderer {
                       format_seconds(time.step.other_step_seconds) + " without");
     }
     if (time.error && time.error->runs > 0) {
-      const std::string runs = time.error->published     ? "nine in ten published runs " + time.error->of + " within "
-                               : time.rates_from.empty() ? "nine in ten such runs within "
-                                                         : "nine in ten such runs on an H100 or H200 within ";
-      words.push_back(runs + format_percent(time.error->p90, 1));
+      std::string runs = time.rates_from.empty() ? "such runs" : "such runs on an H100 or H200";
+      if (!time.error->published.empty()) runs = "published runs " + time.error->published;
+      words.push_back("nine in ten " + runs + " within " + format_percent(time.error->p90, 1));
     }
     write_words(words, "  ");
   }

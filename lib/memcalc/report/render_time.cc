@@ -106,10 +106,9 @@ std::vector<std::pair<std::string, std::string>> rates_of(const Throughput& time
   if (!step.host.empty()) rates.emplace_back("host", step.host);
   if (!time.rates_from.empty()) rates.emplace_back("the card's rates", time.rates_from);
   if (time.error && time.error->runs > 0) {
-    const std::string where = time.rates_from.empty() ? "" : " on an H100 or H200";
-    const std::string runs = time.error->published
-                                 ? format_counted(time.error->runs, "published run") + " " + time.error->of
-                                 : format_counted(time.error->runs, "measured run") + " like it" + where;
+    const std::string& published = time.error->published;
+    std::string runs = format_counted(time.error->runs, published.empty() ? "measured run" : "published run");
+    runs += !published.empty() ? " " + published : time.rates_from.empty() ? " like it" : " like it on an H100 or H200";
     rates.emplace_back("error", "half of " + runs + " within " + format_percent(time.error->median, 1) +
                                     ", nine in ten within " + format_percent(time.error->p90, 1));
   }

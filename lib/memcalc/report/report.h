@@ -131,8 +131,7 @@ struct StepError {
   std::string kind;            // "text", "trainer", …
   double median = 0, p90 = 0;  // shares of the measured time
   std::int64_t runs = 0;
-  bool published = false;  // by others, of cards that this project has not timed
-  std::string of;          // published: of which cards
+  std::string published;  // of runs that others published: of which cards; empty: of measured ones
 };
 
 /// Of a call that generates.

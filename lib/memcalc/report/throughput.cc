@@ -50,10 +50,10 @@ std::optional<StepError> error_of_step(const Report& report, const StepTime& ste
   const StepKind kind = step_kind_of(report.model, report.run, waits_for_host, timed_card);
   const auto at = static_cast<std::size_t>(kind);
   const StepErrors& errors = report.device.errors->steps.at(at);
-  const bool published = kind == StepKind::kOtherCard || kind == StepKind::kOtherCards;
-  // Of several cards: Megatron, MPT and Llama 2 (docs/published-blind.md).
-  const char* const of = kind == StepKind::kOtherCards ? "of several A100s or B200s" : published ? "on such cards" : "";
-  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs, published, of};
+  std::string published;
+  if (kind == StepKind::kOtherCard) published = "on such cards";
+  if (kind == StepKind::kOtherCards) published = "of several A100s or B200s";  // docs/published-blind.md: several cards
+  return StepError{std::string(kStepKindNames.at(at)), errors.median, errors.p90, errors.runs, std::move(published)};
 }
 
 // Ranks that see samples of their own.
