@@ -7,6 +7,7 @@ from megatron_cases import b200_case, micro_batches_option
 from memcalc_pages import PUBLISHED, ROOT, json_lines, specs_with
 from throughput_cases import gpt, mpt_case, specs_of_triton
 
+NETWORKS = ("FMS", "INTERNEVO")
 
 
 def specs_of_network(memcalc, card, bytes_per_second):
@@ -52,15 +53,24 @@ def lambda_case(row):
 def rows_of(name): return json_lines(PUBLISHED / name)[1:]
 
 
+def with_options(name):
+    """[(row, its config or None)] of a file whose rows have their own options; configs by name are in its first line."""
+    head, *rows = json_lines(PUBLISHED / name)
+    config_of = lambda told: head["configs"][told] if isinstance(told, str) else told
+    return [(row, config_of(row.get("config"))) for row in rows]
+
+
 def cases(memcalc, with_mpt=False):
     """[(group, row, words)] of every row but MPT's, which take longer than all others and differ little from those of
     published-throughput.md. `memcalc` writes the files that the questions need."""
     other = lambda: type(memcalc)(memcalc.executable)  # with a folder of its own for other specs
-    folders = {name: other() for name in ("triton", "jean-zay", "fms-a100", "fms-h100")}
+    folders = {name: other() for name in ("triton", "jean-zay", "fms-a100", "fms-h100", "internevo")}
     triton = specs_of_triton(folders["triton"])
     jean_zay = specs_of_network(folders["jean-zay"], "a100-sxm4-80gb", 6.25e9)  # 4 x 100 Gb/s for eight cards
-    fms = {"a100-sxm4-80gb": specs_of_network(folders["fms-a100"], "a100-sxm4-80gb", 6.25e9),  # 400 Gb/s a host
-           "h100-sxm": specs_of_network(folders["fms-h100"], "h100-sxm", 12.5e9)}  # 800 Gb/s
+    networks = {  # of a source whose hosts' adapters are told, by card
+        ("FMS", "a100-sxm4-80gb"): specs_of_network(folders["fms-a100"], "a100-sxm4-80gb", 6.25e9),  # 400 Gb/s a host
+        ("FMS", "h100-sxm"): specs_of_network(folders["fms-h100"], "h100-sxm", 12.5e9),  # 800 Gb/s
+        ("INTERNEVO", "a800-sxm4-80gb"): specs_of_network(folders["internevo"], "a800-sxm4-80gb", 6.25e9)}  # 4 x 100 Gb/s
     asked = []
     sources = [("SimuMax, B200", "megatron_b200_blind.jsonl", b200_case),
                ("Megatron-DeepSpeed, A100", "megatron_bigscience.jsonl", lambda row: bigscience_case(row, jean_zay)),
@@ -70,9 +80,10 @@ def cases(memcalc, with_mpt=False):
         for row in rows_of(name):
             model, argv = case_of(row)
             asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))
-    for row in rows_of("steps_blind.jsonl"):
-        network = ["--specs", fms[row["gpu"]]] if row["id"].startswith("FMS") else []
-        model = ["--model", memcalc.file(row["config"])] if "config" in row else []
-        asked.append(("others", row, [*model, *row["argv"], *network]))
+    for group, name in (("others", "steps_blind.jsonl"), ("second round", "steps_later.jsonl")):
+        for row, config in with_options(name):
+            network = ["--specs", networks[row["id"].split("-")[0], row["gpu"]]] if row["id"].startswith(NETWORKS) else []
+            model = ["--model", memcalc.file(config)] if config else []
+            asked.append((group, row, [*model, *row["argv"], *network]))
     memcalc.kept = folders  # as long as the questions
     return asked

@@ -2,6 +2,7 @@
 """Predicts what others published, before its results are read.
 
     published_blind.py MEMCALC COMMIT > tests/measured/published/blind_predicted.jsonl
+    published_blind.py MEMCALC COMMIT "second round" > tests/measured/published/later_predicted.jsonl     of one group
 
 Each line: the row's id and the seconds of a step by the build of COMMIT, or its refusal. The rows: scripts/blind_cases.py.
 """
@@ -16,9 +17,9 @@ from memcalc_pages import Memcalc, Refused  # noqa: E402
 
 
 def main():
-    executable, commit = sys.argv[1:]
+    executable, commit, *groups = sys.argv[1:]
     memcalc = Memcalc(executable)
-    asked = cases(memcalc, with_mpt=True)
+    asked = [each for each in cases(memcalc, with_mpt=not groups) if not groups or each[0] in groups]
     answers = memcalc.all([words for _, _, words in asked])
     print(json.dumps({"commit": commit}))
     for (group, row, _), answer in zip(asked, answers):
