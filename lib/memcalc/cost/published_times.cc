@@ -34,15 +34,16 @@ struct TimedAttention {
 constexpr CudaArchitecture kTimed = CudaArchitecture::kBlackwell;
 
 // What was timed for moments ran before the card reached its power limit, at up to 1,470 TFLOP/s; a step reaches it.
-// Each product stood in a loop of 100: of the 214 whose loop kept the card busy for 0.13 s and more the quickest runs
-// at 1,233 TFLOP/s, nine in ten at 1,143 and less, whatever their shape, and none slows down further, though loops of
-// 7 s are among them. So a product of a shorter loop takes no less than the median of those rates, by layout. With
-// these times the formula's median error is 3.4 % (nine in ten within 9.1), with the published ones 4.7 (25). Attention
-// was timed some 25 times, each call alone: the same of calls of more than 10 ms, as shares of the datasheet's rate, of
-// the whole square's FLOPs.
+// Each product stood in a loop of 100. Loops that kept the card busy for 0.13 to 1.6 s ran at 1,000 to 1,150 TFLOP/s,
+// by layout and shape; the 21 of 1.6 to 7 s all at 1,003 to 1,133 (median 1,052), also those whose shorter loops, of
+// the same matrices with fewer rows, had run at 1,150 (the products of gradients of an input: 10 % less after 6 s than
+// after 1.2). Steps follow one another without a pause, so that a product of a shorter loop takes no less than the
+// median of the longest, by layout. Attention was timed some 25 times, each call alone: the same of calls of more than
+// 10 ms, as shares of the datasheet's rate, of the whole square's FLOPs.
 constexpr double kPeak = 2.25e15;
-constexpr double kLongLoopMicroseconds = 1300;
-constexpr double kPlainFlops = 1.108e15, kSecondFlops = 1.105e15, kFirstFlops = 1.076e15, kAccumulatedFlops = 1.023e15;
+constexpr double kLongLoopMicroseconds = 16000;
+constexpr double kPlainFlops = 1.046e15, kSecondFlops = 1.076e15, kAccumulatedFlops = 1.028e15;
+constexpr double kFirstFlops = 1.052e15;  // no loop was as long: the median of all
 constexpr double kLongCallMicroseconds = 10000;
 constexpr double kForwardShare = 0.996, kBackwardShare = 0.827;         // heads of 128
 constexpr double kWideForwardShare = 0.75, kWideBackwardShare = 0.654;  // of 192 beside values of 128
