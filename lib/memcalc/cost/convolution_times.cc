@@ -20,6 +20,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
+#include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
@@ -48,15 +49,24 @@ constexpr std::size_t kKinds = 3;
 struct Mover {
   double bandwidth;        // of the datasheet, bytes a second
   double share_of_memory;  // of what a byte takes at that bandwidth (MemoryScaling)
-  double multiprocessors;
+  double cycles;           // of all multiprocessors in a second
 };
+
+/// Multiprocessors times their clock, of the datasheet's float32: in a cycle each multiplies and adds in 128 lanes, in
+/// 64 where it has as few (CUDA C++ Programming Guide, "Arithmetic Instructions").
+double cycles_of(const DeviceSpec& device) {
+  const CudaArchitecture architecture = architecture_of(device);
+  const bool half = architecture == architecture_of(6, 0) ||
+                    (architecture >= CudaArchitecture::kVolta && architecture <= CudaArchitecture::kAmpere);
+  return device.fp32_flops_per_second / (half ? 128 : 256);
+}
 
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
-constexpr Mover kMeasured = {.bandwidth = 3.35e12, .share_of_memory = 1, .multiprocessors = 132};
+constexpr Mover kMeasured = {.bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of 613 passes of 20 us and more that both had taken, without groups, by type).
-constexpr Mover kOther = {.bandwidth = 4.8e12, .share_of_memory = 0.9, .multiprocessors = 132};
+constexpr Mover kOther = {.bandwidth = 4.8e12, .share_of_memory = 0.9, .cycles = 67e12 / 256};
 constexpr std::array<double, kTypes> kOtherLevel = {0.98, 0.97, 0.99};
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
 
@@ -73,11 +83,11 @@ struct Sizes {
 };
 
 /// Bytes at a share of the datasheet's rate; of what a byte takes then, a part is the memory's, and goes with that of
-/// the card; the rest goes with its multiprocessors. Most kernels for tensor cores take images whose channels lie
-/// innermost: row-major ones are converted before and behind them (nchwToNhwcKernel), three times the bytes.
+/// the card; the rest goes with its multiprocessors' cycles. Most kernels for tensor cores take images whose channels
+/// lie innermost: row-major ones are converted before and behind them (nchwToNhwcKernel), three times the bytes.
 double ideal_seconds(const Sizes& shape, double moves, double peak, double item, const Mover& mover) {
   constexpr double kLaunch = 3e-6, kComputes = 0.8;
-  const double slower = kMeasured.multiprocessors / mover.multiprocessors;
+  const double slower = mover.cycles > 0 ? kMeasured.cycles / mover.cycles : 1;
   const double seconds_per_byte =
       mover.share_of_memory / mover.bandwidth + (1 / moves - mover.share_of_memory) * slower / kMeasured.bandwidth;
   return kLaunch + std::hypot(shape.flops() / (kComputes * peak), shape.elements() * item * seconds_per_byte);
@@ -246,7 +256,7 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   const double ideal = ideal_seconds(shape, moves(kind), sustained_flops(kernel, device), kItemSizes[type],
                                      {.bandwidth = device.memory_bandwidth_bytes_per_second,
                                       .share_of_memory = rates.scaling.share,
-                                      .multiprocessors = static_cast<double>(device.multiprocessors)});
+                                      .cycles = cycles_of(device)});
   thread_local Remembered<Asked, 9> remembered;
   return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind}, [&] {
     return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass);
