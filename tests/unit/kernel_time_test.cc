@@ -339,6 +339,17 @@ TEST(KernelTime, AConvolutionThatWasMeasuredTakesWhatItTook) {
               0.03 * 59e-6);
 }
 
+// Its clock is the datasheet's float32 over 128 lanes of a multiprocessor, each of which multiplies and adds.
+TEST(KernelTime, WhatIsNotTheMemorysInAConvolutionTakesCycles) {
+  const Kernel image = grouped_convolution(32, 64, 1, 112);
+  const auto seconds = [&](const DeviceSpec& device) {
+    return measured_convolution_seconds(image, *image.as<work::Convolution>(), device, rates());
+  };
+  DeviceSpec slower = h100();
+  slower.fp32_flops_per_second /= 2;
+  EXPECT_GT(seconds(slower), 1.1 * seconds(h100())) << "at half the clock";
+}
+
 // 128 columns of 602,112 rows in bfloat16: 2,112 blocks go over 285 rows each, and the four rows of threads of the last
 // block read 528 sums one after the other: 219.9 us on an H200 (tests/measured/step_operators_h200.jsonl.gz), of which
 // the bytes alone take 43.
