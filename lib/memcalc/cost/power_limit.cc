@@ -29,8 +29,8 @@ constexpr double kFloat16Power = 1.08;
 // What a collective draws while kernels run beside it, of 700 W, beyond what these save by taking longer: so that
 // products which run between collectives take what they took, over the same on one card. Layers of LLaMA 3 8B and LLaMA
 // 2 13B on two H200s (two_cards_timelines_h200.jsonl.gz, 2026-11-30): 1.019 and 1.023 under DDP, 0.996 and 1.019 under
-// FSDP2, where without it 0.995 and 0.998 are told; with it 1.021 and 1.022, 1.007 and 1.008. In loops beside products of
-// 8,192 at the limit the clock goes from 1,510 MHz to 1,440 (all-reduce), 1,455 (gather) and 1,445 (reduce-scatter),
+// FSDP2, where without it 0.995 and 0.998 are told; with it 1.021 and 1.022, 1.007 and 1.008. In loops beside products
+// of 8,192 at the limit the clock goes from 1,510 MHz to 1,440 (all-reduce), 1,455 (gather) and 1,445 (reduce-scatter),
 // which asks for 0.21, 0.28 and 0.30: there these products lose a tenth, in a step a third (docs/studies/time.md).
 constexpr double kAllReducePower = 0.33, kGatherPower = 0.06;
 

@@ -206,8 +206,9 @@ void add_places(const std::vector<PlanEntry>& front, Answer& answer) {
     return place != nullptr && place->find('-') != std::string::npos;
   });
   if (!tied) return;
-  std::string note = "place: steps that are told less than " + format_fixed(100 * kAsFast, 0) +
-                     " % apart, or in another order on a quicker or slower host, may come in either order (docs/time.md)";
+  std::string note =
+      "place: steps that are told less than " + format_fixed(100 * kAsFast, 0) +
+      " % apart, or in another order on a quicker or slower host, may come in either order (docs/time.md)";
   if (front[1].seconds() < front[0].seconds()) note += "; of those the first row is the plainest";
   answer.notes.push_back(std::move(note));
 }
