@@ -305,6 +305,37 @@ TEST(Plan, TheFirstIsThePlainestOfTheFastest) {
   EXPECT_GT(strangeness_of(strange), strangeness_of({.data_parallel = DataParallel::kDsZero3, .way = Way::kDeepSpeed}));
 }
 
+// Steps told less than 3 % apart may come in either order; so may those whose order is another on another host.
+TEST(Plan, PlacesAreRangesWhereStepsAreAboutAsFast) {
+  const PlanQuestion asked = question("gpt2", 2, 8);
+  const auto entry = [&](double seconds, double least, double most) {
+    PlanEntry each{.run = asked.run};
+    each.outcome.speed = Speed{.step_seconds = seconds, .least_seconds = least, .most_seconds = most};
+    return each;
+  };
+  const auto places = [&](std::vector<PlanEntry> front) {
+    const Answer answer = answer_of(asked, {.front = std::move(front)});
+    const auto at = std::find_if(answer.columns.begin(), answer.columns.end(),
+                                 [](const Column& column) { return column.key == "place"; });
+    std::vector<std::string> found;
+    for (const std::vector<Value>& row : answer.rows) {
+      const Value& value = row[static_cast<std::size_t>(at - answer.columns.begin())];
+      found.push_back(std::holds_alternative<std::string>(value) ? std::get<std::string>(value) : "");
+    }
+    found.emplace_back(std::any_of(answer.notes.begin(), answer.notes.end(),
+                                   [](const std::string& note) { return note.rfind("place: ", 0) == 0; })
+                           ? "told"
+                           : "");
+    return found;
+  };
+  const auto steady = [&](double seconds) { return entry(seconds, seconds, seconds); };
+  EXPECT_THAT(places({steady(1.0), steady(1.04), steady(1.10)}), testing::ElementsAre("1", "2", "3", ""));
+  EXPECT_THAT(places({steady(1.0), steady(1.02), steady(1.04)}), testing::ElementsAre("1-2", "1-3", "2-3", "told"));
+  EXPECT_THAT(places({steady(1.0), entry(1.2, 0.95, 1.5)}), testing::ElementsAre("1-2", "1-2", "told"));
+  EXPECT_THAT(places({entry(1.0, 0.9, 1.2), entry(1.2, 1.0, 1.5)}), testing::ElementsAre("1", "2", ""));
+  EXPECT_THAT(places({steady(1.0), PlanEntry{.run = asked.run}}), testing::ElementsAre("1", "", ""));
+}
+
 // Where the host is slow to issue kernels, micro-batches of one are many times slower than one of all; that says
 // nothing of the latter, which was once left out for it.
 TEST(Plan, FindsTheLargeMicroBatchOfASmallModel) {

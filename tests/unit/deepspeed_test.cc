@@ -52,6 +52,17 @@ TEST(DeepSpeedTest, TheRanksTogetherHoldEveryElementOnceAndThePadding) {
   }
 }
 
+// _allgather_params_coalesced() ends with a synchronize(): behind what persists, the last that a step gathers.
+TEST(DeepSpeedTest, Zero3WaitsForWhatPersistsAtTheEndOfAStep) {
+  for (const std::int64_t persists : {100'000, 0}) {
+    RunSpec spec = run_on(2, DataParallel::kDsZero3);
+    spec.parallel.deepspeed().param_persistence_threshold = persists;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    ASSERT_FALSE(run.kernels.empty());
+    EXPECT_EQ(run.kernels[run.kernels.size() - 1].kind == KernelKind::kSynchronize, persists > 0);
+  }
+}
+
 TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {
   for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2}) {
     const SymbolicRun run = run_symbolically(llama(), run_on(4, mode), test::h100());

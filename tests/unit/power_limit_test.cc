@@ -102,5 +102,29 @@ TEST(PowerLimit, AnotherLimitIsTheSamePowerOverFewerWatts) {
   EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(1.5), 1e-6);
 }
 
+// An all-reduce beside them draws 0.33 of the limit beyond what the products save by taking longer, a gather 0.06.
+TEST(PowerLimit, CollectivesBesideProductsLowerTheirClock) {
+  const Kernel product = product_of_4096();
+  DeviceRates limited = rates();
+  const double full = seconds_of({product}, device(), limited).front();
+  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
+  Kernel collective;
+  collective.stream = CudaStream::kAllReduce;
+  const auto product_beside = [&](Collective kind) {
+    collective.work = work::Communication{.kind = kind, .bytes = 1e6, .ranks = 2};
+    return seconds_of({product, collective}, device(), limited);
+  };
+  const double beside_nothing_known = product_beside(Collective::kSend).front();
+  const std::vector<double> reduced = product_beside(Collective::kAllReduce);
+  // Products t, all-reduce c: 2 t / x + 0.33 c = x t.
+  const double drawn = 0.33 * reduced.back();
+  const double longer = (std::sqrt(drawn * drawn + 8 * full * full) + drawn) / (2 * full) / std::sqrt(2.0);
+  EXPECT_GT(longer, 1.002);
+  EXPECT_NEAR((reduced.front() / beside_nothing_known - 1) / (longer - 1), 1, 0.1);
+  EXPECT_LT(product_beside(Collective::kAllGather).front(), reduced.front());
+  // A collective alone is at no limit.
+  EXPECT_EQ(seconds_of({collective}, device(), limited).size(), 1U);
+}
+
 }  // namespace
 }  // namespace memcalc

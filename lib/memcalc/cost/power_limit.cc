@@ -26,6 +26,23 @@ constexpr double kLooksBack = 0.040;  // seconds
 // attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
 constexpr double kFloat16Power = 1.08;
 
+// What a collective draws while kernels run beside it, of 700 W, beyond what these save by taking longer: so that
+// products which run between collectives take what they took, over the same on one card. Layers of LLaMA 3 8B and LLaMA
+// 2 13B on two H200s (two_cards_timelines_h200.jsonl.gz, 2026-11-30): 1.019 and 1.023 under DDP, 0.996 and 1.019 under
+// FSDP2, where without it 0.995 and 0.998 are told; with it 1.021 and 1.022, 1.007 and 1.008. In loops beside products
+// of 8,192 at the limit the clock goes from 1,510 MHz to 1,440 (all-reduce), 1,455 (gather) and 1,445 (reduce-scatter),
+// which asks for 0.21, 0.28 and 0.30: there these products lose a tenth, in a step a third (docs/studies/time.md).
+constexpr double kAllReducePower = 0.33, kGatherPower = 0.06;
+
+double power_beside(Collective kind) {
+  switch (kind) {
+    case Collective::kAllReduce: return kAllReducePower;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter: return kGatherPower;
+    default: return 0;  // not measured
+  }
+}
+
 /// The same of a card of the same die that may draw less or more: what other kernels draw is at most its limit, which
 /// is an assumption below 0.77 of 700 W.
 PowerRates at_limit_of(const DeviceSpec& device, const PowerRates& power) {
@@ -84,7 +101,7 @@ struct Activity {
   }
   /// How many times as long as at the full clock products take in it.
   [[nodiscard]] double longer() const {
-    if (drawn <= products + saved) return 1;
+    if (products <= 0 || drawn <= products + saved) return 1;
     return (std::sqrt(saved * saved + 4 * drawn * products) - saved) / (2 * products);
   }
 };
@@ -160,14 +177,32 @@ double issuing_seconds(const KernelList& kernels, const std::vector<double>& iss
   return seconds;
 }
 
+/// Of a collective beside kernels that takes these seconds; over a network it draws as much as long as the links within
+/// a host would be busy.
+Activity beside_kernels(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links,
+                        double of_limit) {
+  const auto* group = kernel.as<work::Communication>();
+  if (group == nullptr || device.link_bytes_per_second <= 0 || kernel.phase == Phase::kOptimizer) return {};
+  work::Communication within_host = *group;
+  within_host.distance = 1;
+  LinkRates of_host = links;
+  of_host.gpus_per_host = group->ranks;
+  const double busy = std::min(seconds, collective_seconds(within_host, device, of_host));
+  return {.saved = -power_beside(group->kind) * of_limit * busy};
+}
+
 /// A kernel at the full clock: its seconds, and those of its products.
 struct AtFullClock {
   double seconds = 0, of_products = 0;
   Activity activity;
 };
 
-AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec& device, const PowerRates& power) {
-  if (!fills_card(kernel)) return {.seconds = seconds};
+/// `of_limit`: 700 W over the card's limit.
+AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links,
+                          const PowerRates& power, double of_limit) {
+  if (!fills_card(kernel)) {
+    return {.seconds = seconds, .activity = beside_kernels(kernel, seconds, device, links, of_limit)};
+  }
   AtFullClock result{.seconds = seconds, .of_products = busiest_seconds(kernel, seconds, device, power)};
   if (result.of_products > 0 && is_product(kernel)) {
     const double at_full_clock = result.of_products / power.full_clock;
@@ -184,20 +219,25 @@ void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, cons
                  IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
   const PowerRates power = at_limit_of(device, rates.power);
   if (power.products <= 1) return;
+  const double of_limit = power.products / rates.power.products;
   const KernelList& kernels = distinct.kernels();
   const std::vector<AtFullClock> told = distinct.of_distinct([&](const Kernel& kernel) {
-    return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, power);
+    return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, rates.link, power,
+                         of_limit);
   });
   std::vector<Stretch> stretches;
   bool uses_tensor_cores = false;
   double busy = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
-    if (!fills_card(kernel)) continue;
     const AtFullClock& of = told[distinct.number_of(i)];
-    seconds[i] = of.seconds;
-    uses_tensor_cores = uses_tensor_cores || of.of_products > 0;
-    busy += static_cast<double>(kernel.repeats) * seconds[i];
+    if (fills_card(kernel)) {
+      seconds[i] = of.seconds;
+      uses_tensor_cores = uses_tensor_cores || of.of_products > 0;
+      busy += static_cast<double>(kernel.repeats) * seconds[i];
+    } else if (of.activity.saved == 0) {
+      continue;
+    }
     const bool goes_on = !stretches.empty() && stretches.back().repeats == kernel.repeats &&
                          stretches.back().activity.seconds < kStretch;
     Stretch& stretch = goes_on ? stretches.back() : stretches.emplace_back(Stretch{.repeats = kernel.repeats});

@@ -44,7 +44,11 @@ Outcome outcome_of(const Report& report) {
     const double busy = report.time->step.step_seconds;
     const double seconds = busy + bubble_seconds(report);
     const double share = seconds > 0 ? busy / seconds : 1;
+    const HostRange& hosts = report.time->step.hosts;
+    const auto with_bubble = [&](double of_host) { return of_host > 0 ? of_host / share : seconds; };
     outcome.speed = Speed{.step_seconds = seconds,
+                          .least_seconds = with_bubble(hosts.least_seconds),
+                          .most_seconds = with_bubble(hosts.most_seconds),
                           .samples_per_second = share * report.time->samples_per_second,
                           .tokens_per_second = share * report.time->tokens_per_second,
                           .mfu = share * report.time->mfu};

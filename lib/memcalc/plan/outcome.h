@@ -17,6 +17,7 @@ namespace memcalc {
 /// How fast a run is; of all its GPUs together.
 struct Speed {
   double step_seconds = 0;
+  double least_seconds = 0, most_seconds = 0;  // on the quickest and the slowest of the measured hosts
   double samples_per_second = 0;
   double tokens_per_second = 0;  // 0 where samples are images
   double mfu = 0;

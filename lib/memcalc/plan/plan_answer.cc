@@ -17,6 +17,8 @@
 namespace memcalc {
 namespace {
 
+constexpr std::size_t kPlace = 7;  // the column
+
 /// "1,1,8"; with what is not 1F1B of one stage a rank: "1,1,8 x 2", "1,1,8 gpipe".
 std::string layout_of(const Parallel& p) {
   std::string text = std::to_string(p.tensor) + "," + std::to_string(p.context) + "," + std::to_string(p.pipeline);
@@ -180,6 +182,37 @@ void add_precision(const DeviceSpec& device, Answer& answer) {
                          (brain ? "amp-bf16" : "amp-fp16") + ")");
 }
 
+/// Whether one is the quicker, whichever of the measured hosts it runs on: by more than steps are predicted to.
+bool is_quicker(const Speed& one, const Speed& other) {
+  const auto by = [](double a, double b) { return a * (1 + kAsFast) < b; };
+  return by(one.step_seconds, other.step_seconds) && by(one.least_seconds, other.least_seconds) &&
+         by(one.most_seconds, other.most_seconds);
+}
+
+/// "1", "2-4": where it may come among those that are timed, the quickest first.
+std::string place_of(const Speed& speed, const std::vector<PlanEntry>& all) {
+  std::size_t first = 1, last = 0;
+  for (const PlanEntry& each : all) {
+    if (!each.outcome.speed) continue;
+    if (is_quicker(*each.outcome.speed, speed)) ++first;
+    if (!is_quicker(speed, *each.outcome.speed)) ++last;
+  }
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
+
+void add_places(const std::vector<PlanEntry>& front, Answer& answer) {
+  const bool tied = std::any_of(answer.rows.begin(), answer.rows.end(), [](const std::vector<Value>& row) {
+    const auto* place = std::get_if<std::string>(&row[kPlace]);
+    return place != nullptr && place->find('-') != std::string::npos;
+  });
+  if (!tied) return;
+  std::string note =
+      "place: steps that are told less than " + format_fixed(100 * kAsFast, 0) +
+      " % apart, or in another order on a quicker or slower host, may come in either order (docs/time.md)";
+  if (front[1].seconds() < front[0].seconds()) note += "; of those the first row is the plainest";
+  answer.notes.push_back(std::move(note));
+}
+
 void add_host(const PlanQuestion& question, const Plan& plan, Answer& answer) {
   const auto hosted =
       std::max_element(plan.front.begin(), plan.front.end(),
@@ -221,6 +254,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
                     {"checkpointing", "checkpointing", Unit::kText},
                     {"needed_bytes", "needed", Unit::kBytes},
                     {"step_seconds", "step", Unit::kSeconds},
+                    {"place", "place", Unit::kText},
                     {"ranking_seconds", "closed form", Unit::kSeconds, true},
                     {"headroom_bytes", "headroom", Unit::kBytes, true},
                     {"host_bytes", "host, a GPU", Unit::kBytes, true},
@@ -246,22 +280,20 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     if (p.expert > 1) mode += ", ep " + std::to_string(p.expert);
     std::vector<Value> row = {mode, layout_of(p), each.run.batch_size, micro_batches, saving, each.outcome.needed};
     row.resize(answer.columns.size());
-    row[7] = each.ranking_seconds;
-    row[8] = each.outcome.headroom;
-    row[9] = each.outcome.host;
-    row[12] = command_of(RunRecord{question.model, each.run, named_card(question)});
+    row[8] = each.ranking_seconds;
+    row[9] = each.outcome.headroom;
+    row[10] = each.outcome.host;
+    row[13] = command_of(RunRecord{question.model, each.run, named_card(question)});
     if (each.outcome.speed) {
       row[6] = each.outcome.speed->step_seconds;
-      row[10] = each.outcome.speed->tokens_per_second;
-      row[11] = each.outcome.speed->mfu;
+      row[kPlace] = place_of(*each.outcome.speed, plan.front);
+      row[11] = each.outcome.speed->tokens_per_second;
+      row[12] = each.outcome.speed->mfu;
     }
     built_whole = built_whole || each.outcome.built_whole;
     answer.rows.push_back(std::move(row));
   }
-  if (plan.front.size() > 1 && plan.front[1].seconds() < plan.front[0].seconds()) {
-    answer.notes.push_back("the first is the plainest that is no more than " + format_fixed(100 * kAsFast, 0) +
-                           " % slower than the fastest: step times are not predicted better than that");
-  }
+  add_places(plan.front, answer);
   if (!plan.front.empty() && question.run.precision == Precision::kFp32) add_precision(question.device, answer);
   if (!plan.front.empty()) add_whole_training(question, plan.front.front(), answer);
   if (plan.front.empty() && plan.complete) answer.notes = tried_notes(question, plan);

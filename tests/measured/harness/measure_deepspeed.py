@@ -156,7 +156,7 @@ def build(M, case, device):
 
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=150)
-    ap.add_argument("--cpu", action="store_true"); ap.add_argument("--only"); ap.add_argument("--late", action="store_true"); a = ap.parse_args(); t0 = time.time()
+    ap.add_argument("--cpu", action="store_true"); ap.add_argument("--only"); ap.add_argument("--late", action="store_true"); ap.add_argument("--after", help="a file that says when to begin"); a = ap.parse_args(); t0 = time.time()
     os.makedirs(a.outdir, exist_ok=True); sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import torch, transformers
     import transformers.models.llama.modeling_llama, transformers.models.bert.modeling_bert
@@ -170,6 +170,7 @@ def main():
             except BaseException as e: print("fork:", repr(e)[:200], flush=True); os._exit(1)
         if os.waitpid(pid, 0)[1]:
             print("children import DeepSpeed themselves", flush=True); os.execv(sys.executable, [sys.executable] + sys.argv + ["--late"])
+    while a.after and not os.path.exists(a.after): time.sleep(.05)
     for i, c in enumerate(cases.read(a.cases)):
         if CPU: c = tiny(c)
         c["port"] = 29700 + i

@@ -225,7 +225,7 @@ def part(f, world, folder, limit, end):
 
 
 def main():
-    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=240); ap.add_argument("--parts", default="messages,beside,prefetch,cases")
+    ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--budget", type=float, default=240); ap.add_argument("--parts", default="messages,beside,prefetch,cases"); ap.add_argument("--after", help="a file that says when to begin")
     a = ap.parse_args(); begun = time.time(); end = begun + a.budget; os.makedirs(a.outdir, exist_ok=True)
     import torch, transformers, peft, torch.distributed.fsdp, torch.distributed.tensor.parallel, torch.distributed.pipelining, torch.distributed.optim, torch.distributed.tensor.experimental
     import torch.distributed._functional_collectives
@@ -238,6 +238,7 @@ def main():
     if any(isinstance(of(c), str) for c in waiting): import_module("torchvision")
     if any(c.get("loop") == "trainer" for c in waiting): import_module("transformers").Trainer
     print("imports %.1f" % (time.time() - begun), flush=True)
+    while a.after and not os.path.exists(a.after): time.sleep(.05)
     parts = a.parts.split(",")
     if "messages" in parts: part(messages, 2, a.outdir, 16, end)
     if "prefetch" in parts: part(prefetch, 2, a.outdir, 44, end)

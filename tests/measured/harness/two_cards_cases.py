@@ -5,8 +5,9 @@
 KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of its options, encoders and images among them),
 "third" (of seed 8003: sequence parallelism, both kinds of context parallelism and DeepSpeed's ZeRO among them, layouts first),
 "fourth" (of seed 10003: each way once, the Trainer under torchrun among them; what is profiled comes last, in processes of its own)
-or "fifth" (of seed 11003: layouts of four sequences a card, some of them and a run that the host binds once more later; what is
-recorded or profiled comes last. Its MODEL may be "drawn": one of FRESH).
+"fifth" (of seed 11003: layouts of four sequences a card, some of them and a run that the host binds once more later; what is
+recorded or profiled comes last. Its MODEL may be "drawn": one of FRESH), or "turns" and "sixth" (of seed 12003: the layouts, for
+layout_turns.py, and the other runs, for two_cards.py and measure_deepspeed.py).
 """
 import random, sys
 
@@ -27,6 +28,7 @@ LATER = ("third", "fourth", "fifth")
 FRESH = ["phi-4-mini", "granite-3.0-8b", "olmo-2-7b", "gemma-2-9b"]  # of which no layout was measured
 IMAGES = ["resnet152", "convnext_base", "vit-large", "vgg16"]
 TRACED = ("ddp-b2", "fsdp2-b2", "fsdp1-b2", "zero1-b2", "tp2-b4", "fsdp2-b1x2")
+if KINDS in ("turns", "sixth"): FRESH = [m for m in FRESH if m != "phi-4-mini"]
 if MODEL == "drawn": MODEL = R.choice(FRESH)
 WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
@@ -184,15 +186,47 @@ def in_order():
     return found + [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in wide if c["id"].endswith(("w2-ddp-b4-ckpt", "w2-fsdp2-b4-ckpt", "w2-fsdp1-b4"))]
 
 
+def in_turns():
+    """Layouts and what one card takes; some are profiled in the end."""
+    for c in layouts_of_four():
+        if "framework" in c: continue
+        name = c["id"].split("l-", 1)[1]
+        yield dict(c, time_s=1.3, beside=False, **(dict(trace_step=True) if name in ("w1-b4", "w2-ddp-b4", "w2-fsdp1-b4") else {}))
+
+
+def sixth():
+    """Some ways, drawn; what is not understood, profiled: an image model under DDP, FSDP1's memory in both ranks, DeepSpeed's ZeRO."""
+    kinds = R.sample(["ddp", "ddp-accumulated", "zero1", "fsdp2", "fsdp2-accumulated", "tp", "pp-1f1b", "cp-ring", "trainer-ddp", "trainer-fsdp2"], 5)
+    for kind in kinds:
+        way, _, option = kind.partition("-")
+        c = base([m for m in SPLIT if m != "olmo2-1b"] + ["llama-3.2-1b"] if way in ("tp", "pp", "cp") else ["tinyllama-1.1b", "olmo2-1b", "pythia-1b", "phi-2"] if way == "trainer" else MORE)
+        if c["model"] in FEWER: c["layers"] = FEWER[c["model"]]
+        if c["model"] == "gpt2": c["sequence_length"] = min(c["sequence_length"], 1024)
+        if way in ("ddp", "zero1", "fsdp2"): c["parallel"] = way
+        if way == "tp": c.update(tp=2, optimizer="adamw-for")
+        if way == "cp": c.update(cp=2, cp_type=option, sequence_length=4096, batch_size=R.choice([1, 2]))
+        if way == "pp": c.update(pp=2, schedule=option, micro_batches=R.choice([4, 8]), batch_size=R.choice([2, 4]), tie=False, precision="bf16", weights_dtype="bf16"); c.pop("checkpointing", None); c.pop("accumulation_steps")
+        if way == "trainer": c.update(loop="trainer", optimizer="adamw-fused", max_grad_norm=1.0, pin_memory=True, parallel=option, precision="amp-bf16", weights_dtype="fp32")
+        if option == "accumulated": c["accumulation_steps"] = R.choice([2, 4]); c["batch_size"] = max(1, c["batch_size"] // 2)
+        words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches") if c.get(n, 1) != 1] + [c["precision"]] + [n for n in ("checkpointing",) if c.get(n)]
+        yield dict(id="w2-" + "-".join(words), **c, time_s=1.4, limit=22, **(dict(timed_steps=12) if way == "trainer" else {}))
+    image = dict(COMMON, model="vgg16", batch_size=128, precision="bf16", weights_dtype="bf16", parallel="ddp")
+    for key in ("task", "attention"): del image[key]
+    yield dict(id="w2-ddp-image-vgg16-batch_size128-bf16", **image, other=True, time_s=.6, limit=20, beside=False, trace_step=True, trace_steps=3)
+    yield dict(id="w2-fsdp1-qwen3-0.6b-batch_size8-sequence_length512-amp-bf16-recorded", **{**COMMON, "model": "qwen3-0.6b", "batch_size": 8, "sequence_length": 512, "precision": "amp-bf16", "weights_dtype": "fp32", "parallel": "fsdp1"}, history=True, ranks=[0, 1], limit=20)
+    for c in layouts_of_four():
+        if "framework" in c: yield dict(c, time_s=1.6, limit=30, beside=False, trace_step=True, trace_steps=2)
+
+
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
     if case.pop("other", False): return case
-    if not case.get("checkpointing") and "pp" not in case: case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
+    if not case.get("checkpointing") and "pp" not in case and (KINDS != "sixth" or case["loop"] != "trainer"): case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
     return case
 
 
 if __name__ == "__main__":
-    if KINDS == "fifth": cases.write(map(described, in_order())); sys.exit()
+    if KINDS in ("fifth", "turns", "sixth"): cases.write(map(described, dict(fifth=in_order, turns=in_turns, sixth=sixth)[KINDS]())); sys.exit()
     found = [*(drawn() if KINDS == "first" else fourth() if KINDS == "fourth" else more()), *layouts()]
     if KINDS in LATER: found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
     if KINDS == "fourth": found += [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in found if c["id"].rsplit("-w2-")[-1] in TRACED or c["id"].endswith("-w1-b2")]

@@ -433,8 +433,10 @@ void DeepSpeedZero3::after_backward(bool last) {
   DeepSpeedEngine::after_backward(last);
 }
 
-// _post_step: small parameters stay whole until the next step.
+// _post_step: small parameters stay whole until the next step. _allgather_params_coalesced() ends with a synchronize():
+// the next forward pass begins without a lead of the host.
 void DeepSpeedZero3::gather_persistent() {
+  bool gathers = false;
   for (const int i : in_model_order_) {
     const SharedParameter& each = param(i);
     if (!each.persists) continue;
@@ -444,9 +446,11 @@ void DeepSpeedZero3::gather_persistent() {
       const Tensor whole = tape.empty({each.part * ranks}, each.dtype, kGather, Category::kGatheredWeights);
       tape.kernels.collective(kGather, Collective::kAllGather, each.dtype, bytes_of_part(each) * ranks, ranks);
       set_data(each.tensor, whole);
+      gathers = true;
     }
     coordinator_->set_available(i);
   }
+  if (gathers) tape.kernels.synchronize(kGather);
 }
 
 }  // namespace memcalc
