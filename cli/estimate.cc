@@ -59,16 +59,17 @@ class CommonCards {
     });
   }
 
-  /// The rows, the smallest card first. `report`: of the assumed card.
-  [[nodiscard]] std::vector<FitRow> rows(const Report& report) {
-    std::vector<FitRow> rows = fits_on(question_.model, question_.run.run, last_);
+  /// The report of the assumed card, with a row for each, the smallest card first.
+  [[nodiscard]] Report report() {
+    auto [report, rows] = estimate_beside(question_, last_);
     const std::vector<FitRow> others = first_.get();
     rows.insert(rows.begin(), others.begin(), others.end());
     rows.push_back({report.device.name, report.device.memory_bytes, report.needed(), report.needed_error,
                     report.device.usable_bytes() - report.needed(), report.verdict});
     std::stable_sort(rows.begin(), rows.end(),
                      [](const FitRow& a, const FitRow& b) { return a.memory_bytes < b.memory_bytes; });
-    return rows;
+    report.other_gpus = std::move(rows);
+    return std::move(report);
   }
 
  private:
@@ -89,12 +90,11 @@ ExitStatus run_estimate(const EstimateArguments& arguments) {
   const bool on_one_card = !question.device_assumed || question.device.memory_given;
   std::optional<CommonCards> others;
   if (!on_one_card) others.emplace(SpecRegistry(find_specs(arguments.run.specs)), question);
-  Report report = estimate(question);
+  Report report = others ? others->report() : estimate(question);
   if (!question.run.run.trains() && !question.device_assumed) {
     report.concurrent_sequences =
         find_largest(question.model, question.run, question.device, {.neighbours = 0}).unhurried;
   }
-  if (others) report.other_gpus = others->rows(report);
   if (on_one_card && format != Format::kCsv && !arguments.no_remedies) {
     report.remedies = remedies_for(report);
   }

@@ -87,6 +87,14 @@ inline constexpr std::array<const char*, 6> kCommonCardsOfDenoisers = {"rtx-4070
 [[nodiscard]] std::vector<FitRow> fits_on(const ModelSpec& model, const RunSpec& run,
                                           std::span<const DeviceSpec> devices);
 
+struct ReportBesideCards {
+  Report report;
+  std::vector<FitRow> others;
+};
+
+/// estimate() and fits_on() at once: a card that is asked for the same as the question's shares its step.
+[[nodiscard]] ReportBesideCards estimate_beside(const Question& question, std::span<const DeviceSpec> others);
+
 /// Every parameter of the model as it is trained in this run, in the order of named_parameters(): sizes do not depend
 /// on batch or sequence. Throws as estimate() does.
 [[nodiscard]] std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run,

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "memcalc/memcalc.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/registry.h"
+#include "support/measured_ranks.h"
 #include "support/measured_row.h"
 #include "support/paths.h"
 
@@ -98,9 +98,9 @@ struct Rows {
 
 void PrintTo(const Rows& rows, std::ostream* out) { *out << rows.file; }
 
-constexpr Rows kFiles[] = {{"rows_parallel_h200.jsonl", 68, 66},
-                           {"rows_deepspeed_h200.jsonl", 90, 88},
-                           {"rows_parallel_mesh_h200.jsonl", 30, 30}};
+constexpr Rows kFilesInUse[] = {{"rows_parallel_h200.jsonl", 68, 66},
+                                {"rows_deepspeed_h200.jsonl", 90, 88},
+                                {"rows_parallel_mesh_h200.jsonl", 30, 30}};
 
 /// The report tells what a rank takes that receives its part of each matrix; the rows are of the rank that sends them.
 Bytes taken_less(const Parallel& p) { return p.tensor > 1 ? (320 - 64 * (p.tensor - 1)) * kMiB : 0; }
@@ -114,18 +114,15 @@ TEST_P(InUse, OutsideOfTheAllocator) {
   for_each_row(GetParam().file, [&](const JsonObject& row, const std::string& /*text*/) {
     const auto end = row.has("nvml_after") ? row.optional_int("nvml_after") : row.optional_int("nvml_end");
     if (!end || !row.has("nvml_context")) return;
-    const MeasuredRow of = measured_row(row);
-    if (of.run.parallel.data_parallel == DataParallel::kDp) return;  // one process, whose communicator is another kind
-    const Report report = estimate(of.spec, of.run, *of.device);
-    const RankRow* predicted = &report.ranks[report.largest_rank];
-    for (const RankRow& each : report.ranks) {
-      if (each.first == row.optional_int("rank").value_or(0)) predicted = &each;
-    }
+    const MeasuredRanks& said = measured_ranks(row);
+    if (said.run.parallel.data_parallel == DataParallel::kDp)
+      return;  // one process, whose communicator is another kind
+    const RankRow& predicted = said.of(row);
     const Bytes measured = *end - row.required_int("nvml_context") - row.required_int("peak_reserved");
-    const Bytes told = *predicted->device_used_bytes - *of.device->context_bytes - predicted->peak_reserved;
-    errors.push_back(told - measured - taken_less(of.run.parallel));
+    const Bytes told = *predicted.device_used_bytes - *said.device->context_bytes - predicted.peak_reserved;
+    errors.push_back(told - measured - taken_less(said.run.parallel));
     if (std::abs(errors.back()) > kTolerance) {
-      std::printf("  %-42s rank %d: %+d MiB of %d\n", of.id.c_str(),
+      std::printf("  %-42s rank %d: %+d MiB of %d\n", row.required_string("id").c_str(),
                   static_cast<int>(row.optional_int("rank").value_or(0)), static_cast<int>(errors.back() / kMiB),
                   static_cast<int>(measured / kMiB));
     }
@@ -135,7 +132,7 @@ TEST_P(InUse, OutsideOfTheAllocator) {
   EXPECT_GE(static_cast<std::size_t>(std::count_if(errors.begin(), errors.end(), is_near)), GetParam().near);
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, InUse, ::testing::ValuesIn(kFiles), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Files, InUse, ::testing::ValuesIn(kFilesInUse), [](const auto& info) {
   const std::string file = info.param.file;
   return file.substr(0, file.find('.'));
 });

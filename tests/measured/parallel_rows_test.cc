@@ -12,6 +12,7 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/registry.h"
 #include "memcalc/train/step.h"
+#include "support/measured_ranks.h"
 #include "support/measured_report.h"
 #include "support/measured_row.h"
 #include "support/paths.h"
@@ -57,23 +58,19 @@ double median_of(std::vector<double> values) {
 
 // The row is of one rank, by default the first.
 Comparison compare(const JsonObject& row) {
-  const MeasuredRow of = measured_row(row);
-  const std::int64_t rank = row.optional_int("rank").value_or(0);
-  const Report report = estimate(of.spec, of.run, *of.device);
-  if (of.run.fine_tuning.quantization == Quantization::kNone) {  // else two numbers are in a byte
-    EXPECT_EQ(report.parameters_total, row.required_int("params")) << of.id;
+  const MeasuredRanks& said = measured_ranks(row);
+  const std::string id = row.required_string("id");
+  if (said.run.fine_tuning.quantization == Quantization::kNone) {  // else two numbers are in a byte
+    EXPECT_EQ(said.parameters_total, row.required_int("params")) << id;
   }
-  const RankRow* predicted = &report.ranks[report.largest_rank];
-  for (const RankRow& each : report.ranks) {
-    if (each.first == rank) predicted = &each;
-  }
+  const RankRow& predicted = said.of(row);
   const Bytes allocated = row.required_int("peak_allocated");
   const Bytes reserved = row.required_int("peak_reserved");
-  const Comparison errors{error_of(predicted->peak_allocated, allocated), error_of(predicted->peak_reserved, reserved)};
+  const Comparison errors{error_of(predicted.peak_allocated, allocated), error_of(predicted.peak_reserved, reserved)};
   if (errors.allocated > 0 || errors.reserved > 0) {
-    std::printf("  %-40s allocated %+.4f %%  reserved %+.4f %%\n", of.id.c_str(),
-                100 * (static_cast<double>(predicted->peak_allocated) / static_cast<double>(allocated) - 1),
-                100 * (static_cast<double>(predicted->peak_reserved) / static_cast<double>(reserved) - 1));
+    std::printf("  %-40s allocated %+.4f %%  reserved %+.4f %%\n", id.c_str(),
+                100 * (static_cast<double>(predicted.peak_allocated) / static_cast<double>(allocated) - 1),
+                100 * (static_cast<double>(predicted.peak_reserved) / static_cast<double>(reserved) - 1));
   }
   return errors;
 }
@@ -113,7 +110,7 @@ TEST(BlindParallelRows, AreWithinWhatWasReached) {
   RowGroup fsdp1{"FSDP1", 42, 36, 0, 0.03, 0.41};
   for_each_row(kFile, [&](const JsonObject& row, const std::string& /*text*/) {
     SCOPED_TRACE(row.required_string("id"));
-    const Parallel parallel = measured_row(row).run.parallel;
+    const Parallel& parallel = measured_ranks(row).run.parallel;
     RowGroup& group = parallel.pipeline > 1                            ? staged
                       : parallel.tensor > 1                            ? split
                       : parallel.data_parallel == DataParallel::kFsdp1 ? fsdp1

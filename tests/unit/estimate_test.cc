@@ -8,6 +8,7 @@
 
 #include "memcalc/memcalc.h"
 #include "support/registry.h"
+#include "support/typed_run.h"
 
 namespace memcalc {
 namespace {
@@ -63,6 +64,27 @@ TEST(Estimate, FitsOnEqualsAnEstimateForEachCard) {
     EXPECT_EQ(rows[i].needed_bytes, report.needed());
     EXPECT_EQ(rows[i].needed_error, report.needed_error);
     EXPECT_EQ(rows[i].verdict, report.verdict);
+  }
+}
+
+TEST(Estimate, BesideOtherCardsEqualsEachByItself) {
+  std::vector<DeviceSpec> devices;
+  for (const char* name : {"rtx-4090", "h200-sxm"}) devices.push_back(registry().device(name, Rates::kLeave));
+  for (const char* line : {"--model gpt2 --bs 8 --bf16 --tokens 1e9", "--model resnet18 --bs 32 --loop bare",
+                           "--model gpt2 --load device-map", "--model gpt2 --gpus 2 --parallel ddp",
+                           "--model gpt2 --infer --bs 2 --quantize int8"}) {
+    SCOPED_TRACE(line);
+    const Question question = test::question_of(test::words_in(line));
+    const auto [report, others] = estimate_beside(question, devices);
+    EXPECT_EQ(render(report, Format::kJson, {}), render(estimate(question), Format::kJson, {}));
+    const std::vector<FitRow> rows = fits_on(question.model, question.run.run, devices);
+    ASSERT_EQ(others.size(), rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(others[i].gpu, devices[i].name);
+      EXPECT_EQ(others[i].needed_bytes, rows[i].needed_bytes);
+      EXPECT_EQ(others[i].needed_error, rows[i].needed_error);
+      EXPECT_EQ(others[i].verdict, rows[i].verdict);
+    }
   }
 }
 

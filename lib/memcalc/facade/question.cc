@@ -1,8 +1,11 @@
 // An estimate of all that a face asks: the run, and what it says of the data and of the whole training.
-#include "memcalc/memcalc.h"
+#include "memcalc/facade/question.h"
 
 #include <memory>
+#include <utility>
 
+#include "memcalc/memcalc.h"
+#include "memcalc/report/report_of.h"
 #include "memcalc/report/stages.h"
 #include "memcalc/spec/device_rates.h"
 
@@ -29,6 +32,8 @@ void add_input(const TimeOptions& asked, Report& report) {
   feed(report, input);
 }
 
+}  // namespace
+
 DeviceSpec with_named_host(const Question& question) {
   if (!question.time.host) return question.device;
   if (question.device.rates == nullptr) {
@@ -40,10 +45,8 @@ DeviceSpec with_named_host(const Question& question) {
   return device;
 }
 
-}  // namespace
-
-Report estimate(const Question& question) {
-  Report report = estimate(question.model, question.run, with_named_host(question));
+Report with_answers(Report report, const Question& question) {
+  report = with_assumptions(std::move(report), question.run.assumptions);
   report.device_assumed = question.device_assumed;
   report.asked_time = question.time;
   report.host_fit = host_fit_of(report.host_memory, report.stages, report.run, question.time.host_size);
@@ -51,6 +54,10 @@ Report estimate(const Question& question) {
   add_input(question.time, report);
   if (question.time.tokens) report.training = training_run_of(report, *question.time.tokens);
   return report;
+}
+
+Report estimate(const Question& question) {
+  return with_answers(estimate(question.model, question.run.run, with_named_host(question)), question);
 }
 
 }  // namespace memcalc

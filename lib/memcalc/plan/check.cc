@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "memcalc/memcalc.h"
 #include "memcalc/plan/measured_row.h"
 #include "memcalc/report/quantity.h"
+#include "memcalc/spec/json_node.h"
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/prediction_errors.h"
 
@@ -15,13 +17,23 @@ namespace memcalc {
 
 namespace {
 
+/// What memcalc says of a run.
+struct Prediction {
+  JsonNode run;
+  std::string gpu;
+  std::string kind;
+  CheckedFigures whole;
+  bool host_bound = false;
+  std::vector<RankRow> ranks{};  // of several GPUs
+};
+
 class Checker {
  public:
   Checker(const SpecRegistry& registry, const std::string& models) : registry_(registry) {
     if (!models.empty()) configs_ = NamedConfigs(JsonDocument::parse(models, "the models"));
   }
 
-  [[nodiscard]] CheckedRow row(const JsonObject& json) const {
+  [[nodiscard]] CheckedRow row(const JsonObject& json) {
     CheckedRow row{.id = json.required_string("id")};
     row.measured.peak_allocated = json.optional_int("peak_allocated");
     row.measured.peak_reserved = json.optional_int("peak_reserved");
@@ -29,7 +41,7 @@ class Checker {
     if (!json.has("run")) throw json.error("", "no measured row: it has no \"run\", the record of what ran");
     try {
       if (const auto reason = json.optional_string("not_modelled")) throw Error(ErrorCode::kUnsupported, *reason);
-      predict(json, row);
+      tell(prediction_of(json), json.optional_int("rank"), row);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kInternal) throw;
       row.refused = error.what();
@@ -38,25 +50,40 @@ class Checker {
   }
 
  private:
-  void predict(const JsonObject& json, CheckedRow& row) const {
-    const Question question = question_of(request_of_row(json), registry_, configs_);
-    const Report report = estimate(question.model, question.run, question.device);
-    row.kind = kRunKindNames[static_cast<std::size_t>(kind_of(report.model, report.run))];
-    row.predicted.peak_allocated = report.memory.peak_allocated;
-    row.predicted.peak_reserved = report.memory.peak_reserved;
-    for (const RankRow& rank : report.ranks) {  // of several GPUs
-      if (rank.first != json.optional_int("rank")) continue;
-      row.predicted.peak_allocated = rank.peak_allocated;
-      row.predicted.peak_reserved = rank.peak_reserved;
-    }
+  /// Each rank of a run is a row: the run is asked about once.
+  [[nodiscard]] const Prediction& prediction_of(const JsonObject& row) {
+    const JsonNode& run = row.required_object("run").node();
+    const std::string gpu = row.optional_string("gpu").value_or("");
+    const auto known = std::find_if(predictions_.begin(), predictions_.end(),
+                                    [&](const Prediction& each) { return each.gpu == gpu && each.run == run; });
+    if (known != predictions_.end()) return *known;
+    const Question question = question_of(request_of_row(row), registry_, configs_);
+    Report report = estimate(question.model, question.run, question.device);
+    Prediction said{.run = run, .gpu = gpu};
+    said.kind = kRunKindNames[static_cast<std::size_t>(kind_of(report.model, report.run))];
+    said.whole = {.peak_allocated = report.memory.peak_allocated, .peak_reserved = report.memory.peak_reserved};
+    said.ranks = std::move(report.ranks);
     if (report.time) {
-      row.predicted.step_seconds = report.time->step.step_seconds;
-      row.host_bound = report.time->step.host_bound();
+      said.whole.step_seconds = report.time->step.step_seconds;
+      said.host_bound = report.time->step.host_bound();
+    }
+    return predictions_.emplace_back(std::move(said));
+  }
+
+  static void tell(const Prediction& said, const std::optional<std::int64_t>& rank, CheckedRow& row) {
+    row.kind = said.kind;
+    row.predicted = said.whole;
+    row.host_bound = said.host_bound;
+    for (const RankRow& each : said.ranks) {
+      if (each.first != rank) continue;
+      row.predicted.peak_allocated = each.peak_allocated;
+      row.predicted.peak_reserved = each.peak_reserved;
     }
   }
 
   const SpecRegistry& registry_;
   NamedConfigs configs_;
+  std::vector<Prediction> predictions_{};
 };
 
 // Relative error; nothing where one of the two is missing.
@@ -105,7 +132,7 @@ Value value_of(const std::optional<double>& number) { return number ? Value(*num
 
 std::vector<CheckedRow> check_rows(const SpecRegistry& registry, const std::string& rows, const std::string& name,
                                    const std::string& models) {
-  const Checker checker(registry, models);
+  Checker checker(registry, models);
   std::vector<CheckedRow> checked;
   std::size_t line = 0;
   for (std::size_t begin = 0; begin < rows.size();) {

@@ -19,6 +19,8 @@ struct JsonNode {
   std::string text{};        // the string, or a number as it is written in the file
   std::string key{};         // within an object; within an array its index
   std::vector<JsonNode> children{};
+
+  [[nodiscard]] bool operator==(const JsonNode&) const = default;
 };
 
 /// Throws Error(kInput) with line and column where `text` is not JSON, nests too deeply or repeats a key.

@@ -592,17 +592,14 @@ DeviceSpec with_measured(const std::vector<std::string>& directories, const std:
 
 }  // namespace
 
-/// What holds of every card: read once, when the first card is asked for.
+/// What holds of every card, each part read when the first card asks for it.
 struct SpecRegistry::Shared {
   // Not std::call_once: in a program with libgcc linked statically an error that leaves it ends the program, since libc
   // unwinds pthread_once by the shared libgcc.
-  std::mutex reading;
-  bool is_read = false;
-  std::optional<Contexts> contexts;
-  std::optional<NcclMemory> nccl;  // of the measured card
-  std::shared_ptr<const PredictionErrors> errors;
-
-  std::mutex mutex;  // of what follows, for the cards that were asked about
+  std::mutex mutex;
+  std::optional<std::optional<Contexts>> contexts;
+  std::optional<std::optional<NcclMemory>> nccl;  // of the measured card
+  std::optional<std::shared_ptr<const PredictionErrors>> errors;
   std::map<std::string, std::optional<UsualHost>> hosts;
   std::map<fs::path, std::pair<ProductShares, std::shared_ptr<const DeviceRates>>> rates;
 };
@@ -612,29 +609,30 @@ SpecRegistry::SpecRegistry(std::string directory)
 SpecRegistry::SpecRegistry(std::vector<std::string> directories)
     : directories_(std::move(directories)), shared_(std::make_shared<Shared>()) {}
 
-const SpecRegistry::Shared& SpecRegistry::shared() const {
-  const std::scoped_lock lock(shared_->reading);
-  if (shared_->is_read) return *shared_;
-  if (const auto path = file_of(directories_, "measured/contexts.json")) shared_->contexts = read_contexts(*path);
-  DeviceSpec measured;
-  measured.name = kMeasuredCard;
-  shared_->nccl = with_memory(directories_, std::move(measured)).nccl;
-  if (const auto path = file_of(directories_, "prediction_errors.json")) {
-    shared_->errors = std::make_shared<const PredictionErrors>(read_prediction_errors(*path));
-  }
-  shared_->is_read = true;
-  return *shared_;
-}
-
 /// What this project has not measured on the card: from other cards, and marked so.
 DeviceSpec SpecRegistry::with_assumptions(DeviceSpec device) const {
-  const Shared& all = shared();
-  if (!device.context_bytes && all.contexts) device.assumed_context = assumed_context(*all.contexts, device);
+  const std::scoped_lock lock(shared_->mutex);
+  if (!device.context_bytes) {
+    if (!shared_->contexts) {
+      const auto path = file_of(directories_, "measured/contexts.json");
+      shared_->contexts = path ? std::optional(read_contexts(*path)) : std::nullopt;
+    }
+    if (*shared_->contexts) device.assumed_context = assumed_context(**shared_->contexts, device);
+  }
   if (!device.nccl) {
-    device.nccl = all.nccl;
+    if (!shared_->nccl) {
+      DeviceSpec measured;
+      measured.name = kMeasuredCard;
+      shared_->nccl = with_memory(directories_, std::move(measured)).nccl;
+    }
+    device.nccl = *shared_->nccl;
     device.nccl_assumed = true;
   }
-  device.errors = all.errors;
+  if (!shared_->errors) {
+    const auto path = file_of(directories_, "prediction_errors.json");
+    shared_->errors = path ? std::make_shared<const PredictionErrors>(read_prediction_errors(*path)) : nullptr;
+  }
+  device.errors = *shared_->errors;
   return device;
 }
 

@@ -92,7 +92,6 @@ class SpecRegistry {
   [[nodiscard]] std::optional<ModelSpec> model_of_other_owner(const std::string& reference) const;
   [[nodiscard]] DeviceSpec find_device(const std::string& reference, Rates rates) const;
   struct Shared;
-  [[nodiscard]] const Shared& shared() const;
   [[nodiscard]] DeviceSpec with_assumptions(DeviceSpec device) const;
   /// The file that describes a model.
   [[nodiscard]] std::string model_path(const std::string& reference) const;

@@ -373,9 +373,7 @@ constexpr Rule kEvaluation[] = {
          }},
 };
 
-bool generates_in_evaluation(const RuleQuestion& q) {
-  return trains(q) && training_of(q).evaluation && training_of(q).evaluation->new_tokens > 0;
-}
+bool generates_in_evaluation(const RuleQuestion& q) { return q.run.generates_in_evaluation(); }
 
 constexpr Rule kGeneratedPredictions[] = {
     {.id = "eval-generate-seq2seq",

@@ -90,10 +90,13 @@ struct RunSpec {
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }
   [[nodiscard]] bool generates() const { return trains() && memcalc::generates(training().loop); }
   [[nodiscard]] bool uses_vllm() const { return generates() && training().vllm.mode != VllmMode::kNone; }
+  [[nodiscard]] bool generates_in_evaluation() const {
+    return trains() && training().evaluation && training().evaluation->new_tokens > 0;
+  }
   /// transformers' generate() is called: by itself, in the evaluation, or by a trainer.
   [[nodiscard]] bool calls_generate() const {
     if (!trains()) return inference()->new_tokens > 0;
-    return (training().evaluation && training().evaluation->new_tokens > 0) || (generates() && !uses_vllm());
+    return generates_in_evaluation() || (generates() && !uses_vllm());
   }
   [[nodiscard]] bool shares_card_with_vllm() const {
     return generates() && training().vllm.mode == VllmMode::kColocate;
