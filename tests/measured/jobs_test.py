@@ -14,6 +14,8 @@ UNSLOTH = Path(__file__).resolve().parent / "jobs/unsloth.jsonl"
 MEMCALC = ""
 # Largest shares by which (allocated, reserved) are off today, in percent.
 OFF = {
+    "r112-qa-falcon": (0.047, 4.258),
+    "r112-qa-mixtral": (0.019, 0),
     "j19-08-sft-gpt2": (0.137, 0),
     "j19-09-sft-gpt_neox": (0.121, 0),
     "j27-03-dpo-llama-untied": (0, 1.273),
@@ -231,6 +233,7 @@ OFF = {
 }
 # The same of the peaks of evaluations, where they were kept.
 OFF_IN_EVALUATION = {
+    "r112-ner": 0.017, "r112-sum-t5": 0.005,
     "j2941-06-st-lengths-roberta": 0.005,
     "j3041-08-generate-t5": 0.289,
     "j3041-20-generate-bart": 0.002,

@@ -306,12 +306,19 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mistral4", Task::kCausalLm}, Case{"muse_glimmer_text", Task::kCausalLm}),
     [](const auto& info) { return info.param.model; });
 
-/// Encoders with another head or attention: NAME.KIND.json.gz.
-TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) {
+/// As above: where a recomputation stops in some layers, variables die in another order.
+bool stops_otherwise(const std::string& model, const RunOptions& options) {
+  if (options.checkpointing != Checkpointing::kFull) return false;
+  return model == "mixtral" || model == "qwen2_moe" || (model == "mpt" && options.precision == Precision::kAmpBf16);
+}
+
+/// Models with another head or attention: NAME.KIND.json.gz.
+TEST(Programs, WithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) {
   struct OtherCase {
     const char *model, *kind;
     Task task;
     Attention attention;
+    bool caches = false;  // its class takes no use_cache, so that the recording has config.use_cache's cache
   };
   for (const OtherCase& each : {OtherCase{"albert", "eager", Task::kMaskedLm, Attention::kEager},
                                 {"albert", "seqcls", Task::kSequenceClassification, Attention::kSdpa},
@@ -322,6 +329,12 @@ TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) 
                                 {"modernbert", "tokcls", Task::kTokenClassification, Attention::kSdpa},
                                 {"mpnet", "seqcls", Task::kSequenceClassification, Attention::kEager},
                                 {"bert", "qa", Task::kQuestionAnswering, Attention::kSdpa},
+                                {"opt", "qa", Task::kQuestionAnswering, Attention::kSdpa},
+                                {"bloom", "qa", Task::kQuestionAnswering, Attention::kEager},
+                                {"falcon", "qa", Task::kQuestionAnswering, Attention::kSdpa, true},
+                                {"mpt", "qa", Task::kQuestionAnswering, Attention::kEager},
+                                {"mixtral", "qa", Task::kQuestionAnswering, Attention::kSdpa},
+                                {"qwen2_moe", "qa", Task::kQuestionAnswering, Attention::kSdpa},
                                 {"nomic_bert", "seqcls", Task::kSequenceClassification, Attention::kSdpa}}) {
     SCOPED_TRACE(std::string(each.model) + ", " + each.kind);
     const auto compare = [&each](RunOptions options) {
@@ -332,9 +345,11 @@ TEST(Programs, OfEncodersWithOtherHeadsAndAttentionLeaveTheEventsOfTheirFamily) 
       const std::vector<std::string> recorded = events_of(trace_of(name + "." + each.kind + ".json.gz", options));
       options.task = each.task;
       options.attention = each.attention;
+      options.use_cache = each.caches;
       const std::vector<std::string> written = events_of(trace_of(name + ".json", options));
       EXPECT_GT(written.size(), 200U);
-      expect_same(recorded, written);
+      const bool sorts = stops_otherwise(name, options);
+      expect_same(sorts ? sorted(recorded) : recorded, sorts ? sorted(written) : written);
     };
     test::in_every_way(compare);
     RunOptions padded{.precision = Precision::kBf16, .loop = Loop::kBare};

@@ -175,6 +175,7 @@ TEST(RunOptions, HeadsThatAFamilyDoesNotHave) {
   EXPECT_EQ(broken(llama(2048), {.task = Task::kMaskedLm}), "task-of-decoders");
   EXPECT_EQ(broken(bert(), {.task = Task::kCausalLm}), "task-of-encoders");
   EXPECT_EQ(broken(bert(), {.use_cache = true}), "cache-of-decoders");
+  EXPECT_EQ(broken(bert(), {.checkpointing = Checkpointing::kFull, .use_cache = true}), "cache-of-decoders");
 }
 
 TEST(RunOptions, DtypesThatContradictEachOther) {

@@ -93,6 +93,8 @@ TEST_F(Registry, ProposesTheNearestName) {
             "unknown model 'bert-lage'; did you mean 'bert-large'?");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("llama3-8b")); }),
             "unknown model 'llama3-8b'; did you mean 'llama-3-8b'?");
+  EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("llama-3-405b")); }),
+            "unknown model 'llama-3-405b'; did you mean 'llama-3.1-405b'?");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("zebra")); }),
             "unknown model 'zebra'; 'memcalc models' lists the known ones");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().device("h100-smx")); }),

@@ -398,7 +398,7 @@ ModelOutput RotaryDecoder::forward(const Batch& batch) {
     hidden_states = decode(batch, cache, output);
   }
   if (run_.task == Task::kQuestionAnswering) {
-    predict_spans(lm_head_, hidden_states, batch, output);
+    predict_spans(lm_head_, hidden_states, batch, output, SpanLoss::kByFunction);
     return output;
   }
   predict(classifier_, lm_head_, hidden_states, batch, output,

@@ -4,6 +4,8 @@
 // MIRRORS(transformers, "modeling_layers.py", "5.17.0")
 #pragma once
 
+#include <cstdint>
+
 #include "memcalc/models/model.h"
 
 namespace memcalc {
@@ -11,8 +13,13 @@ namespace memcalc {
 /// Two numbers of each token: how likely an answer begins with it, and ends with it.
 [[nodiscard]] inline Linear span_head(ModuleBuilder& b, std::int64_t width) { return {b, "qa_outputs", width, 2}; }
 
+/// Where the loss is computed, whose variables die there: in the module's own forward, or in the function that
+/// GenericForQuestionAnswering calls (loss/loss_utils.py, ForQuestionAnsweringLoss).
+enum class SpanLoss : std::uint8_t { kInForward, kByFunction };
+
 /// Sets the starts as logits, the ends behind them, and the loss of a batch that says where answers begin (its labels)
 /// and where they end (the first of its others). Lets go of the hidden states.
-void predict_spans(const Linear& head, Tensor& hidden_states, const Batch& batch, ModelOutput& output);
+void predict_spans(const Linear& head, Tensor& hidden_states, const Batch& batch, ModelOutput& output,
+                   SpanLoss loss = SpanLoss::kInForward);
 
 }  // namespace memcalc

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -189,6 +190,15 @@ std::vector<std::string> numbers_in(std::string_view name) {
   return numbers;
 }
 
+// "llama-3-405b" of "llama-3.1-405b": without what stands behind the dot of a release.
+std::string without_minor(std::string_view name) {
+  std::string text = ascii_lower(name);
+  const std::size_t dot = text.find('.');
+  const std::size_t end = dot == std::string::npos ? dot : text.find_first_not_of("0123456789", dot + 1);
+  if (end != std::string::npos && text[end] == '-') text.erase(dot, end - dot);
+  return text;
+}
+
 // Two names that differ in several numbers, or begin with another letter, are two models and no mistake in typing:
 // gemma-3-4b is not gemma-2-2b, e5-large not t5-large.
 bool may_be_meant(std::string_view name, std::string_view candidate) {
@@ -196,7 +206,7 @@ bool may_be_meant(std::string_view name, std::string_view candidate) {
   if (typed.empty() || known.empty() || typed.front() != known.front()) return false;
   if (known.starts_with(typed)) return true;
   const std::vector<std::string> mine = numbers_in(typed), others = numbers_in(known);
-  if (mine.size() != others.size()) return false;
+  if (mine.size() != others.size()) return without_minor(known) == typed;
   std::size_t differing = 0;
   for (std::size_t i = 0; i < mine.size(); ++i) differing += mine[i] == others[i] ? 0 : 1;
   return differing <= 1;
@@ -257,6 +267,9 @@ std::vector<std::string> meant_models(const std::string& reference, const std::v
   constexpr std::size_t kFew = 3;
   if (!near_begun.empty() || begun.size() > kFew) return near_begun;
   if (!begun.empty()) return begun;
+  // "llama-3-405b" is llama-3.1-405b, and no 70B.
+  const auto is_release = [&](const std::string& name) { return without_minor(name) == typed; };
+  if (std::any_of(meant.begin(), meant.end(), is_release)) std::erase_if(meant, std::not_fn(is_release));
   const std::vector<std::string> near = nearest_names(reference, meant);
   if (!near.empty()) return near;
   std::vector<std::string> result;

@@ -251,9 +251,11 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
   return 1.0;
 }
 
-bool resolve_cache(Checkpointing checkpointing, const RunOptions& options, std::vector<std::string>& assumptions) {
+/// `may_have_one`: of a model without a cache the option is refused, whatever stands beside it.
+bool resolve_cache(Checkpointing checkpointing, const RunOptions& options, bool may_have_one,
+                   std::vector<std::string>& assumptions) {
   if (!options.use_cache) return false;
-  if (checkpointing == Checkpointing::kNone) return true;
+  if (checkpointing == Checkpointing::kNone || !may_have_one) return true;
   // checkpoint_wrapper does not tell the model, so the recomputation would append to the cache a second time.
   assumptions.emplace_back(checkpointing == Checkpointing::kSelective
                                ? "use_cache is switched off: recomputed layers would append to the cache again"
@@ -518,11 +520,11 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
           "--eval-generate (generation_max_length counts what a decoder begins with, too: the prompt, or one token)");
     }
   }
-  run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
+  const bool may_cache = is_decoder(model) || is_encoder_decoder(model);
+  run.use_cache = resolve_cache(training.checkpointing, options, may_cache, assumptions);
   // Before transformers 5.0 the Trainer left config.use_cache as it is.
   const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
-  const bool has_cache = model.use_cache && (is_decoder(model) || is_encoder_decoder(model));
-  if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
+  if (keeps && may_cache && model.use_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {

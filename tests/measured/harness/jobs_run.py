@@ -145,7 +145,7 @@ def ids(r, n): return [r.randrange(3, WORDS) for _ in range(n)]
 
 
 AUTO = {"causal": "CausalLM", "qa": "QuestionAnswering", "tokcls": "TokenClassification", "image": "ImageClassification", "images": "ImageTextToText", "seqcls": "SequenceClassification", "seq2seq": "Seq2SeqLM", "features": "",
-        "speech": "SpeechSeq2Seq"}
+        "speech": "SpeechSeq2Seq", "mlm": "MaskedLM"}
 
 
 def make_model(job, task, labels=2):

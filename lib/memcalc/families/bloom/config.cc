@@ -51,6 +51,7 @@ const Family kBloom = {
     .measured = kBloomMeasured,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
+    .answers_questions = true,
     .instructions_per_operator = 80,
     .cut_cross_entropy = false,
 };

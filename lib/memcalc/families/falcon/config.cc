@@ -74,6 +74,7 @@ const Family kFalcon = {
     .size_keys = kFalconKeys,
     .measured = kFalconMeasured,
     .has_own_classifier = true,
+    .answers_questions = true,
     .instructions_per_operator = 61,
     .cut_cross_entropy = false,
 };

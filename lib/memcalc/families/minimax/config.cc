@@ -40,6 +40,7 @@ const Family kMiniMax = {
     .measured = kMiniMaxMeasured,
     .tp_plan = kMiniMaxPlan,
     .dropout_is_module = false,
+    .answers_questions = true,
 };
 
 }  // namespace memcalc::family

@@ -34,6 +34,7 @@ const Family kMixtral = {
     .loads_by_checkpoint_names = true,
     .tp_plan = kMixtralPlan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .instructions_per_operator = 61,
     .has_router_loss = true,
     .fp8_layers = true,

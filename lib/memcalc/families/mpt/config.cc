@@ -53,6 +53,7 @@ const Family kMpt = {
     .is_eager = [](const Behaviors&) { return true; },
     .use_cache_by_default = false,
     .has_own_classifier = true,
+    .answers_questions = true,
     .instructions_per_operator = 105,
     .cut_cross_entropy = false,
 };

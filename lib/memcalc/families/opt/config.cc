@@ -52,6 +52,7 @@ const Family kOpt = {
     .dropout_is_module = false,
     .has_own_classifier = true,
     .skips_layers_at_random = true,
+    .answers_questions = true,
     .instructions_per_operator = 143,
     .fp8_layers = true,
 };

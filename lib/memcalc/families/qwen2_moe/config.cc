@@ -47,6 +47,7 @@ const Family kQwen2Moe = {
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kQwen2MoePlan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .has_stages = true,
 };
 

@@ -42,6 +42,7 @@ const Family kQwen3Moe = {
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kQwen3MoePlan,
     .dropout_is_module = false,
+    .answers_questions = true,
     .has_router_loss = true,
     .fp8_layers = true,
     .has_stages = true,

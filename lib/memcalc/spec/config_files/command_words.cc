@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -98,12 +99,63 @@ bool is_trl(std::string_view trainer) {
   return std::find(kTrainers.begin(), kTrainers.end(), trainer) != kTrainers.end();
 }
 
-/// Of sft.py, and of the module trl.scripts.sft.
-std::string_view trl_script_of(std::string_view program) {
+/// TRL's scripts by their own names and by those of alignment-handbook, where the trainer is another word.
+struct TrlScript {
+  std::string_view name;
+  std::string_view trainer;  // empty: not modelled
+};
+constexpr TrlScript kTrlScripts[] = {
+    {"dpo_online", "online-dpo"},
+    {"online_dpo", "online-dpo"},
+    {"online_dpo_vlm", "online-dpo"},
+    {"orpo", "orpo"},
+    {"run_orpo", "orpo"},
+    {"run_sft", "sft"},
+    {"sft_vlm", "sft"},
+    {"sft_gpt_oss", "sft"},
+    {"sft_gemma3", "sft"},
+    {"sft_vlm_gemma3", "sft"},
+    {"sft_nemotron_3", "sft"},
+    {"run_dpo", "dpo"},
+    {"dpo_vlm", "dpo"},
+    {"reward_modeling", "reward"},
+    {"grpo_vlm", "grpo"},
+    {"grpo_agent", "grpo"},
+    {"gspo", "grpo"},
+    {"gspo_vlm", "grpo"},
+    {"grpo_continuous_batching", ""},
+    {"rloo_vlm", "rloo"},
+    {"async_grpo", ""},
+    {"bco", ""},
+    {"cpo", ""},
+    {"run_simpo", ""},
+    {"gkd", ""},
+    {"gold", ""},
+    {"nash_md", ""},
+    {"xpo", ""},
+    {"ppo", ""},
+    {"ppo_tldr", ""},
+    {"prm", ""},
+    {"tpo", ""},
+    {"sdft", ""},
+    {"sdpo", ""},
+    {"ssd", ""},
+    {"mpo_vlm", ""},
+};
+
+/// "sft" of sft.py, of sft_vlm.py and of the module trl.scripts.sft; empty: no script of TRL's. Refuses those of its
+/// other trainers.
+std::string_view trl_trainer_of(std::string_view program) {
   constexpr std::string_view kModule = "trl.scripts.";
-  if (program.starts_with(kModule)) return program.substr(kModule.size());
-  if (program == "dpo_online.py") return "online-dpo";  // TRL's examples/scripts
-  return program.ends_with(".py") ? program.substr(0, program.size() - 3) : "";
+  std::string_view stem;
+  if (program.starts_with(kModule)) stem = program.substr(kModule.size());
+  if (program.ends_with(".py")) stem = program.substr(0, program.size() - 3);
+  if (is_trl(stem)) return stem;
+  const auto* found = std::find_if(std::begin(kTrlScripts), std::end(kTrlScripts),
+                                   [&](const TrlScript& each) { return each.name == stem; });
+  if (found == std::end(kTrlScripts)) return "";
+  if (found->trainer.empty()) refuse(fmt::format("the trainer of {} is not modelled", one_line(program)));
+  return found->trainer;
 }
 
 class CommandReader {
@@ -284,6 +336,11 @@ class CommandReader {
       if (key == "num_gpus") {
         command_.gpus_key = key;
         each = count_of(key, value);
+      } else if ((key == "include" || key == "i") && value.find(':') != std::string::npos) {
+        command_.gpus_key = key;
+        const auto count = [&](char letter) { return std::count(value.begin(), value.end(), letter); };
+        command_.nodes = count('@') + 1;          // localhost:0,1@worker:0,1
+        command_.gpus = count(',') + count(':');  // a number more than commas on each
       } else if (key == "num_nodes") {
         command_.nodes = count_of(key, value);
       } else {
@@ -349,8 +406,8 @@ class CommandReader {
       command_.format = "torchtitan";
     } else if (program == "tune") {
       read_tune();
-    } else if (is_trl(trl_script_of(program)) || trl_script_of(program) == "online-dpo" || program == "orpo.py") {
-      command_.format = "trl-" + std::string(trl_script_of(program));
+    } else if (!trl_trainer_of(program).empty()) {
+      command_.format = "trl-" + std::string(trl_trainer_of(program));
     } else if (!module && !program.ends_with(".py")) {
       refuse(
           fmt::format("'{}' is no program that is known; accepted: python, torchrun, accelerate launch, deepspeed, "
@@ -358,7 +415,15 @@ class CommandReader {
                       one_line(program)));
     }  // else by its arguments
     if (program.ends_with(".py")) command_.script = program;
+    if (command_.format.empty() && is_megatron()) command_.format = "megatron";
     read_arguments();
+  }
+
+  // By arguments that no other tool has: scripts of Megatron-LM have many names.
+  [[nodiscard]] bool is_megatron() const {
+    return std::any_of(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end(), [](const std::string& word) {
+      return word == "--num-attention-heads" || word == "--tensor-model-parallel-size" || word == "--use-mcore-models";
+    });
   }
 
   // tune run [torchrun's options] RECIPE --config FILE key=value …
@@ -434,9 +499,10 @@ class CommandReader {
     if (command_.arguments.children.empty()) refuse("it has no arguments");
   }
 
-  // transformers' HfArgumentParser has --no_NAME for what is on by default.
-  static void put_argument(JsonNode& said, std::string key, JsonNode value) {
-    const bool negated = key.starts_with("no_") && key != "no_cuda" && value.kind == JsonNode::Kind::kBool;
+  // transformers' HfArgumentParser has --no_NAME for what is on by default, Megatron arguments that are so called.
+  void put_argument(JsonNode& said, std::string key, JsonNode value) const {
+    const bool negated = key.starts_with("no_") && key != "no_cuda" && command_.format != "megatron" &&
+                         value.kind == JsonNode::Kind::kBool;
     if (negated) return put(said, key.substr(3), truth(false));
     put_path(said, key, std::move(value));
   }

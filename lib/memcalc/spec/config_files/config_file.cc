@@ -44,6 +44,8 @@ void read_launch(Account& account, const JsonNode& root) { config::read_accelera
 // The first whose sign is there is taken.
 constexpr Format kFormats[] = {
     {"memcalc", "a report of memcalc", config::read_report, "needed_bytes"},
+    {"megatron", "Megatron-LM core_r0.14.0", config::read_megatron,
+     "tensor_model_parallel_size num_attention_heads use_mcore_models"},
     {"deepspeed", "DeepSpeed 0.19.8, transformers 5.17", config::read_deepspeed_alone,
      "zero_optimization train_micro_batch_size_per_gpu"},
     {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},
@@ -162,6 +164,30 @@ std::int64_t gpus_of(std::span<const ConfigOption> typed, const std::vector<Conf
   std::int64_t gpus = 0;
   std::from_chars(text.data(), text.data() + text.size(), gpus);
   return gpus > 0 ? gpus : product;
+}
+
+/// The micro-batches that a global batch means: of a pipeline, or accumulated. Throws Error(kUsage) where it cannot be
+/// shared out.
+void share_out_batch(ConfigFile& file, std::span<const ConfigOption> typed) {
+  if (file.global_batch == 0) return;
+  const auto size = [&](std::string_view flag) {
+    std::int64_t value = 1;
+    const std::string text = value_of(typed, file.options, flag).value_or("1");
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return std::clamp<std::int64_t>(value, 1, 131072);
+  };
+  const std::string_view flag = size("--pp") > 1 ? "--micro-batches" : "--accum";
+  if (std::any_of(typed.begin(), typed.end(), [&](const ConfigOption& each) { return each.flag == flag; })) return;
+  const std::int64_t replicas =
+      std::max<std::int64_t>(1, gpus_of(typed, file.options) / size("--tp") / size("--pp") / size("--cp"));
+  const std::int64_t at_once = replicas * size("--bs");
+  if (file.global_batch % at_once != 0 || file.global_batch < at_once) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: /{}: {} samples are no multiple of the {} of a micro-batch on all replicas",
+                            shown_path(file.file), file.global_batch_key, file.global_batch, at_once),
+                flag == "--accum" ? "--accum" : "--micro-batches");
+  }
+  file.options.push_back({std::string(flag), std::to_string(file.global_batch / at_once), file.global_batch_key});
 }
 
 /// Leaves out an option, and says so of its key. `use`: what becomes of the key.
@@ -344,6 +370,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
         "nf4 in place of nf4-double, which is not modelled on sharded weights: 0.4 bits more for each weight");
   }
   if (gpus == 1 && !value_of(typed, file.options, "--offload-parameters")) leave_gathering_out(file);
+  share_out_batch(file, typed);
   const std::string loop = value_of(typed, file.options, "--loop").value_or("trainer");
   const bool typed_evaluation =
       std::any_of(typed.begin(), typed.end(), [](const ConfigOption& each) { return each.flag == "--eval-bs"; });
@@ -357,8 +384,9 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
       if (says_which && key.use == KeyUse::kApproximated) key = {key.key, KeyUse::kUsed, ""};
     }
   }
-  // Rows are packed of samples whose lengths are known.
-  if (!value_of(typed, file.options, "--lengths")) {
+  if (value_of(typed, file.options, "--lengths")) {
+    std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--padding" && each.key.empty(); });
+  } else {  // rows are packed of samples whose lengths are known
     drop(file, "--packing",
          "each row is packed full: as sequences of max_length tokens that attend as one each (--lengths)");
     drop(file, "--padding-free", "rows are taken to be full: nothing is padded (--lengths)");

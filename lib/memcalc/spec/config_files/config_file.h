@@ -36,6 +36,8 @@ struct ConfigFile {
   std::vector<ConfigOption> options;
   std::vector<ConfigKey> keys;     // all of them, in the order of the file
   std::vector<std::string> notes;  // what is assumed where the file says nothing or more than memcalc models
+  std::int64_t global_batch = 0;  // samples of a step on all GPUs, which say how many micro-batches it has; 0: not said
+  std::string global_batch_key;   // that says so
 };
 
 /// Which file, and how it is to be read.

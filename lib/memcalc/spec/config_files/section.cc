@@ -118,6 +118,11 @@ std::optional<std::string> Account::text_of(std::string_view flag) const {
   return std::nullopt;
 }
 
+void Account::set_global_batch(std::int64_t samples, std::string_view key) {
+  result_.global_batch = samples;
+  result_.global_batch_key = key;
+}
+
 bool Account::leaves_out(std::string_view key) {
   for (std::size_t at = 0; at < left_out_.size(); ++at) {
     const std::string& each = left_out_[at];
@@ -169,6 +174,22 @@ Section::Section(Account& account, const JsonNode& object, std::string file, std
   }
   flatten(object, "");
   for (Entry& entry : entries_) judge(entry);
+  refuse_unknown();
+}
+
+void Section::refuse_unknown() const {
+  if (unknown_.empty()) return;
+  const std::string first = fmt::format("{}: unknown key", where_of(file_, unknown_.front().key));
+  if (unknown_.size() == 1 && !unknown_.front().hint.empty())
+    throw Error(ErrorCode::kInput, first + unknown_.front().hint, file_);
+  std::vector<std::string> keys;
+  for (const Unknown& each : unknown_) keys.push_back(one_line(each.key, 80));
+  const std::string others =
+      keys.size() == 1 ? "" : fmt::format(" (nor {})", join(std::vector<std::string>(keys.begin() + 1, keys.end())));
+  throw Error(ErrorCode::kInput,
+              fmt::format("{}{}{}; accepted: --config-without {}, for the answer without {}", first,
+                          unknown_.front().hint, others, join(keys, ","), keys.size() > 1 ? "them" : "it"),
+              file_);
 }
 
 void Section::flatten(const JsonNode& object, const std::string& before) {
@@ -220,10 +241,8 @@ void Section::judge(Entry& entry) {
     }
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
-    throw Error(ErrorCode::kInput,
-                fmt::format("{}: unknown key{}", where_of(file_, key),
-                            did_you_mean(std::string_view(entry.key).substr(0, 80), known)),
-                file_);
+    unknown_.push_back({key, did_you_mean(std::string_view(entry.key).substr(0, 80), known)});
+    return;
   }
   entry.told = true;
   switch (row->use) {

@@ -29,6 +29,7 @@ class Account {
   [[nodiscard]] bool is_set(std::string_view flag) const { return text_of(flag).has_value(); }
   [[nodiscard]] std::optional<std::string> text_of(std::string_view flag) const;  // that was set
   [[nodiscard]] bool leaves_out(std::string_view key);
+  void set_global_batch(std::int64_t samples, std::string_view key);
 
   /// Throws what was refused, all in one line, and for a key to leave out that no file has.
   [[nodiscard]] ConfigFile finish(std::string_view format, std::string_view program);
@@ -93,8 +94,13 @@ class Section {
     bool asked = false;
     bool told = false;
   };
+  struct Unknown {
+    std::string key;
+    std::string hint;  // "; did you mean '…'?"
+  };
   void flatten(const JsonNode& object, const std::string& before);
   void judge(Entry& entry);
+  void refuse_unknown() const;  // all of them in one line
   [[nodiscard]] const KeyRow* row_of(std::string_view key) const;
   [[nodiscard]] bool has_rows_below(std::string_view key) const;
   [[nodiscard]] Entry* find(std::string_view key);
@@ -108,6 +114,7 @@ class Section {
   std::map<std::string_view, const KeyRow*> rows_;
   std::string prefix_;
   std::vector<Entry> entries_;
+  std::vector<Unknown> unknown_;
 };
 
 /// null, false, 0, an empty list, mapping or text, "no", "none", "false".

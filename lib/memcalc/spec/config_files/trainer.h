@@ -97,6 +97,7 @@ void read_accelerate(Account& account, const JsonNode& root, const std::string& 
 void read_deepspeed_alone(Account& account, const JsonNode& root);
 void read_torchtitan(Account& account, const JsonNode& root);
 void read_torchtune(Account& account, const JsonNode& root);
+void read_megatron(Account& account, const JsonNode& root);
 void read_report(Account& account, const JsonNode& root);  // memcalc's own (report_record.cc)
 
 }  // namespace memcalc::config

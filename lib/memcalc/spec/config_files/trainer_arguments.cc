@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string>
 
+#include "memcalc/spec/config_files/example_scripts.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/peft_targets.h"
@@ -38,7 +39,8 @@ constexpr KeyRow kRows[] = {
     {"lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio", U::kIrrelevant, "the learning rate"},
     {"num_train_epochs max_steps", U::kIrrelevant, "how long it trains"},
     {"average_tokens_across_devices", U::kIrrelevant, "a number is reduced"},
-    {"output_dir overwrite_output_dir logging_dir run_name project report_to logging_strategy logging_steps "
+    {"output_dir overwrite_output_dir overwrite_output logging_dir run_name project report_to logging_strategy "
+     "logging_steps "
      "logging_first_step log_on_each_node logging_nan_inf_filter log_level log_level_replica disable_tqdm "
      "include_num_input_tokens_seen include_tokens_per_second trackio_space_id trackio_bucket_id "
      "trackio_static_space_id",
@@ -151,27 +153,9 @@ void read_checkpointing_arguments(Section& section, std::string_view key, std::s
 
 namespace {
 
-/// Scripts of transformers' examples that give compute_metrics to their Trainer, and what it keeps of the evaluation
-/// set: the logits, or the tokens that they are most of (preprocess_logits_for_metrics).
-enum class Metrics : std::uint8_t { kNone, kLogits, kTokens };
-struct Script {
-  std::string_view name;
-  Metrics metrics;
-};
-constexpr Script kScripts[] = {{"run_glue.py", Metrics::kLogits},
-                               {"run_xnli.py", Metrics::kLogits},
-                               {"run_classification.py", Metrics::kLogits},
-                               {"run_ner.py", Metrics::kLogits},
-                               {"run_image_classification.py", Metrics::kLogits},
-                               {"run_audio_classification.py", Metrics::kLogits},
-                               {"run_clm.py", Metrics::kTokens},
-                               {"run_mlm.py", Metrics::kTokens},
-                               {"run_fim.py", Metrics::kTokens}};
-
 Metrics metrics_of(std::string_view script) {
-  const auto* found =
-      std::find_if(std::begin(kScripts), std::end(kScripts), [&](const Script& each) { return each.name == script; });
-  return found == std::end(kScripts) ? Metrics::kNone : found->metrics;
+  const ExampleScript* const found = find_example_script(script);
+  return found == nullptr ? Metrics::kNone : found->metrics;
 }
 
 /// What the evaluation keeps for compute_metrics: --eval-logits, --eval-accum. Without it, nothing (Trainer.evaluate).

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/example_scripts.h"
 #include "memcalc/spec/config_files/trainer.h"
 
 namespace memcalc::config {
@@ -21,22 +23,28 @@ using U = RowUse;
 constexpr KeyRow kRows[] = {
     {"model_name_or_path", U::kUsed, "", "--model"},
     {"dtype torch_dtype attn_implementation", U::kUsed},
-    {"block_size max_seq_length max_source_length max_length", U::kUsed},
+    {"block_size max_seq_length max_source_length max_length model_max_length", U::kUsed},
     {"max_target_length", U::kUsed, "", "--target-seq"},
     {"config_name config_overrides", U::kRefused,
      "another configuration of the model is told by --model FILE or --layers, --hidden, …"},
-    {"lora_r use_peft load_in_4bit load_in_8bit", U::kRefused,
-     "no argument of these scripts: --lora, --quantize say it"},
+    {"lora_r lora_alpha lora_dropout lora_target_modules use_peft use_lora q_lora load_in_4bit load_in_8bit",
+     U::kRefused, "what a script of your own makes of it is not known: --lora, --lora-targets, --quantize say it"},
     {"model_type tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code "
      "low_cpu_mem_usage ignore_mismatched_sizes resize_position_embeddings",
      U::kIrrelevant, "the tokenizer and loading"},
-    {"dataset_name dataset_config_name train_file validation_file test_file task_name line_by_line mlm_probability "
+    {"dataset_name dataset_config_name dataset_config train_file validation_file test_file task_name line_by_line "
+     "mlm_probability "
      "preprocessing_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
      "max_train_samples max_eval_samples max_predict_samples pad_to_max_length text_column summary_column lang "
      "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token "
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
-     "text_column_delimiter do_regression metric_name remove_splits remove_columns shuffle_train_dataset shuffle_seed",
+     "text_column_delimiter do_regression metric_name remove_splits remove_columns shuffle_train_dataset shuffle_seed "
+     "train_language context_column question_column answer_column val_max_answer_length image_column_name train_dir "
+     "validation_dir train_val_split data_path eval_data_path lazy_preprocess",
      U::kIrrelevant, "the data"},
+    // run_…_no_trainer.py
+    {"num_warmup_steps checkpointing_steps with_tracking use_slow_tokenizer", U::kIrrelevant,
+     "the learning rate, saving and the tokenizer"},
     // run_qa.py
     {"doc_stride version_2_with_negative n_best_size max_answer_length null_score_diff_threshold", U::kUsed},
     // run_speech_recognition_*.py
@@ -53,7 +61,9 @@ constexpr KeyRow kRows[] = {
     {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length", U::kUsed},
 };
 
-/// run_speech_recognition_seq2seq.py's own arguments.
+/// run_qa.py's and run_speech_recognition_seq2seq.py's own arguments.
+constexpr std::string_view kAnswerKeys[] = {"doc_stride", "version_2_with_negative", "n_best_size", "max_answer_length",
+                                            "null_score_diff_threshold"};
 constexpr std::string_view kSpeechKeys[] = {"audio_column_name", "language", "task", "max_duration_in_seconds",
                                             "min_duration_in_seconds"};
 
@@ -78,46 +88,84 @@ void read_generation(Section& section) {
     if (!beams) beams = given;
   }
   constexpr std::int64_t kMaxTargetLength = 128;
-  const bool is_speech = std::any_of(std::begin(kSpeechKeys), std::end(kSpeechKeys),
-                                     [&](std::string_view key) { return section.has(key); });
+  const ExampleScript* const script = find_example_script(section.account().script);
+  const bool has_keys = std::any_of(std::begin(kSpeechKeys), std::end(kSpeechKeys),
+                                    [&](std::string_view key) { return section.has(key); });
+  const bool is_speech = script == nullptr ? has_keys : script->task == "speech";
   const std::int64_t start = is_speech ? 0 : 1;
   section.set("predict_with_generate", "--eval-generate", std::to_string(length.value_or(kMaxTargetLength) - start));
   if (beams) section.set("predict_with_generate", "--eval-beams", std::to_string(*beams));
 }
 
-/// run_qa.py, whose head tells two numbers of each token; run_speech_recognition_seq2seq.py. Their own arguments tell
-/// which script it is.
-void read_task(Section& section) {
-  std::string_view task;
-  for (const std::string_view key :
-       {"doc_stride", "version_2_with_negative", "n_best_size", "max_answer_length", "null_score_diff_threshold"}) {
-    if (!section.text(key)) continue;
-    if (task.empty()) {
-      section.set(key, "--task", "qa");
+/// run_qa.py, whose head tells two numbers of each token; run_speech_recognition_seq2seq.py: where no name tells which
+/// script it is, their own arguments do.
+void read_task(Section& section, const ExampleScript* script) {
+  std::string_view task = script == nullptr ? "" : script->task;
+  const auto take = [&](std::string_view key, std::string_view of) {
+    if (!section.has(key)) return;
+    const bool says_so = task.empty();
+    if (says_so) {
+      section.set(key, "--task", std::string(of));
     } else {
       section.irrelevant(key, "the data and what is told of it");
     }
-    task = "qa";
+    if (says_so) task = of;
+  };
+  if (!task.empty()) section.account().set("--task", std::string(task));
+  for (const std::string_view key : kAnswerKeys) take(key, "qa");
+  for (const std::string_view key : kSpeechKeys) take(key, "speech");
+  if (task == "speech") section.account().note("recordings are taken to be as long as the model's input");
+}
+
+void read_lengths(Section& section, const ExampleScript* script) {
+  Account& account = section.account();
+  bool is_said = false;
+  for (const std::string_view key :
+       {"block_size", "max_seq_length", "max_source_length", "max_length", "model_max_length"}) {
+    const auto tokens = section.whole(key);
+    if (!tokens) continue;
+    section.set(key, "--seq", std::to_string(*tokens));
+    is_said = true;
   }
-  for (const std::string_view key : kSpeechKeys) {
-    if (!section.has(key)) continue;
-    task.empty() ? section.set(key, "--task", "speech") : section.irrelevant(key, "the data");
-    if (task.empty()) section.account().note("recordings are taken to be as long as the model's input");
-    task = "speech";
+  const std::string task = account.text_of("--task").value_or("");
+  constexpr std::int64_t kAnswerLength = 384;  // run_qa.py
+  const std::int64_t length = script != nullptr ? script->length : task == "qa" ? kAnswerLength : 0;
+  if (!is_said && length > 0) {
+    account.set("--seq", std::to_string(length));
+    account.note(fmt::format("sequences of {} tokens: the default of the script (--seq)", length));
   }
-  if (task == "qa" && !section.has("max_seq_length")) section.account().set("--seq", "384");  // run_qa.py's default
+  if (script != nullptr && script->pads) {
+    account.set("--padding");
+    account.note(
+        "texts differ in length, so that batches are padded, to the length above at most (--lengths says how long "
+        "yours are)");
+  }
+  if (script == nullptr || script->target_length == 0 || section.has("max_target_length")) return;
+  const auto answer = section.whole("max_answer_length");
+  account.set("--target-seq", std::to_string(answer.value_or(script->target_length)));
+}
+
+/// run_…_no_trainer.py: torch's AdamW, no clipping, and the precision that accelerate is told.
+void read_own_loop(Section& section) {
+  Account& account = section.account();
+  account.set("--loop", "bare");
+  account.set("--optimizer", "adamw");
+  account.note(
+      "the loop is the script's own: of accelerate no more than its precision and sharding is modelled, and "
+      "the evaluation after each epoch is left out");
 }
 
 }  // namespace
 
 void read_training_arguments(Account& account, const JsonNode& root) {
+  const ExampleScript* const script = find_example_script(account.script);
+  if (script != nullptr && script->task.empty()) {
+    throw Error(ErrorCode::kUnsupported, fmt::format("command line: {} is not modelled", script->why), "--task");
+  }
   Section section(account, root, account.file(), {kRows, trainer_keys(), fsdp_keys()});
   account.set("--loop", "trainer");
-  if (section.has("dataset_name")) {
+  if (section.has("dataset_name") && script == nullptr) {
     account.note("the loop is transformers' Trainer; a file of TRL's is read by --config-format trl-sft or trl-dpo");
-  }
-  for (const std::string_view key : {"block_size", "max_seq_length", "max_source_length", "max_length"}) {
-    if (const auto tokens = section.whole(key)) section.set(key, "--seq", std::to_string(*tokens));
   }
   read_trainer(section, {.batch_size = 8, .checkpointing = false, .bf16 = false});
   for (const std::string_view key : {"dtype", "torch_dtype"}) {
@@ -128,7 +176,12 @@ void read_training_arguments(Account& account, const JsonNode& root) {
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   read_generation(section);
-  read_task(section);
+  read_task(section, script);
+  read_lengths(section, script);
+  if (script != nullptr && !script->model.empty() && !section.has("model_name_or_path")) {
+    account.set("--model", std::string(script->model));
+  }
+  if (has_own_loop(account.script)) read_own_loop(section);
   section.done();
 }
 

@@ -15,10 +15,14 @@
 // MIRRORS(trl, "trainer/sft_config.py", "1.16.0")
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "memcalc/spec/config_files/config_text.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/run_names.h"
@@ -35,14 +39,28 @@ constexpr KeyRow kShared[] = {
     {"use_peft lora_r lora_dropout lora_target_modules lora_target_parameters", U::kUsed},
     {"load_in_4bit load_in_8bit use_bnb_nested_quant bnb_4bit_quant_type bnb_4bit_quant_storage", U::kUsed},
     {"activation_offloading", U::kUsed},
-    {"lora_alpha use_rslora lora_task_type", U::kIrrelevant, "values of the adapters"},
+    // trl/cli: given on to accelerate launch
+    {"num_processes num_machines accelerate_config", U::kUsed},
+    // peft's examples/sft/train.py and earlier scripts of alignment-handbook
+    {"use_peft_lora use_4bit_quantization use_8bit_quantization use_nested_quant bnb_4bit_quant_storage_dtype "
+     "use_flash_attn use_flash_attention_2 use_reentrant",
+     U::kUsed},
+    {"use_unsloth", U::kRefused, "Unsloth in a script of its own is told by --unsloth"},
+    {"lora_alpha use_rslora lora_task_type bnb_4bit_compute_dtype", U::kIrrelevant, "values of the adapters"},
     {"lora_modules_to_save use_dora", U::kUsed},
     {"router_aux_loss_coef", U::kUsed},
     {"padding_free", U::kUsed},
     {"model_revision trust_remote_code chat_template_path eos_token pad_token dataset_num_proc truncation_mode "
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
-     "ignore_bias_buffers datasets streaming test_split_size columns config env",
+     "ignore_bias_buffers datasets streaming test_split_size columns config env chat_template chat_template_format "
+     "add_special_tokens append_concat_token splits",
      U::kIrrelevant, "the data and the tokenizer"},
+    // alignment-handbook and open-r1, which add to TRL's classes
+    {"dataset_mixture dataset_mixer dataset_splits dataset_prompt_column preprocessing_num_workers system_prompt "
+     "auto_insert_empty_system_msg hub_model_revision push_to_hub_revision overwrite_hub_revision benchmarks callbacks "
+     "wandb_entity wandb_project wandb_run_group wandb_log_unique_prompts code_language code_eval_test_batch_size "
+     "code_eval_scoring_mode code_provider parallel_code_exec_per_proc e2b_router_url ioi_provider",
+     U::kIrrelevant, "the data, the rewards and the hub"},
 };
 
 constexpr KeyRow kSft[] = {
@@ -74,7 +92,8 @@ constexpr KeyRow kReward[] = {
 constexpr KeyRow kOrpo[] = {
     {"disable_dropout", U::kUsed},
     {"beta padding_value", U::kIrrelevant, "numbers of the loss"},
-    {"max_completion_length", U::kIrrelevant, "of encoder-decoders (--completion says how long answers are)"},
+    {"max_prompt_length max_completion_length", U::kIrrelevant,
+     "of earlier releases and of encoder-decoders (--completion says how long answers are)"},
     {"is_encoder_decoder", U::kRefused, "ORPO of an encoder-decoder is not modelled"},
     {"generate_during_eval", U::kRefused, "evaluation that generates text is not modelled"},
 };
@@ -153,28 +172,46 @@ void read_weights(Section& section) {
   section.wrong(key, "auto, float32, bfloat16 or float16");
 }
 
+/// Of `--lora_target_modules q_proj, v_proj`, as TRL's own examples have it, the first is the name "q_proj,", and peft
+/// finds no such module.
+std::vector<std::string> names_that_match(Section& section, std::vector<std::string> names) {
+  const bool has_list = names.size() > 1;
+  const auto is_broken = [&](const std::string& name) { return has_list && name.ends_with(","); };
+  if (std::none_of(names.begin(), names.end(), is_broken)) return names;
+  section.account().note(
+      "no adapters on the names that end in a comma: peft compares whole names, and finds none so called");
+  std::erase_if(names, is_broken);
+  return names;
+}
+
 void read_adapter(Section& section) {
-  if (!section.on("use_peft")) return;
-  section.set("lora_r", "--lora", std::to_string(section.whole("lora_r").value_or(16)));
+  const bool by_peft = section.on("use_peft_lora");  // examples/sft/train.py, whose rank is 64 where none is said
+  if (!section.on("use_peft") && !by_peft) return;
+  constexpr std::int64_t kRank = 16, kRankByPeft = 64;
+  section.set("lora_r", "--lora", std::to_string(section.whole("lora_r").value_or(by_peft ? kRankByPeft : kRank)));
   if (section.on("use_dora")) section.set("use_dora", "--dora");
-  section.set("lora_dropout", "--lora-dropout", section.text("lora_dropout").value_or("0.05"));
+  section.set("lora_dropout", "--lora-dropout", section.text("lora_dropout").value_or(by_peft ? "0.1" : "0.05"));
   set_saved(section);
-  if (set_targets(section, section.texts("lora_target_modules"))) return;
+  if (set_targets(section, names_that_match(section, section.texts("lora_target_modules")))) return;
   section.account().set("--lora-targets", "q_proj,v_proj");
   section.account().note("adapters on q_proj and v_proj: peft's default for most decoders (--lora-targets)");
 }
 
 void read_quantization(Section& section) {
-  const bool in_4bit = section.on("load_in_4bit");
-  const bool in_8bit = section.on("load_in_8bit");
+  const bool in_4bit = section.on("load_in_4bit") || section.on("use_4bit_quantization");
+  const bool in_8bit = section.on("load_in_8bit") || section.on("use_8bit_quantization");
   if (in_8bit) section.set("load_in_8bit", "--quantize", "int8");
   if (!in_4bit) return;
   if (section.text("bnb_4bit_quant_type").value_or("nf4") != "nf4") {
     return section.refuse("bnb_4bit_quant_type", "4-bit floats are not modelled (nf4 is)");
   }
-  section.set("load_in_4bit", "--quantize", section.on("use_bnb_nested_quant") ? "nf4-double" : "nf4");
-  const std::string storage = section.text("bnb_4bit_quant_storage").value_or("uint8");
-  if (storage == "bfloat16") section.set("bnb_4bit_quant_storage", "--quant-storage", "bf16");
+  const bool nested = section.on("use_bnb_nested_quant") || section.on("use_nested_quant");
+  section.set(section.has("load_in_4bit") ? "load_in_4bit" : "use_4bit_quantization", "--quantize",
+              nested ? "nf4-double" : "nf4");
+  const std::string_view key =
+      section.has("bnb_4bit_quant_storage_dtype") ? "bnb_4bit_quant_storage_dtype" : "bnb_4bit_quant_storage";
+  const std::string storage = section.text(key).value_or("uint8");
+  if (storage == "bfloat16") section.set(key, "--quant-storage", "bf16");
 }
 
 void read_length(Section& section, std::int64_t otherwise) {
@@ -182,6 +219,52 @@ void read_length(Section& section, std::int64_t otherwise) {
   section.set(length, "--seq", std::to_string(section.whole(length).value_or(otherwise)));
   section.account().note(
       fmt::format("every sequence has {} tokens, the most that the file lets through (--seq)", length));
+}
+
+/// Files of trl/accelerate_configs, less what is accelerate's default.
+struct LaunchFile {
+  std::string_view name, text;
+};
+constexpr LaunchFile kLaunchFiles[] = {
+    {"single_gpu", "distributed_type: 'NO'\nmixed_precision: bf16\n"},
+    {"multi_gpu", "distributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 8\n"},
+    {"zero1",
+     "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+     "deepspeed_config:\n  zero_stage: 1\n"},
+    {"zero2",
+     "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+     "deepspeed_config:\n  zero_stage: 2\n"},
+    {"zero3",
+     "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+     "deepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: true\n  zero3_save_16bit_model: true\n"},
+    {"fsdp1",
+     "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+     "fsdp_config:\n  fsdp_version: 1\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+     "  fsdp_backward_prefetch: BACKWARD_PRE\n  fsdp_forward_prefetch: true\n  fsdp_reshard_after_forward: FULL_SHARD\n"
+     "  fsdp_use_orig_params: true\n"},
+    {"fsdp2",
+     "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+     "fsdp_config:\n  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+     "  fsdp_reshard_after_forward: true\n"},
+};
+
+/// trl/cli/accelerate_config.py: a file, or one of TRL's own by its name.
+void read_launch(Section& section) {
+  Account& account = section.account();
+  if (const auto name = section.text("accelerate_config")) {
+    const auto* own = std::find_if(std::begin(kLaunchFiles), std::end(kLaunchFiles),
+                                   [&](const LaunchFile& each) { return each.name == *name; });
+    if (own != std::end(kLaunchFiles)) {
+      read_accelerate(account, parse_config_text(own->text, ConfigSyntax::kYaml, *name), *name, "accelerate_config/");
+    } else {
+      const std::string path = find_named_file(*name, section.file() == "command line" ? "./" : section.file());
+      read_accelerate(account, read_config_tree(path), path, "accelerate_config/");
+    }
+  }
+  if (const auto nodes = section.whole("num_machines"); nodes && *nodes > 1)
+    section.set("num_machines", "--nodes", std::to_string(*nodes));
+  if (const auto processes = section.whole("num_processes"))
+    section.set("num_processes", "--gpus", std::to_string(*processes));
 }
 
 /// sft_config.py, kto_config.py. Losses of DPO are sums of a few numbers of each pair.
@@ -290,7 +373,12 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   }
   read_loss(section, trainer);
   read_weights(section);
+  for (const std::string_view key : {"use_flash_attn", "use_flash_attention_2"}) {
+    if (section.on(key)) section.set(key, "--attn", "flash");
+  }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
+  if (const auto reentrant = section.flag("use_reentrant"); reentrant && account.text_of("--checkpointing") != "none")
+    section.set("use_reentrant", *reentrant ? "--reentrant" : "--no-reentrant");
   if (section.mapping("model_init_kwargs") != nullptr) {
     section.refuse("model_init_kwargs", "arguments of from_pretrained are told by dtype and attn_implementation");
   }
@@ -303,7 +391,8 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
   }
   if (section.on("activation_offloading")) section.set("activation_offloading", "--activation-offload");
   if (trainer == "sft" && section.on("packing")) {
-    const std::string strategy = section.text("packing_strategy").value_or("bfd");
+    std::string strategy = section.text("packing_strategy").value_or("bfd");
+    if (strategy == "ffd") strategy = "bfd";  // its name before TRL 0.20
     if (strategy != "bfd" && strategy != "wrapped" && strategy != "bfd_split") {
       section.wrong("packing_strategy", "bfd, bfd_split or wrapped");
     }
@@ -324,6 +413,7 @@ void read_trl(Account& account, const JsonNode& root, std::string_view trainer) 
       !section.flag("disable_dropout").value_or(true)) {
     section.refuse("disable_dropout", "this trainer with dropout is not modelled from a file (--dropout is)");
   }
+  read_launch(section);
   section.done();
 }
 

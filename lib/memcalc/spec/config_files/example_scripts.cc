@@ -1,0 +1,78 @@
+// transformers 5.17, examples/pytorch: dataclasses DataTrainingArguments and what each script makes of them.
+#include "memcalc/spec/config_files/example_scripts.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace memcalc::config {
+namespace {
+
+// run_clm.py takes the tokenizer's model_max_length, or 1,024 where the model has fewer positions than that: most
+// tokenizers say 10^30.
+constexpr std::int64_t kBlock = 1024, kGlueLength = 128, kAnswerLength = 384, kSourceLength = 1024, kTargetLength = 128,
+                       kAnswerTokens = 30;
+
+constexpr ExampleScript kScripts[] = {
+    {.name = "run_glue", .task = "seqcls", .length = kGlueLength, .pads = true, .metrics = Metrics::kLogits},
+    {.name = "run_xnli", .task = "seqcls", .length = kGlueLength, .pads = true, .metrics = Metrics::kLogits},
+    {.name = "run_classification", .task = "seqcls", .length = kGlueLength, .pads = true, .metrics = Metrics::kLogits},
+    {.name = "run_ner", .task = "tokcls", .pads = true, .metrics = Metrics::kLogits},
+    {.name = "run_clm", .task = "causal", .length = kBlock, .metrics = Metrics::kTokens},
+    {.name = "run_fim", .task = "causal", .length = kBlock, .metrics = Metrics::kTokens},
+    {.name = "run_mlm", .task = "mlm", .metrics = Metrics::kTokens},
+    {.name = "run_qa", .task = "qa", .length = kAnswerLength, .pads = true},
+    {.name = "run_seq2seq_qa",
+     .task = "seq2seq",
+     .length = kAnswerLength,
+     .target_length = kAnswerTokens,
+     .pads = true},
+    {.name = "run_summarization",
+     .task = "seq2seq",
+     .length = kSourceLength,
+     .target_length = kTargetLength,
+     .pads = true},
+    {.name = "run_translation",
+     .task = "seq2seq",
+     .length = kSourceLength,
+     .target_length = kTargetLength,
+     .pads = true},
+    {.name = "run_speech_recognition_seq2seq", .task = "speech"},
+    {.name = "run_image_classification",
+     .task = "image",
+     .metrics = Metrics::kLogits,
+     .model = "google/vit-base-patch16-224-in21k"},
+    {.name = "run_swag", .why = "multiple choice (run_swag.py)"},
+    {.name = "run_plm", .why = "permutation language modelling (run_plm.py)"},
+    {.name = "run_qa_beam_search", .why = "question answering with a beam search (run_qa_beam_search.py)"},
+    {.name = "run_audio_classification", .why = "classification of recordings (run_audio_classification.py)"},
+    {.name = "run_speech_recognition_ctc", .why = "training with CTC (run_speech_recognition_ctc.py)"},
+    {.name = "run_speech_recognition_ctc_adapter", .why = "training with CTC (run_speech_recognition_ctc_adapter.py)"},
+    {.name = "run_wav2vec2_pretraining", .why = "pretraining of Wav2Vec2"},
+    {.name = "run_mae", .why = "pretraining with masked images (run_mae.py)"},
+    {.name = "run_mim", .why = "pretraining with masked images (run_mim.py)"},
+    {.name = "run_clip", .why = "CLIP in the Trainer (run_clip.py; in a plain loop: --task contrastive --loop bare)"},
+    {.name = "run_object_detection", .why = "detection of objects (run_object_detection.py)"},
+    {.name = "run_semantic_segmentation", .why = "segmentation (run_semantic_segmentation.py)"},
+    {.name = "run_instance_segmentation", .why = "segmentation (run_instance_segmentation.py)"},
+};
+
+constexpr std::string_view kOwnLoop = "_no_trainer";
+
+}  // namespace
+
+const ExampleScript* find_example_script(std::string_view program) {
+  if (!program.ends_with(".py")) return nullptr;
+  program.remove_suffix(3);
+  for (const std::string_view ending : {kOwnLoop, std::string_view("_streaming")}) {
+    if (program.ends_with(ending)) program.remove_suffix(ending.size());
+  }
+  const auto* found =
+      std::find_if(std::begin(kScripts), std::end(kScripts), [&](const auto& each) { return each.name == program; });
+  return found == std::end(kScripts) ? nullptr : found;
+}
+
+bool has_own_loop(std::string_view program) {
+  return program.ends_with("_no_trainer.py") && find_example_script(program) != nullptr;
+}
+
+}  // namespace memcalc::config

@@ -1,0 +1,33 @@
+// Internal to spec/config_files: the scripts of transformers' examples/pytorch, which are known by their names. Covered
+// by tests/unit/example_scripts_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace memcalc::config {
+
+/// What a script keeps of the evaluation set for its compute_metrics: nothing, the logits, or the tokens that they are
+/// most of (preprocess_logits_for_metrics).
+enum class Metrics : std::uint8_t { kNone, kLogits, kTokens };
+
+struct ExampleScript {
+  std::string_view name{};  // without "_no_trainer" and ".py"
+  std::string_view task{};  // --task; empty: not modelled, as `why` says
+  // Tokens of a sequence where no argument says so. 0: as many as the model has positions, at most 1,024 where these
+  // are many.
+  std::int64_t length = 0;
+  std::int64_t target_length = 0;  // 0: none
+  bool pads = false;               // each text is a sequence, so that most batches have padding and a mask
+  Metrics metrics = Metrics::kNone;
+  std::string_view model{};  // where none is named
+  std::string_view why{};
+};
+
+/// Of "run_glue.py", "run_glue_no_trainer.py" and "run_speech_recognition_seq2seq_streaming.py". Null: no such script.
+[[nodiscard]] const ExampleScript* find_example_script(std::string_view program);
+
+/// A loop of its own with accelerate in place of the Trainer: run_glue_no_trainer.py.
+[[nodiscard]] bool has_own_loop(std::string_view program);
+
+}  // namespace memcalc::config
