@@ -557,7 +557,7 @@ def for_times(job):
     for key in ("--save", "--stages", "--load"):
         if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
     generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))
-    if "--steps" not in arguments: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + (0 if generates else TOGETHER))]
+    if "--steps" not in arguments: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + (-2 if generates else TOGETHER))]
     return dict(job, arguments=arguments)
 
 
