@@ -52,18 +52,20 @@ constexpr Rule kLora[] = {
            return !is_on_one_gpu_or_ddp(q) || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
                   (trains(q) && training_of(q).saving == ModelSaving::kMerge);
          }},
-    // tuners/tuners_utils.py, _maybe_include_all_linear_layers (peft 0.21): of heads without output embeddings it leaves
-    // out a sequence classifier's alone, and what has an adapter cannot be in modules_to_save.
+    // tuners/tuners_utils.py, _maybe_include_all_linear_layers (peft 0.21): of heads without output embeddings it
+    // leaves out a sequence classifier's alone, and what has an adapter cannot be in modules_to_save.
     {.id = "lora-head-among-all-linear",
      .options = "--lora-head --lora-targets --task",
-     .message = "--lora-head: of --task qa and tokcls peft counts the head among all linear layers, and then cannot train "
-                "it in full",
+     .message =
+         "--lora-head: of --task qa and tokcls peft counts the head among all linear layers, and then cannot train "
+         "it in full",
      .accepted = "--lora-targets with names of layers, such as query,value, or no --lora-head",
      .broken =
          [](const RuleQuestion& q) {
            const Lora& lora = *q.run.fine_tuning.lora;
            const bool all = lora.targets.empty() || lora.targets.front() == kAllLinear;
-           const bool has_other_head = q.run.task == Task::kTokenClassification || q.run.task == Task::kQuestionAnswering;
+           const bool has_other_head =
+               q.run.task == Task::kTokenClassification || q.run.task == Task::kQuestionAnswering;
            return lora.trains_head && all && has_other_head;
          }},
     {.id = "freeze-beside-lora",

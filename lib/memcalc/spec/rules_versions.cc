@@ -153,7 +153,8 @@ constexpr Rule kTrainers[] = {
      .code = ErrorCode::kUnsupported},
     {.id = "trainer-of-version",
      .options = "--trl --loop",
-     .message = "{--loop}: it was read at TRL 1.15 and 1.16, not at {}; at 1.1 to 1.14 SFT and reward models alone were",
+     .message =
+         "{--loop}: it was read at TRL 1.15 and 1.16, not at {}; at 1.1 to 1.14 SFT and reward models alone were",
      .accepted = "--trl 1.15.0 or later; --loop trl-sft",
      .broken =
          [](const RuleQuestion& q) {
