@@ -24,13 +24,14 @@ constexpr std::int64_t kHidden = 2048, kInner = 8192;  // q_proj: [hidden, hidde
 Question question_of(const std::string& more) { return test::question_of(test::words_in(std::string(kRun) + more)); }
 
 /// How often the run's trace asks for so many bytes.
-std::int64_t requests_of(const std::string& more, Bytes bytes) {
-  const Question question = question_of(more);
+std::int64_t requests_of(const Question& question, Bytes bytes) {
   const Trace trace = run_symbolically(question.model, question.run.run, question.device).trace;
   return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
     return event.kind == EventKind::kAllocate && trace.blocks[static_cast<std::size_t>(event.block)].requested == bytes;
   });
 }
+
+std::int64_t requests_of(const std::string& more, Bytes bytes) { return requests_of(question_of(more), bytes); }
 
 TEST(Dora, TrainsALengthForEachRow) {
   const Report lora = estimate(question_of("")), dora = estimate(question_of("--dora"));
@@ -51,6 +52,21 @@ TEST(Dora, NeedsMoreThanLoraInEveryType) {
               estimate(question_of(type)).memory.exact_peak)
         << type;
   }
+}
+
+// TRL casts the adapters of a packed base to bfloat16, and of DoRA the two matrices alone since 1.15; a reward model's
+// training is the same in both otherwise.
+TEST(Dora, LengthsOfAPackedBaseStayInFloat32UnderTrl) {
+  const auto requests = [](const std::string& release) {
+    const std::string run =
+        "--model llama-3.2-1b --layers 2 --bs 1 --seq 64 --weights-dtype bf16 --loop trl-reward --lora 8 "
+        "--lora-targets "
+        "q_proj --quantize nf4 --dora --gpu h200-sxm --trl " +
+        release;
+    return requests_of(test::question_of(test::words_in(run)), 4 * kHidden);
+  };
+  EXPECT_GT(requests("1.16.0"), requests("1.12.0"));
+  EXPECT_EQ(requests("1.16.0"), requests("1.15.0"));
 }
 
 TEST(Dora, IsRefusedWhereItIsNotModelled) {

@@ -28,6 +28,13 @@ const test::RuleCase kCases[] = {
      [](RunSpec& run) { run.fine_tuning.lora->saved = {"lm_head"}; },
      {.lora_rank = 8, .gpus = 2, .parallel = {.data_parallel = DataParallel::kFsdp2}}},
     {"lora-dora", "gpt2", [](RunSpec& run) { run.fine_tuning.lora->dora = true; }, {.compile = true, .lora_rank = 8}},
+    {"lora-head-among-all-linear",
+     "bert-base",
+     [](RunSpec& run) {
+       run.task = Task::kQuestionAnswering;
+       run.fine_tuning.lora->trains_head = true;
+     },
+     {.lora_rank = 8}},
     {"freeze-beside-lora", "gpt2", [](RunSpec& run) { run.fine_tuning.frozen = {"wte"}; }, {.lora_rank = 8}},
     // a quantised base
     {"quantize-of-transformers",

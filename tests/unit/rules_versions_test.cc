@@ -70,7 +70,7 @@ const test::RuleCase kCases[] = {
      {.loop = Loop::kTrlSft}},
     {"trainer-of-version",
      "gpt2",
-     [](RunSpec& run) { run.profile.behaviors.trl_trainers_are_read = false; },
+     [](RunSpec& run) { run.profile.behaviors.sft_loss = SftLossForm::kSortedChunks; },
      {.loop = Loop::kTrlDpo, .lora_rank = 8}},
 };
 

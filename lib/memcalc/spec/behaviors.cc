@@ -185,7 +185,7 @@ constexpr Behavior kTable[] = {
                       "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.3.0 to 1.14.2, 1.15.0", kSftLossForms),
     row<&B::trl_trainers_are_read>("trl.trainers-read", S::kTrl,
                                    "trainers beside the SFTTrainer do what was read of them", kYesMeasured,
-                                   "trainer/; 1.16.0"),
+                                   "trainer/; 0.27.2, 1.1.0 (reward models), 1.15.0, 1.16.0"),
 
     row<&B::keeps_packed_inputs>("nf4.keeps-inputs", S::kBitsandbytes,
                                  "4-bit products keep their input until the backward pass", kNoMeasured,

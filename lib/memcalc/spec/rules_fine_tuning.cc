@@ -6,6 +6,7 @@
 #include <string>
 
 #include "memcalc/spec/lit_config.h"
+#include "memcalc/spec/peft_targets.h"
 #include "memcalc/spec/program.h"
 #include "memcalc/spec/rule_tables.h"
 #include "memcalc/spec/rule_words.h"
@@ -50,6 +51,22 @@ constexpr Rule kLora[] = {
            const bool other = q.run.task == Task::kCustom || q.model.model_type == kLitGptType;
            return !is_on_one_gpu_or_ddp(q) || !has_weights || other || q.run.compiles() || has_unsloth(q) ||
                   (trains(q) && training_of(q).saving == ModelSaving::kMerge);
+         }},
+    // tuners/tuners_utils.py, _maybe_include_all_linear_layers (peft 0.21): of heads without output embeddings it
+    // leaves out a sequence classifier's alone, and what has an adapter cannot be in modules_to_save.
+    {.id = "lora-head-among-all-linear",
+     .options = "--lora-head --lora-targets --task",
+     .message =
+         "--lora-head: of --task qa and tokcls peft counts the head among all linear layers, and then cannot train "
+         "it in full",
+     .accepted = "--lora-targets with names of layers, such as query,value, or no --lora-head",
+     .broken =
+         [](const RuleQuestion& q) {
+           const Lora& lora = *q.run.fine_tuning.lora;
+           const bool all = lora.targets.empty() || lora.targets.front() == kAllLinear;
+           const bool has_other_head =
+               q.run.task == Task::kTokenClassification || q.run.task == Task::kQuestionAnswering;
+           return lora.trains_head && all && has_other_head;
          }},
     {.id = "freeze-beside-lora",
      .options = "--freeze --lora",

@@ -153,11 +153,16 @@ constexpr Rule kTrainers[] = {
      .code = ErrorCode::kUnsupported},
     {.id = "trainer-of-version",
      .options = "--trl --loop",
-     .message = "{--loop}: it was read at TRL 1.15 and 1.16, not at {}, of which only the SFTTrainer was",
-     .accepted = "--trl 1.15.0 or later",
+     .message =
+         "{--loop}: it was read at TRL 1.15 and 1.16, not at {}; at 1.1 to 1.14 SFT and reward models alone were",
+     .accepted = "--trl 1.15.0 or later; --loop trl-sft",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.uses_trl() && training_of(q).loop != Loop::kTrlSft && !behaviors(q).trl_trainers_are_read;
+           if (!q.run.uses_trl() || training_of(q).loop == Loop::kTrlSft) return false;
+           // Where the release has no add_fused_lm_head(), which SFT's loss tells, the others hold their logits.
+           const bool has_fused_head = behaviors(q).sft_loss == SftLossForm::kFusedHead;
+           const bool has_logits = training_of(q).loop != Loop::kTrlReward;
+           return !behaviors(q).trl_trainers_are_read || (has_logits && !has_fused_head);
          },
      .detail = asked_trl,
      .code = ErrorCode::kUnsupported},

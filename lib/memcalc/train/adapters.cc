@@ -17,6 +17,7 @@
 #include "memcalc/models/fine_tuned_linear.h"
 #include "memcalc/models/own_adapters.h"
 #include "memcalc/models/packed_experts.h"
+#include "memcalc/spec/behaviors.h"
 #include "memcalc/spec/built_rules.h"
 #include "memcalc/spec/names.h"
 #include "memcalc/spec/peft_targets.h"
@@ -331,11 +332,13 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     tape.convert(*adapter.lora_b, DType::kFloat32, aten::kToCopy);
     if (adapter.lengths != nullptr) tape.convert(*adapter.lengths, DType::kFloat32, aten::kToCopy);
   }
+  // trl 1.15, the first release with add_fused_lm_head(): "lora_magnitude_vector" not in name
+  const bool lengths_too = run.profile.behaviors.sft_loss != SftLossForm::kFusedHead;
   for (const Adapter& adapter : adapters) {
     if (!lora.in_bf16) break;
     tape.convert(*adapter.lora_a, DType::kBFloat16, aten::kToCopy);
     tape.convert(*adapter.lora_b, DType::kBFloat16, aten::kToCopy);
-    if (adapter.lengths != nullptr) tape.convert(*adapter.lengths, DType::kBFloat16, aten::kToCopy);
+    if (adapter.lengths != nullptr && lengths_too) tape.convert(*adapter.lengths, DType::kBFloat16, aten::kToCopy);
   }
   // parameters() walks the modules: an adapter follows its module's own parameters.
   std::vector<Parameter> parameters;

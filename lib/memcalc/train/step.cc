@@ -83,10 +83,22 @@ ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const Ru
   return reference;
 }
 
+/// From a checkpoint; online DPO copies its reference.
+bool reads_reference(const RunSpec& run) {
+  return has_reference_model(run) && run.training().loop != Loop::kTrlOnlineDpo &&
+         (run.generates() || loads_later(run));
+}
+
+/// trl 1.16: Trainer.__init__, which takes a model from the host to the card, comes before create_model_from_path of
+/// the reference.
+bool moves_before_reference(const RunSpec& run) {
+  return reads_reference(run) && !prepares_on_host(run) && run.training().loading == ModelLoading::kHost;
+}
+
 ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& run, std::int64_t rank) {
   if (!has_reference_model(run)) return {};
   const bool is_copied = run.training().loop == Loop::kTrlOnlineDpo;
-  const bool is_read = !is_copied && (run.generates() || loads_later(run));
+  const bool is_read = reads_reference(run);
   RunSpec of_reference = run;
   of_reference.fine_tuning = {};
   of_reference.training().loading = is_read ? ModelLoading::kDeviceMap : ModelLoading::kConfig;
@@ -290,7 +302,7 @@ class TellingModel {
   TellingModel(const TellingModel&) = delete;
   TellingModel& operator=(const TellingModel&) = delete;
 
-  [[nodiscard]] FewLayers layers() { return {tape_, *model_, {reference_.model.get(), nullptr}}; }
+  [[nodiscard]] FewLayers layers() { return {tape_, *model_, {.model = reference_.model.get()}}; }
 
  private:
   Tape tape_;
@@ -357,6 +369,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     }
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     if (wrapper && run.trains() && reads_on_host(run.training().loading)) (void)wrapper->load(*model);
+    const bool is_prepared = moves_before_reference(run);
+    if (is_prepared) prepare_model(tape, *model, run);
     const ReferenceModel reference = make_reference(tape, spec, run, rank);
     result.warm_up = reference.warm_up;
     std::vector<Shape> whole_shapes;
@@ -383,9 +397,9 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       if (const auto few = with_few_layers(spec, run); few && tells_steps) telling.emplace(*few, run, device);
       std::optional<FewLayers> few_layers;
       if (telling) few_layers.emplace(telling->layers());
-      result.data_steps =
-          run_trainer_loop(tape, *model, run, wrapper.get(), {reference.model.get(), reference.wrapper.get()},
-                           special_tokens_of(spec.model_type), few_layers ? &*few_layers : nullptr);
+      result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(),
+                                           {reference.model.get(), reference.wrapper.get(), is_prepared},
+                                           special_tokens_of(spec.model_type), few_layers ? &*few_layers : nullptr);
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
     }

@@ -33,7 +33,8 @@ def apply(m, case):
             if any(k in n for k in case["freeze"]): p.requires_grad_(False)
     if case.get("lora"):
         from peft import LoraConfig, get_peft_model
-        kw = dict(task_type="SEQ_CLS") if case.get("lora_head") else {}
+        from jobs_run import HEADS
+        kw = dict(task_type=HEADS[case.get("task", "seqcls")]) if case.get("lora_head") else {}
         targets = case.get("lora_targets", ["all-linear"])
         parameters = [t for t in targets if t.startswith("experts.")]
         if parameters: kw["target_parameters"] = parameters

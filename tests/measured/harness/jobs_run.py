@@ -4,8 +4,8 @@ trainer.train(): caches and peaks are reset right before it, peaks of several GP
 
 Chosen, where the arguments do not say: samples are words of a tokenizer that is made here, all as long as --seq says;
 answers of DPO, KTO, ORPO and of a reward model end with the end's token, so --completion N is N - 1 words. Rewards come
-from a function. A reference model is a second one beside the first: made on the card for DPO and KTO, read by from_pretrained
-of a saved checkpoint for GRPO and RLOO, a copy (TRL's own default) for online DPO. Adapters: lora_alpha 16 (no bytes).
+from a function. A reference model is a second one beside the first: made on the card for DPO and KTO, but read by from_pretrained
+of a saved checkpoint in jobs that keep the cache ("keep_cache") and for GRPO and RLOO, a copy (TRL's own default) for online DPO. Adapters: lora_alpha 16 (no bytes).
 --vllm colocate|server: vllm_stand_in/ in the place of vLLM, which takes no memory: the trainer's own requests.
 --gpus N --parallel ddp|fsdp1|fsdp2|ds-zeroN: the model made in host memory; each rank a process (begin_rank), or rank 0
 alone in torch's fake process group."""
@@ -79,6 +79,7 @@ def begin_rank(job, rank, port):
 class Job:
     def __init__(self, job):
         self.name, self.options, arguments = job["name"], {}, list(job["arguments"])
+        self.keeps = job.get("keep_cache", False)  # what the construction reserved stays, and its requests are recorded, too
         self.extra = dict(job.get("extra", {}))  # of the configuration, without an option of memcalc's
         while arguments:
             key = arguments.pop(0)
@@ -148,6 +149,9 @@ AUTO = {"causal": "CausalLM", "qa": "QuestionAnswering", "tokcls": "TokenClassif
         "speech": "SpeechSeq2Seq", "mlm": "MaskedLM"}
 
 
+HEADS = {"seqcls": "SEQ_CLS", "tokcls": "TOKEN_CLS", "qa": "QUESTION_ANS"}  # peft's types of task, which train the head beside adapters
+
+
 def make_model(job, task, labels=2):
     import torch
     import transformers as tf
@@ -168,11 +172,14 @@ def make_model(job, task, labels=2):
 
 
 def prepare_whisper(generation):
-    """generation_config as a multilingual checkpoint has it, language and task told; which tokens is chosen."""
-    generation.update(language="english", task="transcribe", is_multilingual=True, lang_to_id={"<|en|>": 4},
-                      task_to_id=dict(transcribe=5, translate=6), no_timestamps_token_id=7, forced_decoder_ids=None,
-                      suppress_tokens=list(range(100, 188)), begin_suppress_tokens=[220, 221],
-                      decoder_start_token_id=3, pad_token_id=0, eos_token_id=1, bos_token_id=1)
+    """generation_config as a multilingual checkpoint has it, language and task told; which tokens is chosen. (update() leaves out what the
+    class has no attribute for: the jobs up to seed 12041 began with one token instead of four.) Of the last 1,502 tokens all but the first
+    are times, as in a checkpoint."""
+    told = dict(language="english", task="transcribe", is_multilingual=True, lang_to_id={"<|en|>": 4},
+                task_to_id=dict(transcribe=5, translate=6), no_timestamps_token_id=50363, forced_decoder_ids=None,
+                suppress_tokens=list(range(100, 188)), begin_suppress_tokens=[220, 221],
+                decoder_start_token_id=3, pad_token_id=0, eos_token_id=1, bos_token_id=1)
+    for key, value in told.items(): setattr(generation, key, value)
 
 
 def make_quantized(job, auto, config, dtype):
@@ -231,7 +238,7 @@ def lora(job):
     """None, or peft's configuration."""
     if "--lora" not in job.options: return None
     from peft import LoraConfig
-    more = dict(task_type="SEQ_CLS") if "--lora-head" in job.options else {}
+    more = dict(task_type=HEADS[job.options.get("--task", "seqcls")]) if "--lora-head" in job.options else {}
     targets = job.options.get("--lora-targets", "all-linear")
     targets = targets.removeprefix("re:") if targets.startswith("re:") or targets == "all-linear" else targets.split(",")
     more.update(job.extra.get("lora", {}))
@@ -345,6 +352,15 @@ def plain_trainer(job):
                    eval_dataset=held, data_collator=collate, **more)
 
 
+def save_as_named(job, model):
+    """A checkpoint that the model is named after: TRL reads a reference from it where none is given."""
+    import torch
+    folder = os.path.join(tempfile.gettempdir(), job.name + "-reference")
+    model.save_pretrained(folder)  # of several processes the first alone writes
+    if torch.distributed.is_initialized(): torch.distributed.barrier()
+    model.config._name_or_path = folder
+
+
 def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_reference=False, processing=None, **more):
     """`sample`(random numbers, index) makes one. `keywords`: of the configuration."""
     import random
@@ -357,7 +373,8 @@ def trl_trainer(job, Config, Trainer, sample, task="causal", keywords=None, own_
     if getattr(model, "generation_config", None) is not None:
         model.generation_config.eos_token_id = 1  # the tokenizer's
     if (adapters := lora(job)) is not None: more["peft_config"] = adapters
-    if own_reference: more["ref_model"] = make_model(job, task)
+    if own_reference and not job.keeps: more["ref_model"] = make_model(job, task)
+    elif own_reference: save_as_named(job, model)
     if job.eval_samples:
         count = job.eval_samples // (keywords or {}).get("num_generations_eval", 1)
         more["eval_dataset"] = datasets.Dataset.from_list([sample(r, i) for i in range(count)])
@@ -505,13 +522,7 @@ def generated(job, Config, Trainer):
 
     class WithReference(Trainer):  # TRL reads it from a checkpoint of the model
         def __init__(self, model, **more):
-            if reference == "own":
-                import torch
-                # Of several processes the first alone writes.
-                folder = os.path.join(tempfile.gettempdir(), job.name + "-reference")
-                model.save_pretrained(folder)
-                if torch.distributed.is_initialized(): torch.distributed.barrier()
-                model.config._name_or_path = folder
+            if reference == "own": save_as_named(job, model)
             super().__init__(model=model, reward_funcs=constant_reward, **more)
 
     WithReference.__name__ = Trainer.__name__
@@ -549,7 +560,7 @@ def for_times(job):
     for key in ("--save", "--stages", "--load"):
         if key in arguments: del arguments[arguments.index(key):arguments.index(key) + 2]
     generates = any(loop in arguments for loop in ("trl-grpo", "trl-rloo", "trl-online-dpo"))
-    if "--steps" not in arguments and not generates: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + TOGETHER)]
+    if "--steps" not in arguments: arguments += ["--steps", str(WARM_STEPS + SYNCHRONIZED + (-2 if generates else TOGETHER))]
     return dict(job, arguments=arguments)
 
 
@@ -669,7 +680,7 @@ def run_for_times(job, wait):
         jobs_card.begin_fake_group(parsed.gpus)
     trainer = make_trainer(parsed)
     if job.get("twice"): twice(trainer, parsed)
-    result = time_trainer(trainer, wait, bool(parsed.samples), job.get("keep_cache", False))
+    result = time_trainer(trainer, wait, bool(parsed.samples), parsed.keeps)
     if not ON_CPU:
         try: result["level"] = level()
         except Exception as error: result["level"] = repr(error)[:200]
@@ -684,8 +695,8 @@ def run(job, rank=None):
     import transformers as tf
     import jobs_card
     wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
-    keeps = job.get("keep_cache", False)  # what the construction reserved stays, and its requests are recorded, too
     job = Job(job)
+    keeps = job.keeps
     if job.loop == "bare":
         import jobs_bare
         return jobs_bare.run(job, wants_events, wants_stacks)
