@@ -520,9 +520,11 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   }
   run.use_cache = resolve_cache(training.checkpointing, options, assumptions);
   // Before transformers 5.0 the Trainer left config.use_cache as it is.
-  const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
   const bool has_cache = model.use_cache && (is_decoder(model) || is_encoder_decoder(model));
-  if (keeps && has_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
+  if (training.loop == Loop::kTrainer && has_cache && training.checkpointing == Checkpointing::kNone &&
+      options.profile.behaviors.trainer_keeps_use_cache) {
+    run.use_cache = true;
+  }
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {
