@@ -78,8 +78,8 @@ TEST_F(UpgradeTest, EachBehaviourSaysWhatItWasComparedBy) {
   EXPECT_THAT(csv, HasSubstr("indexing.open-slices,torch,2.8.0,yes,recorded streams,"));
 }
 
-// Releases that are alike in all that a run reads are not executed for it: they share the first versions' report. That is
-// right as long as nothing depends on a behaviour but by reading it.
+// Releases that are alike in all that a run reads are not executed for it: they share the first versions' report. That
+// is right as long as nothing depends on a behaviour but by reading it.
 TEST_F(UpgradeTest, WhatARunDoesNotReadHasNoEffectOnIt) {
   struct Case {
     const char* model;

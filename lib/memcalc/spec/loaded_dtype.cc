@@ -72,8 +72,8 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
   const bool stored_in_half = model.checkpoint_dtype && is_half(*model.checkpoint_dtype);
   // DeepSpeed and Megatron convert the weights to the type that they compute in; the Trainer loads them before.
   const bool loads = framework_asked(options) == Framework::kTorch || (in_trainer && asked);
-  const bool loads_as_stored = stored_in_half && !options.weights_dtype && loads &&
-                               (!asked || is_autocast(*asked)) && !run.profile.behaviors.loads_in_float32;
+  const bool loads_as_stored = stored_in_half && !options.weights_dtype && loads && (!asked || is_autocast(*asked)) &&
+                               !run.profile.behaviors.loads_in_float32;
   if (loads_as_stored) {
     const std::string_view stored = name_of(*model.checkpoint_dtype);
     if (const char* reason = kept_in_float32(options, asked, in_trainer)) {

@@ -11,9 +11,8 @@ constexpr Bytes kUsual = 8 * kMiB + 128 * kKiB, kLarge = 32 * kMiB;
 CublasWorkspaces of_cuda(const DeviceSpec& device, const Behaviors& behaviors) {
   const CudaArchitecture of_card = architecture_of(device);
   const bool is_blackwell = of_card >= CudaArchitecture::kBlackwell && of_card < CudaArchitecture::kAfterBlackwell;
-  const bool is_large =
-      is_of(device, CudaArchitecture::kHopper) ||
-      (is_blackwell && behaviors.cublas_workspace == CublasWorkspace::kHopperAndBlackwell);
+  const bool is_large = is_of(device, CudaArchitecture::kHopper) ||
+                        (is_blackwell && behaviors.cublas_workspace == CublasWorkspace::kHopperAndBlackwell);
   return {.cublas = is_large ? kLarge : kUsual, .cublaslt = kMiB};
 }
 
