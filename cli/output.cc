@@ -22,10 +22,11 @@ std::string_view environment(const char* name) {
 
 }  // namespace
 
-Output::Output(std::string path) : path_(std::move(path)) {
+Output::Output(std::string path, const char* option) : path_(std::move(path)) {
   if (path_.empty() || path_ == "-") return;
   file_.reset(std::fopen(path_.c_str(), "wb"));
-  if (!file_) throw UsageError("--output: cannot write '" + one_line(path_) + "': " + std::strerror(errno));
+  if (!file_)
+    throw UsageError(std::string(option) + ": cannot write '" + one_line(path_) + "': " + std::strerror(errno));
 }
 
 void Output::write(std::string_view answer) {

@@ -11,8 +11,9 @@ namespace memcalc::cli {
 /// The file is opened before anything is computed, so that a wrong path costs no wait.
 class Output {
  public:
-  /// `path`: empty or "-" for standard output. Throws UsageError where the file cannot be created.
-  explicit Output(std::string path);
+  /// `path`: empty or "-" for standard output. Throws UsageError where the file of this
+  /// option cannot be created.
+  explicit Output(std::string path, const char* option = "--output");
 
   /// Throws UsageError where not everything could be written (a full disk, a closed pipe).
   void write(std::string_view answer);

@@ -157,6 +157,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   refuse_searched(typed);
   const std::string framework = text_of(typed, "--framework"), loop = text_of(typed, "--loop");
   refuse_other_programs(loop, framework, emit);
+  if (is_typed(typed, "--infer"))
+    throw UsageError("--infer: plan spreads a training over GPUs; inference is modelled on one (memcalc --infer)");
   if (arguments.global_batch.empty()) {
     throw UsageError("--global-batch: expected the sequences of one optimizer step, of all GPUs");
   }

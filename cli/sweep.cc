@@ -116,7 +116,7 @@ ExitStatus finished(const Answer& answer, const Sweep& swept, const Search& sear
 ExitStatus run_sweep(const SweepArguments& arguments) {
   AnswerOutput output(arguments.answer);
   std::optional<Output> plot;
-  if (!arguments.plot.empty()) plot.emplace(arguments.plot);
+  if (!arguments.plot.empty()) plot.emplace(arguments.plot, "--plot");
   const Search search(arguments.search);
   const Combinations combinations = combinations_of(arguments.run);
   const std::vector<SweepQuestion> questions = questions_of(combinations, arguments.run.specs, search);

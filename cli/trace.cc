@@ -43,7 +43,7 @@ ExitStatus run_trace(const TraceArguments& arguments) {
   options.all_steps = parse_choice<Steps>("--events", arguments.steps, kStepNames) == Steps::kAll;
   Output output(arguments.output);
   std::optional<Output> plot;
-  if (!arguments.plot.empty()) plot.emplace(arguments.plot);
+  if (!arguments.plot.empty()) plot.emplace(arguments.plot, "--plot");
   const Question question = question_of(arguments.run);
   if (plot) {
     plot->write(plot_step(question.model, question.run.run, question.device));

@@ -55,8 +55,26 @@ VersionOptions versions_of(const char* option, const std::string& text) {
     std::optional<std::string>& asked = versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))];
     if (asked) throw UsageError(std::string(option) + ": " + name + " is given more than once");
     asked = part.substr(at + 1);
+    if (asked->empty())
+      throw UsageError(std::string(option) + ": expected a version behind " + name + "=, found nothing");
   }
   return versions;
+}
+
+/// What is wrong with the versions of an option names that option, not --torch.
+Profile chosen(const Profiles& profiles, const char* option, const std::string& text, std::vector<std::string>& notes) {
+  const VersionOptions versions = versions_of(option, text);
+  try {
+    return profiles.choose(versions, "", notes);
+  } catch (const Error& error) {
+    throw UsageError(std::string(option) + ": " + error.what());
+  }
+}
+
+bool says_versions(std::string_view flag) {
+  if (flag == "--profile" || flag == "--versions") return true;
+  return std::any_of(std::begin(kSoftwareNames), std::end(kSoftwareNames),
+                     [&](std::string_view name) { return flag == "--" + std::string(name); });
 }
 
 ExitStatus run_upgrade(const UpgradeArguments& arguments) {
@@ -64,8 +82,12 @@ ExitStatus run_upgrade(const UpgradeArguments& arguments) {
   const SpecRegistry registry(find_specs(arguments.run.specs));
   const Profiles profiles = registry.profiles();
   std::vector<std::string> notes;
-  const Profile from = profiles.choose(versions_of("--from", arguments.from), "", notes);
-  const Profile to = profiles.choose(versions_of("--to", arguments.to), "", notes);
+  const Profile from = chosen(profiles, "--from", arguments.from, notes);
+  const Profile to = chosen(profiles, "--to", arguments.to, notes);
+  for (const CLI::Option* each : arguments.run.options) {  // those of a file's record give way
+    if (each->count() == 0 || !says_versions(each->get_name())) continue;
+    throw UsageError(each->get_name() + ": upgrade compares versions: give them to --from and --to");
+  }
   const RunRequest request = request_of(arguments.run.typed());
   const ModelSpec model = model_of(request, registry);
   const Upgrade upgrade = compare_versions(model, request, device_of(request, registry), from, to);

@@ -121,6 +121,18 @@ class Answers(unittest.TestCase):
         process = run("plan", *GPT2, "--gpus", "2", "--global-batch", "4", "--use-cache", "--simulate", "8")
         self.assertEqual((process.returncode, process.stderr), (0, ""))
 
+    def test_what_is_no_cuda_device_is_said(self):
+        plan = (*GPT2, "--gpus", "2", "--global-batch", "4", "--simulate", "8", "--format", "json")
+        for card, said in (("tpu-v4", True), ("h100-sxm", False)):
+            notes = json.loads(run("plan", *plan, "--gpu", card).stdout)["notes"]
+            self.assertEqual(any("no CUDA device" in note for note in notes), said, notes)
+
+    def test_a_card_for_which_the_wheels_have_no_kernels_is_said(self):
+        for card, torch, said in (("p100-pcie-16gb", "2.11.0", True), ("v100-sxm2-16gb", "2.11.0", True),
+                                  ("p100-pcie-16gb", "2.11.0+cu126", False), ("t4", "2.11.0", False)):
+            report = json.loads(run(*GPT2, "--gpu", card, "--torch", torch, "--format", "json").stdout)
+            self.assertEqual(any("no kernels for it" in each for each in report["assumptions"]), said, (card, torch))
+
     def test_the_trainer_gets_no_plan_of_another_program(self):
         answer = json.loads(run("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--loop", "trainer",
                                 "--format", "json").stdout)
@@ -260,7 +272,14 @@ class Errors(unittest.TestCase):
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--bs", "1"), "plan looks for it"),
         (("plan", *GPT2, "--gpus", "4", "--nodes", "3", "--global-batch", "8"), "does not divide gpus"),
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--emit", "x"), "--emit: expected one of"),
-        (("sweep", *GPT2, "--plot", "/no/such/folder/a.svg"), "cannot write"),
+        (("sweep", *GPT2, "--plot", "/no/such/folder/a.svg"), "--plot: cannot write"),
+        (("trace", *GPT2, "--plot", "/no/such/folder/a.svg"), "--plot: cannot write"),
+        (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--infer"), "--infer: plan spreads a training"),
+        (("upgrade", *GPT2, "--torch", "2.10"), "--torch: upgrade compares versions"),
+        (("upgrade", *GPT2, "--from", "p9"), "--from: --profile: expected one of"),
+        (("upgrade", *GPT2, "--from", "torch=1.0"), "--from: --torch 1.0: what releases before"),
+        (("upgrade", *GPT2, "--to", "torch="), "--to: expected a version behind torch=, found nothing"),
+        (("estimate", *GPT2, "--gpu", "h100,a100"), "--gpu: expected one card, found 'h100,a100'"),
     ]
 
     def test_one_line_and_status_2(self):

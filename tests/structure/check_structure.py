@@ -225,6 +225,17 @@ def check_cmake(root):
             yield f"{path.relative_to(root)}:1: sources are listed, never globbed"
 
 
+LIBRARIES = ("nlohmann-json3-dev", "libcli11-dev", "libeigen3-dev", "libfmt-dev", "libyaml-cpp-dev", "libtomlplusplus-dev", "zlib1g-dev")
+
+
+def check_packages(root):
+    """Whoever says what to install for the command says all of it: a machine that has built memcalc does not see what is missing."""
+    for name in ("scripts/memcalc", "scripts/test", "packaging/Containerfile", "action.yml", "docs/python.md"):
+        text = (root / name).read_text() if (root / name).exists() else LIBRARIES
+        for library in LIBRARIES:
+            if library not in text: yield f"{name}:1: {library} is not installed"
+
+
 def exists(root, reference):
     """Whether a path, or any path that a pattern stands for, is in the tree."""
     reference = re.sub(r"\.+$", "", reference).rstrip("/")
@@ -298,7 +309,7 @@ def check_tree(root):
         if path in files: violations += check_covered_by(path, text, root)
     for path, text in files.items():
         if path.startswith("lib/"): violations += check_mirrors(path, text)
-    return violations + list(check_lists(root, files)) + list(check_units(root, files)) + list(check_package(root)) + list(check_cmake(root))
+    return violations + list(check_lists(root, files)) + list(check_units(root, files)) + list(check_package(root)) + list(check_cmake(root)) + list(check_packages(root))
 
 
 def long_files(root):
@@ -390,6 +401,7 @@ PLANTED = [  # file, text appended (or the whole of a new file), what must be sa
     ("lib/memcalc/models/a.h", "#pragma once\nvoid f(const Tensor& x) { x.tape().kernels.synchronize(aten::kItem); }\n", "a forward pass calls operators"),
     ("lib/memcalc/models/a.h", "#pragma once\nNode* f(Tape& tape) { return tape.autograd.record(kName, f, inputs, 1); }\n", "a forward pass calls operators"),
     ("lib/memcalc/alloc/replay.h", "bool x = old != run.profile.version(of);\n", "never on a version"),
+    ("scripts/memcalc", "require_packages g++ " + " ".join(LIBRARIES[:-1]) + "\n", "zlib1g-dev is not installed"),
 ]
 
 

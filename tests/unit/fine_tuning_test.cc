@@ -105,6 +105,13 @@ TEST_F(FineTuningTest, OfAllButSomeParametersThoseTrainWhoseNamesBeginSo) {
             }()),
             "freeze-except-matches")
       << "no name begins so";
+  EXPECT_EQ(rule_of([&] {
+              RunOptions all = options();
+              all.frozen = {"except:"};
+              return all;
+            }()),
+            "freeze-pattern")
+      << "it would freeze nothing";
 }
 
 TEST_F(FineTuningTest, AQuantisedBaseTakesHalfAByteForEachPackedWeight) {

@@ -107,9 +107,9 @@ TEST(Lengths, ADistributionHasTheMedianAndTheMaximumThatItNames) {
 }
 
 TEST(Lengths, AWrongDistributionIsRefused) {
-  for (const char* text :
-       {"", "200", "200,0.6", "0,0.6,1024", "200,-1,1024", "200,11,1024", "200,0.6,0", "200,0.6,10.5", "200,0.6,1024,0",
-        "200,0.6,1024,20000000", "200,0.6,1024,5,6", "a,b,c", "200,nan,1024", "200,0.6,1024x", "200,0.6,"}) {
+  for (const char* text : {"", "200", "200,0.6", "0,0.6,1024", "200,-1,1024", "200,11,1024", "200,0.6,0",
+                           "200,0.6,10.5", "200,0.6,1024,0", "200,0.6,1024,20000000", "200,0.6,1024,5,6", "a,b,c",
+                           "200,nan,1024", "200,0.6,1024x", "200,0.6,", "1000,0.5,100"}) {
     const std::string argument = std::string("lognormal:") + text;
     const std::string message = message_of([&] { (void)read_lengths(argument); });
     EXPECT_THAT(message, HasSubstr("--lengths: found '" + argument + "'; accepted: lognormal:MEDIAN,SIGMA,MAX"))

@@ -79,6 +79,26 @@ TEST(Behaviors, HaveNamesOfTheirOwnAndReachTheirMembers) {
   }
 }
 
+TEST(Behaviors, WhatIsReadIsNoted) {
+  const Behaviors behaviors;
+  const std::size_t t5 = row_of_behavior("t5.attention"), by_sum = row_of_behavior("masks.all-by-sum");
+  ASSERT_EQ(behavior_table()[t5].name, "t5.attention");
+  const BehaviorReads whole;
+  {
+    const BehaviorReads part;
+    const Behaviors copied = behaviors;
+    EXPECT_TRUE(copied == behaviors);
+    (void)behavior_table()[t5].get(copied);
+    EXPECT_TRUE(part.rows().none()) << "to copy, compare or list them is not to read one";
+    EXPECT_TRUE(copied.t5_attention == T5Attention::kSdpa);
+    EXPECT_TRUE(part.rows().test(t5));
+    EXPECT_EQ(part.rows().count(), 1);
+  }
+  if (behaviors.all_by_sum) EXPECT_TRUE(whole.rows().test(by_sum));
+  EXPECT_TRUE(whole.rows().test(t5)) << "read in a part of it";
+  EXPECT_EQ(whole.rows().count(), 2);
+}
+
 // What a release does not say, the one before it does: so the first one has to say everything.
 TEST(Profiles, TheFirstReleaseGivesEveryBehaviour) {
   std::set<std::size_t> given;

@@ -78,6 +78,47 @@ TEST_F(UpgradeTest, EachBehaviourSaysWhatItWasComparedBy) {
   EXPECT_THAT(csv, HasSubstr("indexing.open-slices,torch,2.8.0,yes,recorded streams,"));
 }
 
+// Releases that are alike in all that a run reads are not executed for it: they share the first versions' report. That
+// is right as long as nothing depends on a behaviour but by reading it.
+TEST_F(UpgradeTest, WhatARunDoesNotReadHasNoEffectOnIt) {
+  struct Case {
+    const char* model;
+    RunOptions options;
+  };
+  const Case cases[] = {
+      {"gpt2", {.batch_size = 1, .sequence_length = 64, .loop = Loop::kBare}},
+      {"bert-base", {.batch_size = 2, .sequence_length = 64, .precision = Precision::kAmpFp16, .padding = true}},
+      {"llama-3.2-1b", {.batch_size = 1, .sequence_length = 128, .precision = Precision::kBf16, .lora_rank = 8}},
+      {"t5-small", {.batch_size = 1, .sequence_length = 64}},
+      {"vit-base", {.batch_size = 1}},
+      {"resnet50", {.batch_size = 1, .loop = Loop::kBare}},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.model);
+    const Profile from = profile("p3"), to = profile("p1");
+    const Upgrade upgrade = between(each.model, each.options, from, to);
+    std::size_t shared = 0;
+    for (const BehaviorEffect& effect : upgrade.effects) {
+      if (effect.figures.report != upgrade.before.report) continue;
+      ++shared;
+      RunRequest request;
+      request.run = each.options;
+      request.run.profile = from;
+      effect.behavior->set(request.run.profile.behaviors, effect.behavior->get(to.behaviors));
+      const ModelSpec model = registry().model(each.model);
+      const Report alone = estimate(model, resolve_request(model, request), registry().device("h200-sxm"));
+      const Report& base = *upgrade.before.report;
+      EXPECT_EQ(alone.memory.exact_peak, base.memory.exact_peak) << effect.behavior->name;
+      EXPECT_EQ(alone.memory.peak_allocated, base.memory.peak_allocated) << effect.behavior->name;
+      EXPECT_EQ(alone.memory.peak_reserved, base.memory.peak_reserved) << effect.behavior->name;
+      ASSERT_EQ(alone.time.has_value(), base.time.has_value()) << effect.behavior->name;
+      if (base.time) EXPECT_EQ(alone.time->step.step_seconds, base.time->step.step_seconds) << effect.behavior->name;
+    }
+    EXPECT_GT(shared, upgrade.effects.size() / 2);
+    EXPECT_LT(shared, upgrade.effects.size());
+  }
+}
+
 TEST_F(UpgradeTest, EqualVersionsDifferInNothing) {
   const Upgrade upgrade = between("gpt2", {.loop = Loop::kBare}, Profile{}, Profile{});
   EXPECT_TRUE(upgrade.effects.empty());

@@ -31,7 +31,7 @@ BertEmbeddings::BertEmbeddings(ModuleBuilder& b, const Sizes& sizes, bool counts
   const auto make_positions = [&] {
     position_embeddings = Embedding(b, "position_embeddings", sizes.positions, sizes.width);
   };
-  const bool replaces = b.tape.behaviors.roberta_positions_twice;
+  const bool replaces = counts_tokens && b.tape.behaviors.roberta_positions_twice;
   if (!counts_tokens || replaces) make_positions();
   token_type_embeddings = Embedding(b, "token_type_embeddings", sizes.token_types, sizes.width);
   layer_norm = LayerNorm(b, "LayerNorm", sizes.width);

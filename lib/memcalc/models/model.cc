@@ -162,8 +162,9 @@ std::unique_ptr<Model> build_model(const ModelSpec& spec, const RunSpec& run, Ta
   }
   // The Trainer counts what is called "labels", and has none here.
   if (run.task == Task::kQuestionAnswering) model->accepts_loss_kwargs = false;
-  const bool counts_less = tape.behaviors.decoders_alone_take_counts && is_of_transformers(spec);
-  if (counts_less && !took_loss_kwargs(spec, run)) model->accepts_loss_kwargs = false;
+  if (is_of_transformers(spec) && !took_loss_kwargs(spec, run) && tape.behaviors.decoders_alone_take_counts) {
+    model->accepts_loss_kwargs = false;
+  }
   return model;
 }
 

@@ -262,7 +262,7 @@ template <typename Layer>
     return checkpointed_layer(run, index, std::move(positional), keywords, std::move(layer));
   }
   const DataParallel mode = run.parallel.data_parallel;
-  const bool hooks_forward = tape.behaviors.checkpoints_forward && mode == DataParallel::kFsdp2;
+  const bool hooks_forward = mode == DataParallel::kFsdp2 && tape.behaviors.checkpoints_forward;
   if (!hooks_forward && mode != DataParallel::kFsdp1) {
     return checkpointed_layer(run, index, std::move(positional), keywords,
                               hooked(*tape.modes.layer_hooks, index, std::move(layer)));

@@ -62,7 +62,7 @@ Tensor rope_parameters(Tape& tape, std::int64_t half, bool yarn) {
 RotaryEmbedding::RotaryEmbedding(ModuleBuilder& b, std::int64_t rotary_dim, bool yarn, bool one)
     : inverse_frequencies(b.computed_buffer(rope_parameters(b.tape, rotary_dim / 2, yarn))),
       original_inverse_frequencies(
-          b.tape.behaviors.two_inverse_frequencies && !one ? b.buffer({rotary_dim / 2}, DType::kFloat32) : Tensor()),
+          !one && b.tape.behaviors.two_inverse_frequencies ? b.buffer({rotary_dim / 2}, DType::kFloat32) : Tensor()),
       yarn(yarn) {}
 
 Tensor RotaryEmbedding::initialize(ModuleBuilder& b) const {
@@ -483,7 +483,7 @@ bool RotaryDecoder::caches(const Batch& batch) const {
   if (batch.fused_head != nullptr) return false;  // _fused_forward: kwargs["use_cache"] = False
   if (!plan_.trained_without_cache_once) return true;
   const Tape& tape = batch.input_ids.tape();
-  return tape.behaviors.gemma_caches_in_training || !tape.modes.training;
+  return !tape.modes.training || tape.behaviors.gemma_caches_in_training;
 }
 
 Tensor RotaryDecoder::decode(const Batch& batch, KeyValueCache* cache, ModelOutput& output) const {

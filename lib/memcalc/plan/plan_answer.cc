@@ -9,6 +9,7 @@
 #include "memcalc/plan/technique.h"
 #include "memcalc/report/quantity.h"
 #include "memcalc/spec/built_rules.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/rules.h"
 #include "memcalc/spec/run_fields.h"
@@ -298,6 +299,10 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   if (!plan.front.empty()) add_whole_training(question, plan.front.front(), answer);
   if (plan.front.empty() && plan.complete) answer.notes = tried_notes(question, plan);
   add_host(question, plan, answer);
+  if (!is_cuda(question.device)) {
+    answer.notes.push_back(question.device.name +
+                           " is no CUDA device: the frameworks, kernels and allocator of one are assumed");
+  }
   if (built_whole) {
     answer.notes.emplace_back(
         "some would hold the whole model at its construction: it has to be made on the meta device, and what is needed "
@@ -311,7 +316,8 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
                                    [](const PlanEntry& each) { return !each.outcome.speed.has_value(); });
   if (untimed) {
     answer.notes.emplace_back(
-        "without a predicted step (an optimizer on NVMe is not timed), a candidate is ordered by a "
+        "without a predicted step (a card whose rates are not known, an optimizer on NVMe), a candidate is ordered by "
+        "a "
         "closed form, work and traffic at the datasheet's rates: it ranks, it does not predict");
   }
   if (!plan.complete)

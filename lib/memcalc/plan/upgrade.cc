@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "memcalc/base/error.h"
@@ -18,7 +19,7 @@ VersionFigures figures_under(const ModelSpec& model, RunRequest request, const D
   request.run.profile = profile;
   VersionFigures figures;
   try {
-    figures.report = estimate(model, resolve_request(model, request), device);
+    figures.report = std::make_shared<const Report>(estimate(model, resolve_request(model, request), device));
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInternal) throw;
     figures.refusal = error.what();
@@ -100,26 +101,33 @@ Upgrade compare_versions(const ModelSpec& model, RunRequest request, const Devic
                          const Profile& to) {
   Upgrade upgrade{.from = from, .to = to};
   request.versions = {};
+  const BehaviorReads reads;
   upgrade.before = figures_under(model, request, device, from);
   if (!upgrade.before.report) throw Error(ErrorCode::kUnsupported, "--from: " + upgrade.before.refusal, "--from");
-  for (const std::size_t i : differences(from, to)) {
+  std::vector<BehaviorEffect*> executed;  // the others differ in what the run does not read
+  const std::vector<std::size_t> rows = differences(from, to);
+  upgrade.effects.reserve(rows.size());
+  for (const std::size_t i : rows) {
     const Behavior& row = behavior_table()[i];
     upgrade.effects.push_back({.behavior = &row,
                                .before = std::string(row.values[row.get(from.behaviors)]),
                                .after = std::string(row.values[row.get(to.behaviors)]),
                                .evidence = std::max(evidence_of(row, from.behaviors), evidence_of(row, to.behaviors)),
-                               .figures = {}});
+                               .figures = upgrade.before});
+    if (reads.rows().test(i)) executed.push_back(&upgrade.effects.back());
   }
+  upgrade.after = upgrade.before;
+  if (executed.empty()) return upgrade;
   // One estimate each, and one of all together: with --lengths each executes many steps.
-  (void)for_each_index(upgrade.effects.size() + 1, {}, [&](std::size_t i) {
-    if (i == upgrade.effects.size()) {
+  (void)for_each_index(executed.size() + 1, {}, [&](std::size_t i) {
+    if (i == executed.size()) {
       upgrade.after = figures_under(model, request, device, to);
       return;
     }
-    const Behavior& row = *upgrade.effects[i].behavior;
+    const Behavior& row = *executed[i]->behavior;
     Profile alone = from;
     row.set(alone.behaviors, row.get(to.behaviors));
-    upgrade.effects[i].figures = figures_under(model, request, device, alone);
+    executed[i]->figures = figures_under(model, request, device, alone);
   });
   return upgrade;
 }

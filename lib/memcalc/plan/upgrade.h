@@ -2,7 +2,7 @@
 // Covered by tests/unit/upgrade_test.cc.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@ namespace memcalc {
 
 /// A run's figures under a profile, or why there are none.
 struct VersionFigures {
-  std::optional<Report> report;
+  std::shared_ptr<const Report> report;  // shared by versions that are alike in all that the run reads
   std::string refusal;
 };
 

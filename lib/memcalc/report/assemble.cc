@@ -222,6 +222,13 @@ void tell_what_is_assumed(Report& report) {
                                              device.assumed_context->source));
   }
   const Version& torch = report.run.profile.version(Software::kTorch);
+  constexpr int kFirstWithoutVolta = 13;  // CUDA 13.0 release notes, 1.5: Maxwell, Pascal and Volta were removed
+  if (is_cuda(device) && architecture_of(device) < CudaArchitecture::kTuring &&
+      report.run.profile.cuda.major >= kFirstWithoutVolta) {
+    report.assumptions.push_back(fmt::format(
+        "PyTorch is built for {} (compute capability {}.{}): wheels of CUDA {} have no kernels for it", device.name,
+        device.compute_capability_major, device.compute_capability_minor, report.run.profile.cuda.major));
+  }
   if (!device.measured_torch.empty() && version_of(device.measured_torch) != torch) {
     report.assumptions.push_back(fmt::format("context and kernels on {} take what they take with torch {}, not {}",
                                              device.name, device.measured_torch, text_of(torch)));

@@ -15,6 +15,8 @@
 #include <span>
 #include <string_view>
 
+#include "memcalc/spec/behavior_choice.h"
+
 namespace memcalc {
 
 /// Whose versions a profile knows.
@@ -79,67 +81,67 @@ inline constexpr std::string_view kEvidenceNames[] = {"measured", "recorded stre
 
 struct Behaviors {
   // torch
-  CudnnAttention cudnn_attention = CudnnAttention::kHopperAndB200;
-  CublasWorkspace cublas_workspace = CublasWorkspace::kHopper;
-  bool open_slices_are_views = false;
+  BehaviorChoice<CudnnAttention, "sdpa.prefers-cudnn"> cudnn_attention = CudnnAttention::kHopperAndB200;
+  BehaviorChoice<CublasWorkspace, "cublas.workspace"> cublas_workspace = CublasWorkspace::kHopper;
+  BehaviorChoice<bool, "indexing.open-slices"> open_slices_are_views = false;
 
   // transformers
-  bool packed_check_keeps_mask = false;
-  bool masks_by_vmap = false;
-  bool cache_positions = false;
-  bool all_by_sum = true;
-  bool masks_of_ones = false;
-  bool roberta_positions_twice = false;
-  bool reentrant_checkpoints = false;
-  bool checkpoints_forward = false;
-  bool checkpoints_every_nth = true;
-  bool gemma_caches_in_training = true;
-  bool gemma_scales_late = false;
-  bool gemma2_eager = false;
-  bool gemma3_rotates_per_layer = false;
-  bool two_inverse_frequencies = true;
-  bool inverse_frequencies_from_int = false;
-  bool rotary_by_matmul = true;
-  bool opt_mask_of_ones = true;
-  bool vit_keeps_locals = false;
-  bool clip_text_mask = false;
-  bool clip_projects_last = false;
-  bool whisper_projects_first = false;
-  bool electra_eager = false;
-  bool t5_masks_of_ones = false;
-  bool t5_ties_head = true;
-  T5Attention t5_attention = T5Attention::kSdpa;
-  ExpertForm experts = ExpertForm::kMaskedByCopies;
-  bool qwen_routes_in_float32 = false;
-  bool mixtral_rebinds_logits = false;
-  bool deepseek_caches_latent = true;
-  Gpt2Buffers gpt2_buffers = Gpt2Buffers::kNone;
-  bool decoding_packs_queries = false;
-  bool trainer_keeps_use_cache = false;
-  bool loads_in_float32 = false;
-  bool counts_shifted_labels = true;
-  bool decoders_alone_take_counts = false;
-  bool loads_by_conversion = true;
-  bool compile_is_read = true;
+  BehaviorChoice<bool, "masks.packed-check"> packed_check_keeps_mask = false;
+  BehaviorChoice<bool, "masks.by-vmap"> masks_by_vmap = false;
+  BehaviorChoice<bool, "masks.cache-positions"> cache_positions = false;
+  BehaviorChoice<bool, "masks.all-by-sum"> all_by_sum = true;
+  BehaviorChoice<bool, "masks.of-ones"> masks_of_ones = false;
+  BehaviorChoice<bool, "roberta.positions-twice"> roberta_positions_twice = false;
+  BehaviorChoice<bool, "checkpointing.reentrant"> reentrant_checkpoints = false;
+  BehaviorChoice<bool, "checkpointing.inside-hooks"> checkpoints_forward = false;
+  BehaviorChoice<bool, "checkpointing.every-n"> checkpoints_every_nth = true;
+  BehaviorChoice<bool, "gemma.caches-in-training"> gemma_caches_in_training = true;
+  BehaviorChoice<bool, "gemma.scales-late"> gemma_scales_late = false;
+  BehaviorChoice<bool, "gemma2.eager"> gemma2_eager = false;
+  BehaviorChoice<bool, "gemma3.rotates-per-layer"> gemma3_rotates_per_layer = false;
+  BehaviorChoice<bool, "rotary.two-buffers"> two_inverse_frequencies = true;
+  BehaviorChoice<bool, "rotary.from-int"> inverse_frequencies_from_int = false;
+  BehaviorChoice<bool, "rotary.by-matmul"> rotary_by_matmul = true;
+  BehaviorChoice<bool, "opt.mask-of-ones"> opt_mask_of_ones = true;
+  BehaviorChoice<bool, "vit.keeps-locals"> vit_keeps_locals = false;
+  BehaviorChoice<bool, "clip.text-mask"> clip_text_mask = false;
+  BehaviorChoice<bool, "clip.projects-last"> clip_projects_last = false;
+  BehaviorChoice<bool, "whisper.projects-first"> whisper_projects_first = false;
+  BehaviorChoice<bool, "electra.eager"> electra_eager = false;
+  BehaviorChoice<bool, "t5.masks-of-ones"> t5_masks_of_ones = false;
+  BehaviorChoice<bool, "t5.ties-head"> t5_ties_head = true;
+  BehaviorChoice<T5Attention, "t5.attention"> t5_attention = T5Attention::kSdpa;
+  BehaviorChoice<ExpertForm, "experts.form"> experts = ExpertForm::kMaskedByCopies;
+  BehaviorChoice<bool, "experts.qwen-float32"> qwen_routes_in_float32 = false;
+  BehaviorChoice<bool, "experts.mixtral-rebinds"> mixtral_rebinds_logits = false;
+  BehaviorChoice<bool, "deepseek.caches-latent"> deepseek_caches_latent = true;
+  BehaviorChoice<Gpt2Buffers, "gpt2.buffers"> gpt2_buffers = Gpt2Buffers::kNone;
+  BehaviorChoice<bool, "decoding.packs-queries"> decoding_packs_queries = false;
+  BehaviorChoice<bool, "trainer.keeps-use-cache"> trainer_keeps_use_cache = false;
+  BehaviorChoice<bool, "load.float32"> loads_in_float32 = false;
+  BehaviorChoice<bool, "trainer.shifted-counts"> counts_shifted_labels = true;
+  BehaviorChoice<bool, "trainer.decoder-counts"> decoders_alone_take_counts = false;
+  BehaviorChoice<bool, "load.by-conversion"> loads_by_conversion = true;
+  BehaviorChoice<bool, "compile.read"> compile_is_read = true;
 
   // accelerate
-  Fsdp2Upcast fsdp2_upcasts = Fsdp2Upcast::kTrainable;
-  bool fsdp2_wraps_ends = true;
+  BehaviorChoice<Fsdp2Upcast, "fsdp2.upcasts"> fsdp2_upcasts = Fsdp2Upcast::kTrainable;
+  BehaviorChoice<bool, "fsdp2.wraps-ends"> fsdp2_wraps_ends = true;
 
   // peft
-  bool kbit_empties_cache = true;
-  ExpertAdapters expert_adapters = ExpertAdapters::kFactors;
-  ConvertedNames converted_names = ConvertedNames::kAll;
+  BehaviorChoice<bool, "kbit.empties-cache"> kbit_empties_cache = true;
+  BehaviorChoice<ExpertAdapters, "experts.adapters"> expert_adapters = ExpertAdapters::kFactors;
+  BehaviorChoice<ConvertedNames, "experts.adapter-names"> converted_names = ConvertedNames::kAll;
 
   // trl
-  SftLossForm sft_loss = SftLossForm::kFusedHead;
-  bool trl_trainers_are_read = true;
+  BehaviorChoice<SftLossForm, "sft.loss"> sft_loss = SftLossForm::kFusedHead;
+  BehaviorChoice<bool, "trl.trainers-read"> trl_trainers_are_read = true;
 
   // bitsandbytes
-  bool keeps_packed_inputs = false;
+  BehaviorChoice<bool, "nf4.keeps-inputs"> keeps_packed_inputs = false;
 
   // liger-kernel
-  LigerLoss liger_loss = LigerLoss::kInPlace;
+  BehaviorChoice<LigerLoss, "liger.loss"> liger_loss = LigerLoss::kInPlace;
 
   friend constexpr bool operator==(const Behaviors&, const Behaviors&) = default;
 };

@@ -147,10 +147,11 @@ SampleLengths drawn_lengths(std::string_view text) {
             value <= most[count] && (count < 2 || value == std::floor(value));
     at = end + 1;
   }
-  if (!right || count < 3) {
+  if (!right || count < 3 || numbers[0] > numbers[2]) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("--lengths: found '{}{}'; accepted: lognormal:MEDIAN,SIGMA,MAX[,SAMPLES], as in "
-                            "lognormal:200,0.6,1024: median and maximum from 1 to {} tokens, sigma (of the logarithm) "
+                            "lognormal:200,0.6,1024: median and maximum from 1 to {} tokens, the median no more than "
+                            "it, sigma (of the logarithm) "
                             "from 0 to 10, at most {} samples",
                             kLognormal, one_line(text), kMostSampleTokens, kMostSamples),
                 "--lengths");

@@ -41,8 +41,10 @@ const char* sharded_in_float32(const RunOptions& options, std::optional<Precisio
   const DataParallel mode = options.parallel.data_parallel;
   const bool sharded = mode == DataParallel::kFsdp1 || mode == DataParallel::kFsdp2;
   const bool is_frozen = in_trainer && sharded && options.lora_rank;
-  const bool upcasts_none = options.profile.behaviors.fsdp2_upcasts == Fsdp2Upcast::kNothing;  // accelerate 1.13
-  if (upcasts_none && in_trainer && mode == DataParallel::kFsdp2) return nullptr;
+  if (in_trainer && mode == DataParallel::kFsdp2 &&
+      options.profile.behaviors.fsdp2_upcasts == Fsdp2Upcast::kNothing) {  // accelerate 1.13
+    return nullptr;
+  }
   const bool mixes = options.torch.fsdp_param_dtype || (precision && is_autocast(*precision));
   return sharded && !is_frozen && mixes ? "FSDP with mixed precision shards float32 weights" : nullptr;
 }
@@ -70,8 +72,8 @@ void resolve_loaded_dtype(const ModelSpec& model, const RunOptions& options, Run
   const bool stored_in_half = model.checkpoint_dtype && is_half(*model.checkpoint_dtype);
   // DeepSpeed and Megatron convert the weights to the type that they compute in; the Trainer loads them before.
   const bool loads = framework_asked(options) == Framework::kTorch || (in_trainer && asked);
-  const bool loads_as_stored = !run.profile.behaviors.loads_in_float32 && stored_in_half && !options.weights_dtype &&
-                               loads && (!asked || is_autocast(*asked));
+  const bool loads_as_stored = stored_in_half && !options.weights_dtype && loads && (!asked || is_autocast(*asked)) &&
+                               !run.profile.behaviors.loads_in_float32;
   if (loads_as_stored) {
     const std::string_view stored = name_of(*model.checkpoint_dtype);
     if (const char* reason = kept_in_float32(options, asked, in_trainer)) {

@@ -33,7 +33,7 @@ constexpr Rule kModels[] = {
      .accepted = "--transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return loops_over_experts(q) && has_experts(q.model) && !has(q, &Family::loops_over_experts);
+           return has_experts(q.model) && !has(q, &Family::loops_over_experts) && loops_over_experts(q);
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -54,8 +54,8 @@ constexpr Rule kModels[] = {
      .accepted = "--transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           return loops_over_experts(q) && has(q, &Family::loops_over_experts) &&
-                  (q.parallel.expert > 1 || q.parallel.tensor > 1);
+           return (q.parallel.expert > 1 || q.parallel.tensor > 1) && has(q, &Family::loops_over_experts) &&
+                  loops_over_experts(q);
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -66,8 +66,8 @@ constexpr Rule kModels[] = {
      .accepted = "--checkpointing none, --no-reentrant, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           const bool by_itself = !q.run.fine_tuning.prepares_for_kbit && q.run.checkpoints_reentrantly();
-           return has(q, &Family::shares_position_bias) && by_itself;
+           return has(q, &Family::shares_position_bias) && !q.run.fine_tuning.prepares_for_kbit &&
+                  q.run.checkpoints_reentrantly();
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -105,10 +105,11 @@ constexpr Rule kModels[] = {
      .accepted = "--load config, --stages train, or --transformers 5.0.0 or later",
      .broken =
          [](const RuleQuestion& q) {
-           if (!trains(q) || behaviors(q).loads_by_conversion) return false;
+           if (!trains(q)) return false;
            const bool packs = q.run.fine_tuning.quantization != Quantization::kNone;  // which has no other way
-           if (packs) return training_of(q).stages == Stages::kAll;
-           return training_of(q).loading != ModelLoading::kConfig;
+           const bool reads =
+               packs ? training_of(q).stages == Stages::kAll : training_of(q).loading != ModelLoading::kConfig;
+           return reads && !behaviors(q).loads_by_conversion;
          },
      .detail = asked_transformers,
      .code = ErrorCode::kUnsupported},
@@ -124,8 +125,8 @@ constexpr Rule kWrappers[] = {
      .broken =
          [](const RuleQuestion& q) {
            const bool shards = q.run.uses_trainer() && q.parallel.data_parallel == DataParallel::kFsdp2;
-           return shards && behaviors(q).fsdp2_upcasts == Fsdp2Upcast::kAllShards && is_autocast(q.run.precision) &&
-                  q.run.weights_dtype && is_half(*q.run.weights_dtype);
+           return shards && is_autocast(q.run.precision) && q.run.weights_dtype && is_half(*q.run.weights_dtype) &&
+                  behaviors(q).fsdp2_upcasts == Fsdp2Upcast::kAllShards;
          },
      .detail = [](const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kAccelerate)); },
      .code = ErrorCode::kUnsupported},

@@ -26,7 +26,7 @@ bool in_trl(const RunRecord& r) { return r.run.uses_trl(); }
 bool returns_routers(const RunRecord& r) {
   if (!r.run.trains() || r.run.training().loop != Loop::kTrainer || !returns_router_logits(r.model)) return false;
   const std::optional<Evaluation>& evaluation = r.run.training().evaluation;
-  return r.run.profile.behaviors.experts != ExpertForm::kLoop && !(evaluation && evaluation->keeps_logits);
+  return !(evaluation && evaluation->keeps_logits) && r.run.profile.behaviors.experts != ExpertForm::kLoop;
 }
 bool generates(const RunRecord& r) { return r.run.generates(); }
 bool of_grpo(const RunRecord& r) { return r.run.trains() && r.run.training().loop == Loop::kTrlGrpo; }

@@ -523,8 +523,10 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   const bool may_cache = is_decoder(model) || is_encoder_decoder(model);
   run.use_cache = resolve_cache(training.checkpointing, options, may_cache, assumptions);
   // Before transformers 5.0 the Trainer left config.use_cache as it is.
-  const bool keeps = options.profile.behaviors.trainer_keeps_use_cache && training.loop == Loop::kTrainer;
-  if (keeps && may_cache && model.use_cache && training.checkpointing == Checkpointing::kNone) run.use_cache = true;
+  if (training.loop == Loop::kTrainer && may_cache && model.use_cache && training.checkpointing == Checkpointing::kNone &&
+      options.profile.behaviors.trainer_keeps_use_cache) {
+    run.use_cache = true;
+  }
 }
 
 void resolve_compiled_parts(const RunOptions& options, RunSpec& run, std::vector<std::string>& assumptions) {

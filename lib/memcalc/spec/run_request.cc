@@ -206,6 +206,12 @@ DeviceSpec card_of(const RunRequest& request, const SpecRegistry& registry) {
   try {
     return registry.device(described.empty() ? request.gpu : described);
   } catch (const Error&) {
+    if (described.empty() && is_card_description(request.gpu)) {
+      throw Error(ErrorCode::kUsage,
+                  "--gpu: expected one card, found '" + one_line(request.gpu) +
+                      "'; memcalc compare and sweep take several, --card one that has no name",
+                  "--gpu");
+    }
     if (described.empty() || is_card_description(described)) throw;
   }
   return card_from_description(described, {});  // throws: says what it lacks

@@ -83,8 +83,8 @@ struct RunSpec {
   [[nodiscard]] bool checkpoints_reentrantly() const {
     if (checkpointing() != Checkpointing::kFull) return false;
     if (training().reentrant) return *training().reentrant;
-    if (uses_trainer()) return profile.behaviors.reentrant_checkpoints && !uses_trl();
-    return profile.behaviors.reentrant_checkpoints || fine_tuning.prepares_for_kbit;
+    if (uses_trainer()) return !uses_trl() && profile.behaviors.reentrant_checkpoints;
+    return fine_tuning.prepares_for_kbit || profile.behaviors.reentrant_checkpoints;
   }
   [[nodiscard]] bool uses_trainer() const { return trains() && is_trainer(training().loop); }
   [[nodiscard]] bool uses_trl() const { return trains() && is_trl(training().loop); }

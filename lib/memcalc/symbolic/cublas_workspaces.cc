@@ -8,11 +8,11 @@ namespace {
 /// parseChosenWorkspaceSize: 4096 KiB twice and 16 KiB eight times, or 4096 KiB eight times.
 constexpr Bytes kUsual = 8 * kMiB + 128 * kKiB, kLarge = 32 * kMiB;
 
-CublasWorkspaces of_cuda(const DeviceSpec& device, CublasWorkspace large_on) {
+CublasWorkspaces of_cuda(const DeviceSpec& device, const Behaviors& behaviors) {
   const CudaArchitecture of_card = architecture_of(device);
   const bool is_blackwell = of_card >= CudaArchitecture::kBlackwell && of_card < CudaArchitecture::kAfterBlackwell;
-  const bool is_large =
-      is_of(device, CudaArchitecture::kHopper) || (is_blackwell && large_on == CublasWorkspace::kHopperAndBlackwell);
+  const bool is_large = is_of(device, CudaArchitecture::kHopper) ||
+                        (is_blackwell && behaviors.cublas_workspace == CublasWorkspace::kHopperAndBlackwell);
   return {.cublas = is_large ? kLarge : kUsual, .cublaslt = kMiB};
 }
 
@@ -23,7 +23,7 @@ CublasWorkspaces of_rocm(const std::string& architecture) {
 }
 
 CublasWorkspaces by_default(const DeviceSpec& device, const Behaviors& behaviors) {
-  if (is_cuda(device)) return of_cuda(device, behaviors.cublas_workspace);
+  if (is_cuda(device)) return of_cuda(device, behaviors);
   return device.gcn_architecture.empty() ? CublasWorkspaces{} : of_rocm(device.gcn_architecture);
 }
 

@@ -40,6 +40,7 @@ bool begins_with(const std::regex& pattern, std::string_view name) {
 void freeze_all_but(Tape& tape, Model& model, const std::vector<std::string>& fragments) {
   std::vector<std::string> patterns = fragments;
   patterns.front().erase(0, kFreezeExcept.size());
+  if (patterns.front().empty()) throw refusal(rules::kFreezePattern, {""});
   std::vector<bool> trains(model.parameters.size());
   for (const std::string& text : patterns) {
     std::regex pattern;

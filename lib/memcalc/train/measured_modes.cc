@@ -33,7 +33,11 @@ constexpr Mode kModes[] = {
     {"blocks to swap", [](const RunSpec& r) { return r.fine_tuning.blocks_to_swap > 0; }, true},
     {"quantize head", [](const RunSpec& r) { return r.fine_tuning.packs_head; }, true},
     {"quantised experts", [](const RunSpec& r) { return r.fine_tuning.packs_experts; }, true},
-    {"bitsandbytes before 0.43.2", [](const RunSpec& r) { return r.profile.behaviors.keeps_packed_inputs; }, false},
+    {"bitsandbytes before 0.43.2",
+     [](const RunSpec& r) {
+       return r.fine_tuning.quantization != Quantization::kNone && r.profile.behaviors.keeps_packed_inputs;
+     },
+     false},
     {"prepare_model_for_kbit_training", [](const RunSpec& r) { return r.fine_tuning.prepares_for_kbit; }, true},
     {"freeze", [](const RunSpec& r) { return !r.fine_tuning.frozen.empty(); }, true},
     {"liger", [](const RunSpec& r) { return r.fine_tuning.liger; }, true},

@@ -124,7 +124,7 @@ const Family kElectra = {
     .build = build_bert,
     .size_keys = kEncoderKeys,
     .measured = kBertMeasured,
-    .is_eager = [](const Behaviors& b) { return b.electra_eager; },
+    .is_eager = [](const Behaviors& b) -> bool { return b.electra_eager; },
     .answers_questions = true,
 };
 

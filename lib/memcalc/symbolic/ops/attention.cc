@@ -330,10 +330,10 @@ namespace {
 /// check_prefer_cudnn_attention
 bool tries_cudnn_first(const Tape& tape) {
   const CudaArchitecture of_card = architecture_of(tape.device);
+  const bool is_old = of_card == CudaArchitecture::kHopper || of_card == CudaArchitecture::kBlackwell;
+  if (!is_old && of_card != CudaArchitecture::kBlackwellUltra) return false;
   const CudnnAttention where = tape.behaviors.cudnn_attention;
-  if (where == CudnnAttention::kNowhere) return false;
-  return of_card == CudaArchitecture::kHopper || of_card == CudaArchitecture::kBlackwell ||
-         (where == CudnnAttention::kAndB300 && of_card == CudaArchitecture::kBlackwellUltra);
+  return is_old ? where != CudnnAttention::kNowhere : where == CudnnAttention::kAndB300;
 }
 
 }  // namespace
