@@ -143,38 +143,55 @@ double misalignment(std::int64_t elements, std::size_t type) {
 
 double square(double value) { return value * value; }
 
-/// How much of the waves of tiles of 128 x 128, two on each multiprocessor, the result fills, in doublings: what most
-/// decides which kernel cuBLAS takes in float32 (1,024 rows of 8,192 at 49 TFLOP/s, 1,152 at 34).
-double filled_waves(double m, double n, double batch) {
-  constexpr double kTile = 128, kAtOnce = 2 * 132, kLeast = 0.25;
-  const double tiles = std::ceil(m / kTile) * std::ceil(n / kTile) * batch;
-  return std::log2(std::max(m * n * batch / (kTile * kTile * kAtOnce) / std::ceil(tiles / kAtOnce), kLeast));
+/// How much of the waves of such tiles, one on each multiprocessor, the result fills, in doublings.
+double filled_waves(double m, double n, double rows, double columns, double batch) {
+  constexpr double kMultiprocessors = 132, kFraction = 0x1p-52, kBias = 1023;
+  const double tiles = std::ceil(m / rows) * std::ceil(n / columns) * batch;
+  const double filled = m * n * batch / (rows * columns * kMultiprocessors) / std::ceil(tiles / kMultiprocessors);
+  return static_cast<double>(bits_of(std::max(filled, 0.25))) * kFraction - kBias;
 }
 
-double filled_waves(const Shape& shape) {
+/// What most decides which kernel cuBLAS takes and how long its last wave is: float32 multiplies 1,024 rows of 8,192 at
+/// 50 TFLOP/s, 1,152 at 39. Its kernels for most products have tiles of these sizes, either way round.
+struct WaveTile {
+  double rows, columns, weight;
+};
+constexpr std::array<WaveTile, 3> kWaveTiles = {{{128, 128, 6}, {256, 128, 4}, {128, 256, 4}}};
+
+double filled_waves(std::int64_t batch, std::int64_t tokens, std::int64_t out, std::int64_t in, std::size_t pass,
+                    const WaveTile& tile) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  return filled_waves(real(shape.pass == 2 ? shape.out : shape.tokens), real(shape.pass == 0 ? shape.out : shape.in),
-                      real(shape.batch));
+  return filled_waves(real(pass == 2 ? out : tokens), real(pass == 0 ? out : in), tile.rows, tile.columns, real(batch));
 }
 
 using Neighbours = Nearest<Time, 6>;  // by the squares of their distances
 
 /// The nearest of the rows, which are sorted by tokens.
 Neighbours nearest_of(std::span<const Time> rows, const Shape& shape, bool bias, std::size_t type) {
-  constexpr double kAligned = 4, kBias = 1, kBatch = 0.6, kFilled = 6;
+  constexpr double kAligned = 4, kBias = 1, kBatch = 0.6;
   const double tokens = doublings(shape.tokens), out = doublings(shape.out), in = doublings(shape.in);
-  const double batch = doublings(shape.batch), filled = filled_waves(shape);
+  const double batch = doublings(shape.batch);
+  std::array<double, kWaveTiles.size()> filled{};
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    filled[i] = filled_waves(shape.batch, shape.tokens, shape.out, shape.in, shape.pass, kWaveTiles[i]);
+  }
   const double out_aligned = misalignment(shape.out, type), in_aligned = misalignment(shape.in, type);
   Neighbours nearest;
   const auto consider = [&](const Time& row, double by_tokens) {
-    double distance = by_tokens + square(doublings(row.out) - out) + square(doublings(row.in) - in);
+    double distance = by_tokens + square(doublings(row.out) - out);
+    if (distance >= nearest.farthest()) return;
+    distance += square(doublings(row.in) - in);
     if (distance >= nearest.farthest()) return;
     distance += square(kAligned * (misalignment(row.out, type) - out_aligned)) +
                 square(kAligned * (misalignment(row.in, type) - in_aligned)) +
                 square(kBatch * (doublings(row.batch) - batch)) +
                 (shape.pass == 0 && (row.bias != 0) != bias ? square(kBias) : 0);
     if (distance >= nearest.farthest()) return;
-    distance += square(kFilled * (filled_waves(Shape{row.batch, row.tokens, row.out, row.in, shape.pass}) - filled));
+    for (std::size_t i = 0; i < filled.size(); ++i) {
+      const double of_row = filled_waves(row.batch, row.tokens, row.out, row.in, shape.pass, kWaveTiles[i]);
+      distance += square(kWaveTiles[i].weight * (of_row - filled[i]));
+      if (distance >= nearest.farthest()) return;
+    }
     nearest.add(row, distance);
   };
   const auto start = std::lower_bound(rows.begin(), rows.end(), shape.tokens,

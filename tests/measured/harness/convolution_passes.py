@@ -1,7 +1,7 @@
 """Times convolutions of networks, one pass at a time, on a card.
 
 usage: convolution_passes.py shapes OUT.jsonl                       the convolutions of 360 networks of timm and torchvision (meta device)
-       convolution_passes.py networks OUT.jsonl NAME ...                the convolutions of these networks of torchvision
+       convolution_passes.py networks OUT.jsonl NAME[@SIZE] ...         the convolutions of these networks of torchvision, of images of SIZE [224]
        convolution_passes.py time SHAPES.jsonl OUT.jsonl SECONDS SEED [images] [lock=FILE]
                                                                         `images`: without groups, a third channels last; `lock`: of several
                                                                         processes one at a time runs kernels, while others plan (cuDNN plans on the host)
@@ -57,7 +57,8 @@ def shapes(out):
 
 def networks(out, *names):
     with open(out, "w") as file:
-        for name in names: file.write(json.dumps(convolutions_of(("tv", name, 224)), separators=(",", ":")) + "\n")
+        for name, _, size in (each.partition("@") for each in names):
+            file.write(json.dumps(convolutions_of(("tv", name, int(size or 224))), separators=(",", ":")) + "\n")
 
 
 def measure(source, out, seconds, seed, *options):

@@ -1,10 +1,10 @@
 """How far a step's time repeats itself: runs of blind_steps.py, each timed in several passes on one card.
 
-usage: step_passes.py BUDGET_S OUT.jsonl MODULES CASES.jsonl       (MODULES: any_module.py, which builds cases of kind "any")
+usage: step_passes.py BUDGET_S OUT.jsonl MODULES CASES.jsonl [once]      (MODULES: any_module.py, which builds cases of kind "any")
 
 No profiler. Processes make their context, their model and two steps beside each other, as many as the card holds; then each is timed alone, the others asleep. What the
 host decides or nearly does (kernels below NEAR times the host) is timed in a process of its own (pass 1), twice more in the same process, half a minute and more apart, its
-cached memory given back between, and in a fresh process last of all; what the card decides in a fresh process, and as many as there is time for in another one.
+cached memory given back between, and in a fresh process last of all; what the card decides in a fresh process, and as many as there is time for in another one. `once`: all in one pass first, then as many as there is time for in another process (seed 12001).
 A line is one run of one pass: `at` (seconds since the start), `fresh`, `steps_ms`, `phases` of forward, backward and optimizer, each from an idle card, each behind a loop of Python
 (`loop_us`), `tiny`: before and after, forward and backward of each of five steps of a tiny LLaMA. Milliseconds. The first line of a process has its peaks, without the tiny LLaMA's.
 """
@@ -168,7 +168,7 @@ def batches(cases, room):
     return [group for _, group in groups]
 
 
-def main(budget, out, modules, path):
+def main(budget, out, modules, path, *once):
     begin, draws = time.time(), random.Random(11002)
     end = begin + float(budget)
     import torch
@@ -211,19 +211,20 @@ def main(budget, out, modules, path):
     card = shuffled([case for case in cases if not by_host(case) and case not in compiled])
     said(len(host), "of the host,", len(card), "of the card,", len(compiled), "compiled")
     held = []
-    for group in batches(host, BESIDE_HELD):
+    for group in batches(host, AT_ONCE if once else BESIDE_HELD):
         if late(): break
-        held += passed(started(group), b"1")
+        if once: fresh(group, b"1")
+        else: held += passed(started(group), b"1")
     held = passed(shuffled(held), b"2")
     compiled = started(compiled, COMPILING) if compiled and not late() else []
     said("compiled", len(compiled))
     compiled = passed(compiled, b"1")
     passed(shuffled(held), b"3")
     for each in held: each.end()
-    compiled = passed(compiled, b"2")
+    if not once: compiled = passed(compiled, b"2")
     for group in batches(card, AT_ONCE):
         if not late(): fresh(group, b"1")
-    passed(compiled, b"3")
+    passed(compiled, b"2" if once else b"3")
     for each in compiled: each.end()
     left = [(group, b"4") for group in batches(shuffled(host), AT_ONCE)]
     of_card = [(group, b"2") for group in batches(shuffled(card), AT_ONCE)]
