@@ -4,7 +4,7 @@ whose cases these are; "source" says what it is.
 
 usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES' (several)
        other_programs.py draw_others SEED N OUT                          N cases that were never measured, half with images (other_sources.py)
-       other_programs.py record CASES FOLDER [--part I/N]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
+       other_programs.py record CASES FOLDER [--part I/N] [--quick]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
        other_programs.py predict MEMCALC CASES FOLDER OUT                batch sizes are halved until a run fits
 """
 import argparse
@@ -184,7 +184,11 @@ def record(a):
         if path.exists(): continue
         began = time.time()
         try:
-            program = source_of(case, sources).record(case["name"])
+            source = source_of(case, sources)
+            if a.quick:  # what is measured alone: in train mode, as eager mode runs it, at other batch sizes
+                source.variants, source.not_compiled = [each for each in source.variants if each.mode == "train"], "not asked"
+                for symbol in source.symbols.keys() - {"batch"}: source.fixed.setdefault(symbol, "not asked")
+            program = source.record(case["name"])
             program.save(path)
             print(case["name"], round(time.time() - began, 1), "s; opaque:", program.to_dict().get("opaque"), {key: value.get("reason") for key, value in program.to_dict()["symbols"].items() if value.get("fixed")}, flush=True)
         except BaseException as error:
@@ -229,7 +233,9 @@ def main():
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function is draw: command.add_argument("--but", action="append", default=[])
-        if function is record: command.add_argument("--part", default="0/1")
+        if function is record:
+            command.add_argument("--part", default="0/1")
+            command.add_argument("--quick", action="store_true")
         command.set_defaults(call=function)
     a = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parent))
