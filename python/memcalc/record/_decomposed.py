@@ -40,10 +40,11 @@ class Inside(TorchDispatchMode):
         self._depth = 0  # composed functions that run
 
     def _inside(self, function: Any, args: Any, kwargs: Any) -> Any:
-        self._depth += 1
+        is_cast = function._schema.name == "aten::to"
+        self._depth += not is_cast
         try:
             with self: return function._op_dk(_COMPOSED, *args, **kwargs)  # not what Python has in its place (decompose)
-        finally: self._depth -= 1
+        finally: self._depth -= not is_cast
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -84,7 +85,9 @@ def _told(name: str, args: Any, kwargs: Any, result: Any) -> tuple[str, Any, Any
     return name, args, kwargs, result
 
 
-def may_be_composed(last: str, args: Any, given: list[torch.Tensor]) -> bool:
+def may_be_composed(name: str, last: str, args: Any, kwargs: Any, given: list[torch.Tensor]) -> bool:
     """Whether a function is to be recorded by what is inside of it."""
+    if name == "torch.linalg.norm":  # the table's norm() is of vectors; of a matrix an order means another norm
+        return args[0].dim() == 2 and (args[1] if len(args) > 1 else kwargs.get("ord")) not in (None, "fro")
     if last == "einsum": return len(tensors_in(args)) > 2  # of two the table has it
     return last not in MODELLED and bool(given)

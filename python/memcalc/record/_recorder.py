@@ -509,7 +509,7 @@ class Recorder(TorchFunctionMode):
         if last in _TAKE_NUMBERS and len(given) > 1:
             args = self._with_numbers(last, args)
             given, told = self._look(args, kwargs)
-        if self.recording and not in_place and may_be_composed(last, args, given) and kwargs.get("out") is None and (made := self._composed(function, args, kwargs, given)) is not None:
+        if self.recording and not in_place and may_be_composed(name, last, args, kwargs, given) and kwargs.get("out") is None and (made := self._composed(function, args, kwargs, given)) is not None:
             return made
         result, by_value = self._run(function, called, args, kwargs, given, told)
         outputs = [result] if type(result) is FakeTensor else tensors_in(result)
@@ -559,6 +559,7 @@ class Recorder(TorchFunctionMode):
         """The result of a function that is recorded by the operators that it is composed of; None where it cannot be."""
         if all((info := self.info(tensor)) is not None and info.known is not None for tensor in given): return None  # whose values may be asked for
         count = len(self.events)
+        torch.clear_autocast_cache()  # a parameter that an earlier call has cast is cast again, and heard
         try:
             with Inside(lambda *_: None, lambda *_: None): made = function(*args, **kwargs)
         except (NotComposed, *_DYNAMIC): return None
@@ -584,6 +585,7 @@ class Recorder(TorchFunctionMode):
         def same(of: torch.Tensor, cast: torch.Tensor) -> None:
             self._casts[id(cast)] = of
 
+        torch.clear_autocast_cache()
         try:
             with Inside(heard, same): return function(*args, **kwargs)
         finally: self._casts.clear()

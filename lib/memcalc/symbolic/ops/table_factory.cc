@@ -1,7 +1,6 @@
 // Rows of the operator table that make tensors of nothing. One without a device is made on the host, and takes no
 // memory of the card.
 #include "memcalc/symbolic/aten.h"
-#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/tape.h"
@@ -144,11 +143,6 @@ void bernoulli_row(RecordedCall& call) {  // input generator
   call.returns(like(call, call.tensor(0), std::nullopt));
 }
 
-/// Of torch.Tensor.unfold's gradient, where ATen calls it itself (istft): windows that are added up.
-void unfold_backward_row(RecordedCall& call) {  // grad_in input_sizes dim size step
-  call.returns(made(call, call.shape(1), call.tensor(0).dtype(), aten::kZeros, true));
-}
-
 void cpu_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   call.returns(on_host(call.tape, x.shape(), x.dtype()));
@@ -181,7 +175,6 @@ constexpr OperatorRow kRows[] = {
     {"scalar_tensor", "s dtype device layout requires_grad", scalar_tensor_row},
     {"randint", "low high size dtype device layout requires_grad generator", randint_row},
     {"bernoulli", "input generator", bernoulli_row},
-    {"unfold_backward", "grad_in input_sizes dim size step", unfold_backward_row},
     {"cpu", "input memory_format", cpu_row},
 };
 

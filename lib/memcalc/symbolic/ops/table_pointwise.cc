@@ -567,6 +567,7 @@ constexpr OperatorRow kRows[] = {
     {"greater_equal", "input other", compare},
     {"gt_", "input other", overwrite_row},
     {"ge_", "input other", overwrite_row},
+    {"logical_not_", "input", overwrite_row},
     {"floor_divide_", "input other", overwrite_row},
     {"exponential_", "input lambd generator", overwrite_row},
     {"random_", "input from to generator", overwrite_row},

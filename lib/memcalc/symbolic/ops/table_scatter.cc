@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/scatter.h"
 #include "memcalc/symbolic/ops/solve.h"
 #include "memcalc/symbolic/ops/view.h"

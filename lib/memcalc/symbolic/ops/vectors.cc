@@ -57,9 +57,12 @@ struct OrderPayload {
 /// is as large as the norm, or no number.
 Tensor largest_norm_gradient(const Tensor& self, const Tensor& norm, const Tensor& gradient, unsigned dims) {
   const Tensor size = pw(aten::kAbs, {&self});
-  const Tensor equal = pointwise(aten::kEq, {&size, &norm}, 1, DType::kBool);
-  const Tensor is_nan = pointwise(aten::kIsnan, {&size}, 1, DType::kBool);
-  const Tensor mask = pointwise(aten::kLogical, {&equal, &is_nan}, 1, DType::kBool);
+  Tensor mask;
+  {
+    const Tensor equal = pointwise(aten::kEq, {&size, &norm}, 1, DType::kBool);
+    const Tensor is_nan = pointwise(aten::kIsnan, {&size}, 1, DType::kBool);
+    mask = pointwise(aten::kLogical, {&equal, &is_nan}, 1, DType::kBool);
+  }
   const Tensor count = reduced(aten::kSum, mask, dims, true, DType::kInt64);
   const Tensor share = pointwise(aten::kDiv, {&gradient, &count}, 1, gradient.dtype());
   const Tensor chosen = pw(aten::kMul, {&share, &mask});
