@@ -588,7 +588,9 @@ class Recorder(TorchFunctionMode):
         torch.clear_autocast_cache()
         try:
             with Inside(heard, same): return function(*args, **kwargs)
-        finally: self._casts.clear()
+        finally:
+            self._casts.clear()
+            torch.clear_autocast_cache()  # what it holds would not die
 
     def _forget_kind(self, tensor: torch.Tensor) -> None:
         self.kinds.pop(id(tensor), None)

@@ -134,7 +134,8 @@ void scalar_tensor_row(RecordedCall& call) {  // s dtype device
 /// torch.randint(high, size), torch.randint(low, high, size)
 void randint_row(RecordedCall& call) {  // low high size dtype device
   const bool from_zero = call.slot(1).kind == BoundArgument::Kind::kList;
-  call.returns(made(call, call.shape(from_zero ? 1 : 2), call.dtype(3).value_or(DType::kInt64), aten::kRand, on_card(call, 4)));
+  call.returns(
+      made(call, call.shape(from_zero ? 1 : 2), call.dtype(3).value_or(DType::kInt64), aten::kRand, on_card(call, 4)));
 }
 
 /// torch.bernoulli(x): as large as its probabilities, which have no gradient of it.

@@ -365,22 +365,24 @@ Tensor euclidean_distances(const Tensor& x1, const Tensor& x2) {
   return finish(node, std::move(distances), true);
 }
 
-constexpr AtenOperator kPdist{{"aten::pdist"}, {"PdistBackward0"}, AutocastList::kFloat32};
-
-/// cuda/DistanceKernel.cu, pdist_backward_kernel_impl: for each row but one the gradients of all, which are then summed.
+/// cuda/DistanceKernel.cu, pdist_backward_kernel_impl: for each row but one the gradients of all, which are then
+/// summed.
 void pdist_backward(BackwardCall& call) {  // saved: self, result
   const Tensor& self = call.saved(0);
-  Tensor result = filled(call.tape, self.shape(), self.dtype(), kPdist);
+  Tensor result = filled(call.tape, self.shape(), self.dtype(), aten::kPdist);
   const std::int64_t rows = self.size(0);
-  { const Tensor all = filled(call.tape, {std::max<std::int64_t>(rows - 1, 0), rows, self.size(1)}, self.dtype(), kPdist); }
+  {
+    const Tensor all =
+        filled(call.tape, {std::max<std::int64_t>(rows - 1, 0), rows, self.size(1)}, self.dtype(), aten::kPdist);
+  }
   call.set(0, std::move(result));
 }
 
 void pdist_row(RecordedCall& call) {  // input p
-  const Tensor x = contiguous(autocast(kPdist, call.tensor(0)));
-  Node* node = record(kPdist, pdist_backward, {&x}, {&x});
+  const Tensor x = contiguous(autocast(aten::kPdist, call.tensor(0)));
+  Node* node = record(aten::kPdist, pdist_backward, {&x}, {&x});
   const std::int64_t rows = x.size(0);
-  call.returns(finish(node, filled(call.tape, {rows * (rows - 1) / 2}, x.dtype(), kPdist), true));
+  call.returns(finish(node, filled(call.tape, {rows * (rows - 1) / 2}, x.dtype(), aten::kPdist), true));
 }
 
 /// Distance.cpp, cdist: each row of x1 from each of x2. Of many rows p = 2 is a product of matrices.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/amax.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -100,8 +101,6 @@ void all_true_row(RecordedCall& call) {  // of a bool tensor: .all()
   call.returns(reduced(aten::kAny, x, (1U << x.rank()) - 1, false, DType::kBool));
 }
 
-constexpr AtenOperator kProdOfDimension{{"aten::prod"}, {"ProdBackward1"}, AutocastList::kFloat32Result};
-
 /// prod_backward of a dimension where no value is zero, for which the host asks: grad * (result / input).
 void prod_backward(BackwardCall& call) {  // saved: self, result
   const unsigned dropped = call.payload<ReductionPayload>().dropped;
@@ -122,8 +121,9 @@ void prod_row(RecordedCall& call) {
   const bool keeps = call.boolean_or(2, false);
   const unsigned dims = dimensions(call, 1, x);
   if (is_followed(x) && !call.has(1)) call.refuse("everything, differentiated");
-  const DType dtype = call.dtype(3).value_or(is_floating(x.dtype()) ? autocast_result(kProdOfDimension, x) : DType::kInt64);
-  Node* node = record(kProdOfDimension, prod_backward, {&x}, {&x});
+  const DType dtype =
+      call.dtype(3).value_or(is_floating(x.dtype()) ? autocast_result(aten::kProdOf, x) : DType::kInt64);
+  Node* node = record(aten::kProdOf, prod_backward, {&x}, {&x});
   if (node != nullptr) node->payload.set(ReductionPayload{.dropped = keeps ? 0 : dims});
   call.returns(finish(node, reduced(aten::kProd, x, dims, keeps, dtype), true));
 }
@@ -140,8 +140,6 @@ void count_nonzero_row(RecordedCall& call) {  // SummaryOps: (input != 0).sum(di
   call.returns(sum(other, dimensions(call, 1, x), false, DType::kInt64));
 }
 
-constexpr AtenOperator kTrace{{"aten::trace"}, {"TraceBackward0"}};
-
 /// trace_backward: zeros, filled at the diagonal's places.
 void trace_backward(BackwardCall& call) {
   const Shape& input = call.payload<InputShape>().shape;
@@ -152,7 +150,7 @@ void trace_backward(BackwardCall& call) {
 
 void trace_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  Node* node = record(kTrace, trace_backward, {&x});
+  Node* node = record(aten::kTrace, trace_backward, {&x});
   if (node != nullptr) node->payload.set(InputShape{x.shape()});
   const Tensor diagonal = call.tape.alias(x, {std::min(x.size(0), x.size(1))}, {x.strides()[0] + x.strides()[1]}, true);
   const NoGrad no_grad(call.tape.modes);
@@ -167,7 +165,8 @@ void variance_row(RecordedCall& call) {  // input dim unbiased correction keepdi
 
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  const double order = call.is_number(1) ? call.number_or(1, 2) : 2;
+  const int place = call.has(6) ? 6 : 1;  // torch.linalg.norm() calls it ord
+  const double order = call.is_number(place) ? call.number_or(place, 2) : 2;
   if (order == 1) return call.returns(one_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
   if (order != 2) {
     return call.returns(norm_of_order(x, order, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
@@ -245,7 +244,7 @@ constexpr OperatorRow kRows[] = {
     {"trace", "input", trace_row},
     {"var", "input dim unbiased correction keepdim", variance_row<variance>},
     {"std", "input dim unbiased correction keepdim", variance_row<standard_deviation>},
-    {"norm", "input p dim keepdim dtype", norm_row},
+    {"norm", "input p dim keepdim dtype out ord", norm_row},
     {"vector_norm", "input ord dim keepdim dtype", norm_row},
     {"cumsum", "input dim dtype", cumsum_row},
     {"softmax", "input dim _stacklevel dtype", softmax_row},

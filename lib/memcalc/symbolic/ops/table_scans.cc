@@ -181,7 +181,8 @@ Tensor median_of_all(const Tensor& x) {
   Tensor result;
   {
     const NoGrad no_grad(x.tape().modes);
-    const Tensor values = sorted(x.rank() == 1 ? x : view(x.is_contiguous() ? x : contiguous(x), {x.elements()}), 0).values;
+    const Tensor values =
+        sorted(x.rank() == 1 ? x : view(x.is_contiguous() ? x : contiguous(x), {x.elements()}), 0).values;
     const Tensor last = select(values, 0);
     const Tensor is_nan = mask(aten::kIsnan, {&last});
     result = pointwise(aten::kWhere, {&is_nan, &last}, 1, x.dtype());

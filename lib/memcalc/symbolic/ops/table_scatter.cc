@@ -93,8 +93,10 @@ void searchsorted_row(RecordedCall& call) {  // sorted_sequence input out_int32 
   const Tensor& sequence = call.tensor(0);
   if (!call.is_tensor(1) || call.has(5)) call.refuse("a number, or what is not sorted");
   const Tensor& x = call.tensor(1);
-  if (sequence.dtype() != x.dtype() || !sequence.is_contiguous() || !x.is_contiguous()) call.refuse("what is copied first");
-  call.returns(filled(call.tape, x.shape(), call.boolean_or(2, false) ? DType::kInt32 : DType::kInt64, aten::kBucketize));
+  if (sequence.dtype() != x.dtype() || !sequence.is_contiguous() || !x.is_contiguous())
+    call.refuse("what is copied first");
+  call.returns(
+      filled(call.tape, x.shape(), call.boolean_or(2, false) ? DType::kInt32 : DType::kInt64, aten::kBucketize));
 }
 
 void nonzero_row(RecordedCall& call) {  // input as_tuple

@@ -70,8 +70,8 @@ Tensor largest_norm_gradient(const Tensor& self, const Tensor& norm, const Tenso
   return pw(aten::kMul, {&sign, &chosen});
 }
 
-/// FunctionsManual.cpp, norm_backward, of orders that have no formula of their own. What is raised to a power, filled or
-/// divided in place takes nothing more.
+/// FunctionsManual.cpp, norm_backward, of orders that have no formula of their own. What is raised to a power, filled
+/// or divided in place takes nothing more.
 void order_norm_backward(BackwardCall& call) {  // saved: self, result
   const auto& [order, dropped, dims] = call.payload<OrderPayload>();
   if (order == 0) return;
