@@ -159,7 +159,7 @@ inline constexpr AtenOperator kTrace{{"aten::trace"}, {"TraceBackward0"}};
 inline constexpr AtenOperator kTrilOf{{"aten::tril"}, {"TrilBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kTriuOf{{"aten::triu"}, {"TriuBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kTrunc{{"aten::trunc"}, {"TruncBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
-inline constexpr AtenOperator kUnfoldBackward{{"aten::unfold_backward"}, {"UnfoldBackwardBackward0"}};
+inline constexpr AtenOperator kUnfoldBackwardOf{{"aten::unfold_backward"}, {"UnfoldBackwardBackward0"}};
 inline constexpr AtenOperator kVarMeanOf{{"aten::var_mean"}, {"VarMeanBackward0"}};
 inline constexpr AtenOperator kXlogy{{"aten::xlogy"}, {"XlogyBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 

@@ -342,10 +342,10 @@ void windows_backward(BackwardCall& call) {
 void unfold_backward_row(RecordedCall& call) {  // grad_in input_sizes dim size step
   const Tensor& windows = call.tensor(0);
   const Shape shape = call.shape(1);
-  Node* node = record(aten::kUnfoldBackward, windows_backward, {&windows});
+  Node* node = record(aten::kUnfoldBackwardOf, windows_backward, {&windows});
   if (node != nullptr)
     node->payload.set(WindowPayload{call.dimension(2, shape.rank, 0), call.integer(3), call.integer(4)});
-  call.returns(finish(node, filled(call.tape, shape, windows.dtype(), aten::kUnfoldBackward)));
+  call.returns(finish(node, filled(call.tape, shape, windows.dtype(), aten::kUnfoldBackwardOf)));
 }
 
 void masked_scatter_in_place_row(RecordedCall& call) {  // input mask source
