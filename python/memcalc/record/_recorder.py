@@ -571,7 +571,7 @@ class Recorder(TorchFunctionMode):
             outputs = tensors_in(result)
             gradient = torch.is_grad_enabled() and name not in _WITHOUT_GRADIENT and any(self.requires(tensor) for tensor in tensors_in((args, kwargs)))
             encoded = [self._arguments(name, args), [[key, self.encode(item)] for key, item in kwargs.items()]]
-            numbers = []
+            numbers: list[int] = []
             for tensor in outputs:
                 info = self.info(tensor)
                 if info is None: numbers.append(self.number(tensor, gradient and (tensor.is_floating_point() or tensor.is_complex())))
