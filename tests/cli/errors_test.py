@@ -20,7 +20,7 @@ CASES = [
     (("estmate", *BERT), "did you mean 'estimate'?"),
     (("--model", "bert-larg"), "did you mean 'bert-large'?"),
     (("--model", "no/such/config.json"), "no/such/config.json"),
-    (("--model", "siglip-base-patch16-224", "--seq", "100"), "recorded with sequence 64, asked for 100"),
+    (("--model", "siglip-base-patch16-224", "--seq", "100"), "sequence must be at most 64"),
     ((*BERT, "--gpu", "h100-sx"), "did you mean 'h100-sxm'?"),
     # whole numbers
     *(((*BERT, option, text), f"{option}: {WHOLE}{more}, found '{text}'")

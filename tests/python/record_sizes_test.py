@@ -184,3 +184,35 @@ def test_chosen_sizes_are_others_than_the_examples():
 
     assert other_sizes("image", 512, 64, {"image": [512, 768, 1280, 1024]}) == [768, 1280, 1024]
     with pytest.raises(ValueError, match="three that are not the example's 512"): other_sizes("image", 512, 64, {"image": [512, 768, 1280]})
+
+
+class Composed(torch.nn.Module):
+    """Functions that memcalc's table does not have, of operators that it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(20, 64))
+
+    def forward(self, x):
+        middle = x.quantile(0.5, -1)
+        rows = torch.tensordot(x, self.weight, dims=([1], [1]))
+        return torch.einsum("ld,md,nd->lmn", x, self.weight, self.weight).sum() + rows.sum() + middle.sum()
+
+
+def test_a_composed_function_is_recorded_by_what_is_inside_of_it():
+    content = record(Composed(), {"x": torch.zeros(50, 64)}, symbols={"batch": ["x.0"]}, variants=[Variant()]).to_dict()
+    check_lifetimes(content)
+    check_schema(content)
+    called = [made[1].rsplit(".", 1)[-1] for function in content["functions"] for made in function["body"] if made[0] == "call"]
+    assert not {"quantile", "tensordot", "einsum"} & set(called)
+    assert {"sort", "gather", "mm", "bmm"} <= set(called)
+    assert not any("fixed" in symbol for symbol in content["symbols"].values())
+
+
+class Inverse(torch.nn.Module):
+    def forward(self, x): return torch.linalg.pinv(x).sum()  # of a decomposition that the table does not have
+
+
+def test_a_composed_function_of_an_unknown_operator_is_one_call():
+    content = record(Inverse(), {"x": torch.zeros(4, 8, 6)}, symbols={"batch": ["x.0"]}, variants=[Variant()]).to_dict()
+    assert [made[1] for function in content["functions"] for made in function["body"] if made[0] == "call"][0] == "torch.linalg.pinv"

@@ -93,6 +93,10 @@ void ProgramModel::bind_sizes() {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{}: {} must be at least {}", program_->name, symbol.name, symbol.minimum));
     }
+    if (symbol.maximum > 0 && size > symbol.maximum) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} must be at most {}", program_->name, symbol.name, symbol.maximum));
+    }
     binding_.sizes.set(symbol.name, size / symbol.unit);
   }
 }

@@ -194,8 +194,9 @@ struct ProgramSymbol {
   std::int64_t recorded = 0;
   std::int64_t multiple = 1;
   std::int64_t minimum = 0;
-  std::int64_t unit = 1;  // of the run's size, in which these three are: the pixels of a latent
-  std::string fixed;      // why only the recorded size works; empty: others do
+  std::int64_t maximum = 0;  // 0: none
+  std::int64_t unit = 1;     // of the run's size, in which these four are: the pixels of a latent
+  std::string fixed;         // why only the recorded size works; empty: others do
 };
 
 /// A size: a number, or an expression in the symbols.

@@ -629,6 +629,7 @@ Program read_program(std::shared_ptr<const FlatJson> json, const std::string& fi
     symbols->for_each_member([&](std::string_view name, const Place& symbol) {
       ProgramSymbol made{.name = std::string(name), .recorded = symbol.require("default").integer(1), .fixed = {}};
       if (const auto minimum = symbol.find("minimum")) made.minimum = minimum->integer();
+      if (const auto maximum = symbol.find("maximum")) made.maximum = maximum->integer(1);
       if (const auto multiple = symbol.find("multiple")) made.multiple = multiple->integer(1);
       if (const auto fixed = symbol.find("fixed"); fixed && fixed->is_true()) {
         const auto reason = symbol.find("reason");

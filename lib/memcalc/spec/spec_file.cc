@@ -125,7 +125,7 @@ constexpr std::int64_t kMostLatentPixels = 1024;  // of one edge
 void ask_in_pixels(Program& program, std::int64_t pixels) {
   for (ProgramSymbol& symbol : program.symbols) {
     if (symbol.name != "image") continue;
-    for (std::int64_t* size : {&symbol.recorded, &symbol.multiple, &symbol.minimum}) *size *= pixels;
+    for (std::int64_t* size : {&symbol.recorded, &symbol.multiple, &symbol.minimum, &symbol.maximum}) *size *= pixels;
     symbol.unit = pixels;
   }
 }

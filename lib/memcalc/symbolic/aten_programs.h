@@ -84,7 +84,9 @@ inline constexpr AtenOperator kMarginRankingLoss{{"aten::margin_ranking_loss"}, 
 inline constexpr AtenOperator kTripletMarginLoss{{"aten::triplet_margin_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kHingeEmbeddingLoss{{"aten::hinge_embedding_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kCosineEmbeddingLoss{{"aten::cosine_embedding_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kPdist{{"aten::pdist"}, {"PdistBackward0"}, AutocastList::kFloat32};
 inline constexpr AtenOperator kPoissonNllLoss{{"aten::poisson_nll_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kProdOf{{"aten::prod"}, {"ProdBackward1"}, AutocastList::kFloat32Result};
 inline constexpr AtenOperator kL1Loss{{"aten::l1_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kLerpTensor{
     {"aten::lerp"}, {"LerpBackward1"}, AutocastList::kNone, CompileRule::kPointwise};
@@ -153,9 +155,11 @@ inline constexpr AtenOperator kStdMean{{"aten::std_mean"}, {"StdMeanBackward0"}}
 inline constexpr AtenOperator kTan{{"aten::tan"}, {"TanBackward0"}, AutocastList::kFloat32, CompileRule::kPointwise};
 inline constexpr AtenOperator kThreshold{
     {"aten::threshold"}, {"ThresholdBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
+inline constexpr AtenOperator kTrace{{"aten::trace"}, {"TraceBackward0"}};
 inline constexpr AtenOperator kTrilOf{{"aten::tril"}, {"TrilBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kTriuOf{{"aten::triu"}, {"TriuBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kTrunc{{"aten::trunc"}, {"TruncBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
+inline constexpr AtenOperator kUnfoldBackwardOf{{"aten::unfold_backward"}, {"UnfoldBackwardBackward0"}};
 inline constexpr AtenOperator kVarMeanOf{{"aten::var_mean"}, {"VarMeanBackward0"}};
 inline constexpr AtenOperator kXlogy{{"aten::xlogy"}, {"XlogyBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 

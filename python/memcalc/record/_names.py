@@ -36,8 +36,8 @@ PARTLY_MODELLED = frozenset("""
     adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d addcmul_ bilinear bucketize conv1d cosine_similarity
     cross_entropy ctc_loss diff einsum embedding_bag fft fft_fft fft_ifft fft_irfft fft_rfft ifft index inner
     binary_cross_entropy_with_logits histc interpolate irfft lstm gru rnn_tanh rnn_relu lstm_cell max_pool1d max_pool2d
-    max_pool3d median meshgrid one_hot pad polar prod rfft rms_norm rrelu scatter scatter_ scatter_reduce
-    scatter_reduce_ solve_triangular take_along_dim where _weight_norm""".split())
+    max_pool3d bernoulli median meshgrid nanmedian one_hot pad polar prod rfft rms_norm rrelu scatter scatter_ scatter_reduce
+    scatter_reduce_ searchsorted solve_triangular take_along_dim where _weight_norm""".split())
 
 # Python's operators by the method that does the same.
 _OPERATORS = {

@@ -112,7 +112,7 @@ def record(module_or_factory: Any, example_inputs: Any, *, loss: Callable[[Any],
     loss from the module's output, where the module returns none. policies: answers for values (docs/programs.md).
     sizes: for a symbol, three or more further sizes at which to record, or lists of such, of which the first is taken that
     gives one program; where all of a list are larger than the default, that is the least. maxima, minima, multiples: the
-    largest and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
+    largest (where the module has a table of so many positions) and the smallest size of a symbol that the module takes, and what divides them. fixed: symbols that have one size,
     and why. depths: how the module is made with fewer layers; then most is recorded of these, where that is shown to be the same.
     not_compiled: why it is not recorded as torch.compile traces it.
     """
@@ -206,6 +206,13 @@ def _stretched(recordings: Recordings, example_inputs: Any, how: _How, depths: D
     return None
 
 
+def _has_table(module: torch.nn.Module, count: int) -> bool:
+    """Whether the module has a table of so many positions, behind which it fails; what is made of a position's number (rotary
+    embeddings) has no end."""
+    return any(isinstance(item, torch.Tensor) and "position" in f"{path}.{key}" and count in item.shape for path, part in module.named_modules()
+               for key, item in {**part._parameters, **part._buffers, **vars(part)}.items())
+
+
 @dataclass
 class _Found:
     """What the recordings of a module have shown."""
@@ -233,10 +240,11 @@ def _deeper(recordings: Recordings, example_inputs: Any, how: _How, shallow: _Fo
 def _recorded(recordings: Recordings, example_inputs: Any, how: _How, found: _Found, shallow: _Found | None = None) -> dict[str, Json]:
     """The program from recordings of all that it holds, or what `shallow` does not tell; what these show goes into `found`."""
     name, task, variants, precisions, sizes = how.name, how.task, how.variants, how.precisions, how.sizes
-    fixed, multiples, minima, maxima = dict(how.fixed), dict(how.multiples), dict(how.minima), how.maxima
+    fixed, multiples, minima = dict(how.fixed), dict(how.multiples), dict(how.minima)
     module_or_factory = recordings.make
     source = Source(module_or_factory, example_inputs, how.symbols)
     first = recordings.built(precisions[0]).module
+    maxima = {symbol: most for symbol, most in how.maxima.items() if _has_table(first, most)}
     base = source.at(source.defaults)
     if shallow is None and precisions == PRECISIONS: precisions = _working(recordings, variants[0], precisions, base)
     description = describe(recordings, precisions)

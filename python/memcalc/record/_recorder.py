@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
+from ._decomposed import Inside, NotComposed, may_be_composed
 from ._graphs import Events
 from ._memo import AS_THEY_ARE, WITH_THEIR_TYPE, Kind, Memo
 from ._names import TENSOR_PROPERTIES, Called, Names, Way, is_in_place
@@ -117,6 +118,7 @@ class Recorder(TorchFunctionMode):
         self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
         self._copies: dict[Any, Any] = {}
+        self._casts: dict[int, torch.Tensor] = {}  # within a composed function: what autocast has cast, and of what
         self.changed_alike: dict[tuple[bool, int], Any] = {}  # of _patches.py
         self._memo = Memo(fake)
         self.kinds: dict[int, Kind] = {}  # of module_tensors
@@ -188,6 +190,7 @@ class Recorder(TorchFunctionMode):
 
     def encode(self, thing: Any) -> Json:
         if isinstance(thing, torch.Tensor):
+            thing = self._casts.get(id(thing), thing)
             name = self.module_tensors.get(id(thing))
             info = self.values.get(id(thing))
             if name is None and info is not None and info.number >= 0: return {"v": info.number}
@@ -506,6 +509,8 @@ class Recorder(TorchFunctionMode):
         if last in _TAKE_NUMBERS and len(given) > 1:
             args = self._with_numbers(last, args)
             given, told = self._look(args, kwargs)
+        if self.recording and not in_place and may_be_composed(name, last, args, kwargs, given) and kwargs.get("out") is None and (made := self._composed(function, args, kwargs, given)) is not None:
+            return made
         result, by_value = self._run(function, called, args, kwargs, given, told)
         outputs = [result] if type(result) is FakeTensor else tensors_in(result)
         if not outputs and not (in_place and given): return result
@@ -549,6 +554,43 @@ class Recorder(TorchFunctionMode):
         if by_value or numbers and called.shows_results: event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
         self.events.append(tuple(event))
         return result
+
+    def _composed(self, function: Any, args: Any, kwargs: Any, given: list[torch.Tensor]) -> Any:
+        """The result of a function that is recorded by the operators that it is composed of; None where it cannot be."""
+        if all((info := self.info(tensor)) is not None and info.known is not None for tensor in given): return None  # whose values may be asked for
+        count = len(self.events)
+        torch.clear_autocast_cache()  # a parameter that an earlier call has cast is cast again, and heard
+        try:
+            with Inside(lambda *_: None, lambda *_: None): made = function(*args, **kwargs)
+        except (NotComposed, *_DYNAMIC): return None
+        finally: del self.events[count:]  # gradients that are switched off within it
+        if any(tensor is each for tensor in tensors_in(made) for each in given): return None
+        del made
+
+        def heard(name: str, args: Any, kwargs: Any, result: Any) -> None:
+            outputs = tensors_in(result)
+            gradient = torch.is_grad_enabled() and name not in _WITHOUT_GRADIENT and any(self.requires(tensor) for tensor in tensors_in((args, kwargs)))
+            encoded = [self._arguments(name, args), [[key, self.encode(item)] for key, item in kwargs.items()]]
+            numbers: list[int] = []
+            for tensor in outputs:
+                info = self.info(tensor)
+                if info is None: numbers.append(self.number(tensor, gradient and (tensor.is_floating_point() or tensor.is_complex())))
+                else:
+                    info.requires_grad |= gradient
+                    numbers.append(info.number)
+            event = ["call", "torch." + name, *encoded, numbers]
+            if numbers and Called("torch." + name, False).shows_results: event.append([[list(t.shape), {"d": _dtype(t.dtype)}] for t in outputs])
+            self.events.append(tuple(event))
+
+        def same(of: torch.Tensor, cast: torch.Tensor) -> None:
+            self._casts[id(cast)] = of
+
+        torch.clear_autocast_cache()
+        try:
+            with Inside(heard, same): return function(*args, **kwargs)
+        finally:
+            self._casts.clear()
+            torch.clear_autocast_cache()  # what it holds would not die
 
     def _forget_kind(self, tensor: torch.Tensor) -> None:
         self.kinds.pop(id(tensor), None)

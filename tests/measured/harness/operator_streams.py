@@ -1,7 +1,7 @@
 """What single operators ask of the allocator in a step, forward and backward: 300 modules of an operator each, at sizes drawn at random,
 in float32 and under bfloat16 autocast. The loss is the mean square of what the operator gives.
 
-usage: operator_streams.py measure OUT [--seconds N] [--device cpu] [--seed N]   a row {"id", "precision", "forward", "backward"} each: bytes of requests in
+usage: operator_streams.py measure OUT [--seconds N] [--device cpu] [--seed N] [--only PATTERN]   a row {"id", "precision", "forward", "backward"} each: bytes of requests in
                                                            order, negative where a block is freed; the second of two steps
        operator_streams.py record FOLDER [--only PATTERN]  a program of each (memcalc.record)
        operator_streams.py compare MEMCALC FOLDER MEASURED [--only PATTERN]
@@ -694,6 +694,103 @@ of("images of seed 11021", {"p": "nchw"}, """
 """)
 
 
+# ---- since seed 12021: what transformers, timm, torchvision, torchaudio and diffusers call and no table had ----------------------------
+of("of seed 12021", {"p": "ld"}, """
+    counts_of_experts: p * torch.bincount((p.detach().abs() * 3).long().clamp(max=7).flatten(), minlength=8).float().sum()
+    bincount_few: p * torch.bincount((p[:, 0].detach().abs() * 3).long().clamp(max=7), minlength=64)[0]
+    bincount_weighted: p * torch.bincount((p[:, 0].detach().abs() * 3).long().clamp(max=7), weights=p[:, 0].detach().float()).sum()
+    isin_few: p.masked_fill(torch.isin((p.detach() * 3).long(), torch.tensor([1, 2, 3], device=p.device)), 0)
+    isin_number: p.masked_fill(torch.isin((p.detach() * 3).long(), 2), 0)
+    isin_many: p.masked_fill(torch.isin((p.detach() * 3).long(), torch.arange(500, device=p.device)), 0)
+    greater: p * torch.greater(p.detach(), 0)
+    less_equal: p * p.detach().less_equal(p.detach().flip(0))
+    randint_made: p[torch.randint(0, p.size(0), (30,), device=p.device)]
+    randint_like: p * torch.randint_like(p, 3)
+    multinomial_one: p[torch.multinomial(p.detach().float().softmax(-1), 1)[:, 0] % p.size(0)]
+    multinomial_several: p.gather(1, torch.multinomial(p.detach().float().softmax(-1), 5))
+    multinomial_again: p.gather(1, torch.multinomial(p.detach().float().softmax(-1), 5, replacement=True))
+    bernoulli_mask: p * torch.bernoulli(torch.full_like(p, 0.9))
+    bernoulli_own: p * p.detach().sigmoid().bernoulli()
+    exponential_noise: p + torch.empty_like(p).exponential_()
+    gumbel_soft: F.gumbel_softmax(p.float(), tau=0.7, hard=False, dim=-1)
+    gumbel_straight: F.gumbel_softmax(p, hard=True)
+    normal_noise: p + torch.normal(0.0, 1.0, size=p.shape, device=p.device)
+    normal_tensors: p + torch.normal(p.detach(), 0.1)
+    random_ints: p * torch.empty_like(p, dtype=torch.long).random_(0, 3)
+    kaiser: p * torch.kaiser_window(p.size(1), device=p.device)
+    blackman: p * torch.blackman_window(p.size(1), device=p.device)
+    bartlett: p * torch.bartlett_window(p.size(1), device=p.device)
+    triu_in_place: p * torch.ones(p.size(1), p.size(1), device=p.device).triu_(1)[0]
+    tril_in_place: (p * 1).tril_()
+    cumsum_in_place: (p * 2).cumsum_(0)
+    fill_diagonal: (p @ p.mT).fill_diagonal_(0)
+    argwhere: p * (p.detach() > 5).argwhere().numel()
+    logspace: p * torch.logspace(0, 1, p.size(1), device=p.device)
+    clamp_both: torch.clamp(p, p.detach().min(), p.detach().max())
+    floor_divide_in_place: p * (p.detach() * 7).floor_divide_(2)
+    lerp_in_place: (p * 1).lerp_(p.flip(0), 0.1)
+    addcdiv_in_place: (p * 1).addcdiv_(p.flip(0), p.detach().abs() + 1, value=0.1)
+    sub_scaled: torch.sub(p, p.flip(0), alpha=2)
+    rsub_number: torch.rsub(p, 1.0)
+    rot_half: torch.cat((-p[:, p.size(1) // 2:], p[:, :p.size(1) // 2]), -1)
+    square_root_norm: p * torch.rsqrt(p.square().mean(-1, keepdim=True) + 1e-6)
+    affine_grid: F.grid_sample(p[None, None], F.affine_grid(torch.eye(2, 3, device=p.device)[None] * p[0, 0], (1, 1, 20, 30), align_corners=False), align_corners=False)
+    equal_host: p * float(torch.equal(p, p))
+    amin_amax: p.amax(-1) - p.amin(-1)
+    scatter_mean: torch.zeros(10, p.size(1), device=p.device).index_reduce(0, torch.arange(p.size(0), device=p.device) % 10, p.float(), "mean")
+    scatter_reduce_mean: torch.zeros(10, p.size(1), device=p.device).scatter_reduce(0, (torch.arange(p.size(0), device=p.device) % 10)[:, None].expand(-1, p.size(1)), p.float(), "mean")
+    prod_all: p[:4, :4].prod()
+    prod_zero_free: p.abs().add(1).prod(0)
+    median_columns: p.median(0)[0]
+    det_large: torch.linalg.slogdet(p[:50, :50].float())[1]
+    whitened: torch.linalg.solve_triangular(torch.linalg.cholesky(p[:, :40].float().mT @ p[:, :40].float() + torch.eye(40, device=p.device)), p[:, :40].float().mT, upper=False)
+    gaussian_process: torch.distributions.MultivariateNormal(p[:, 0].float()[:40], covariance_matrix=p[:40].float() @ p[:40].float().mT + 300 * torch.eye(40, device=p.device), validate_args=False).log_prob(p[:40, 1].float())
+    low_rank: torch.linalg.svd(p[:48, :48].float())[0]
+    inverse_large: torch.linalg.inv(p[:50, :50].float() + 30 * torch.eye(50, device=p.device))
+    matrix_rank_free: torch.linalg.matrix_norm(p)
+    tensordot_two: torch.tensordot(p.view(p.size(0), 4, -1), p.view(p.size(0), 4, -1)[:10], dims=([1, 2], [1, 2]))
+    kron_small: torch.kron(p[:5, :5], p[:4, :4])
+    nan_sum: p.nansum(-1)
+    unique_counts: p * torch.unique((p.detach() * 2).long(), return_counts=True)[1].numel()
+    histogram: p * torch.histc(p.detach().float(), 20, -3, 3).max()
+    channel_shuffle: F.channel_shuffle(p[None, :48, :16, None], 4)
+    local_response: F.local_response_norm(p[None, :, :, None], 5)
+    pixel_norm: p[None] / (p[None].pow(2).mean(1, keepdim=True) + 1e-8).sqrt()
+    logsumexp_pair: torch.logaddexp(p, p.flip(0)).logsumexp((0, 1))
+    sin_positions: torch.cat([p.sin(), p.cos()], -1)
+    complex_rotation: torch.view_as_real(torch.view_as_complex(p.float().view(p.size(0), -1, 2).contiguous()) * torch.polar(torch.ones(p.size(0), p.size(1) // 2, device=p.device), p.detach().float()[:, ::2])).flatten(1)
+    istft_long: torch.istft(torch.stft(p.float().repeat(1, 20), 64, 16, window=torch.hann_window(64, device=p.device), return_complex=True) * 2, 64, 16, window=torch.hann_window(64, device=p.device))
+    stft_magnitude: torch.stft(p.float().repeat(1, 20), 64, 16, return_complex=True).abs()
+    phase: torch.stft(p.float().repeat(1, 20), 64, 16, window=torch.hann_window(64, device=p.device), return_complex=True).angle().cos()
+""")
+of("series of 12021", {"p": "ncl"}, """
+    conv_groups_one: M: nn.Conv1d({c}, {c}, 3, padding=1, groups=2): self.m(p)
+    conv_groups_many: M: nn.Conv1d({c}, {c}, 5, padding=2, groups=8): self.m(p)
+    conv_depthwise_long: M: nn.Conv1d({c}, {c}, 31, padding=15, groups={c}): self.m(p)
+    conv_weight_norm: M: nn.utils.parametrizations.weight_norm(nn.Conv1d({c}, 32, 7, padding=3)): self.m(p)
+    conv_transposed_series: M: nn.ConvTranspose1d({c}, 32, 16, 8, 4): self.m(p)
+    lstm_long: M: nn.LSTM({c}, 64, 2, bidirectional=True, batch_first=True): self.m(p.mT)[0]
+    lstm_projection_one: M: nn.LSTM({c}, 96, proj_size=40): self.m(p.permute(2, 0, 1))[0]
+    gru_long: M: nn.GRU({c}, 64, 2, batch_first=True, dropout=0.1): self.m(p.mT)[0]
+    glu_series: F.glu(p, 1)
+    snake: p + torch.sin(p * 2).pow(2) / 2
+    group_norm_one: F.group_norm(p, 1)
+""")
+of("images of 12021", {"p": "nchw"}, """
+    conv_groups_two: M: nn.Conv2d({c}, {c}, 3, padding=1, groups=2): self.m(p)
+    conv_groups_eight: M: nn.Conv2d({c}, {c}, 3, padding=1, groups=8): self.m(p)
+    conv_groups_stride: M: nn.Conv2d({c}, {c}, 3, 2, 1, groups=4): self.m(p)
+    conv_groups_wide: M: nn.Conv2d({c}, {c}, 5, padding=2, groups={c}): self.m(p)
+    conv_same_uneven: M: nn.Conv2d({c}, 32, 4, padding="same"): self.m(p)
+    max_unpool: F.max_unpool2d(*F.max_pool2d(p, 2, return_indices=True), 2)
+    blur_pool: F.conv2d(F.pad(p, (1, 1, 1, 1), mode="reflect"), torch.ones(p.size(1), 1, 3, 3, device=p.device) / 9, stride=2, groups=p.size(1))
+    weight_standardised: F.conv2d(p, F.batch_norm(torch.ones(16, p.size(1) * 9, device=p.device)[None] * p.mean(), None, None, training=True).view(16, p.size(1), 3, 3), padding=1)
+    attention_of_channels: p * p.mean((2, 3), keepdim=True).sigmoid()
+    unfold_shifts: F.unfold(p, 3, padding=1).mean(1)
+    grid_warp: F.grid_sample(p, p.mean(1)[..., None].expand(-1, -1, -1, 2).tanh(), align_corners=False)
+""")
+
+
 def assigned(p):
     out = p.clone()
     out[:, 1:4] = p[:, :3] * 2
@@ -715,9 +812,9 @@ def cases(seed=SEED):
 
 
 def later_first(of_all):
-    """Those that were not measured with the first seed before the others."""
+    """Those of the last seed before the others."""
     of_all = list(of_all)
-    first = list(OPERATORS).index("loss_l1")
+    first = list(OPERATORS).index("counts_of_experts")
     return of_all[first:] + of_all[:first]
 
 
@@ -789,6 +886,7 @@ def measure(a):
         del w
     head()
     for name, sizes in later_first(cases(a.seed)):
+        if not re.search(a.only, name): continue
         for precision in ("fp32", "amp-bf16"):
             row = dict(id=name, precision=precision)
             if time.time() - began > a.seconds:
@@ -833,7 +931,7 @@ def record(a):
         if path.exists() or not re.search(a.only, name): continue
         kind, values = made(name, sizes, torch)
         def example(batch): return {"batch": torch.empty(batch), **values()}  # the batch has no part in it
-        try: sources.Source(kind, example, {"batch": 4}, [Variant("train")], name, "other", precisions=("float32", "autocast")).record(name).save(path)
+        try: sources.Source(kind, example, {"batch": 4}, [Variant("train")], name, "other", precisions=("float32", "autocast"), not_compiled="not asked").record(name).save(path)
         except BaseException as error: path.with_name(name + ".failed").write_text(traceback.format_exc())
         print(name, "" if path.exists() else "FAILED", flush=True)
 
@@ -911,7 +1009,7 @@ def main():
     for name in ("memcalc", "folder", "measured"): other.add_argument(name)
     other.add_argument("--most", type=int, default=4)
     other.set_defaults(call=compare)
-    for each in (command, other): each.add_argument("--only", default="")
+    for each in (measured, command, other): each.add_argument("--only", default="")
     for each in (measured, command): each.add_argument("--seed", type=int, default=SEED)
     a = parser.parse_args()
     a.call(a)

@@ -3,7 +3,8 @@ modules as a user writes them (own_modules.py, own_networks.py, own_users.py). E
 whose cases these are; "source" says what it is.
 
 usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES' (several)
-       other_programs.py record CASES FOLDER [--part I/N]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
+       other_programs.py draw_others SEED N OUT                          N cases that were never measured, half with images (other_sources.py)
+       other_programs.py record CASES FOLDER [--part I/N] [--quick]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
        other_programs.py predict MEMCALC CASES FOLDER OUT                batch sizes are halved until a run fits
 """
 import argparse
@@ -82,7 +83,9 @@ def source_of(case, sources):
     if library == "own":
         known = own_modules()[name]
         return sources.Source(known["kind"], known["kind"].inputs, {"batch": batch}, [Variant("train")], name, "other")
-    if library == "diffusers": return sources.diffusers(name, {}, batch=batch)
+    if library in ("diffusers", "torchaudio"):
+        import other_sources
+        return getattr(other_sources, library)(name, batch, sources)
     if library == "timm": return sources.timm(name, batch=batch)
     if library == "torchvision":
         if name not in VIDEO: return sources.torchvision(name, batch=batch)
@@ -124,6 +127,37 @@ def own_modules():
     return OWN
 
 
+def case_of(seed, i, source, recorded, chooser, precisions):
+    factor, prec = chooser.choice([0.5, 1, 1.5, 2, 3, 4, 5]), chooser.choice(precisions)
+    case = dict(id=f"other-{seed}-{i}-{source[1]}", name=source[1].replace("/", "-"), source=list(source), recorded_batch=recorded, prec=prec,
+                batch=max(1, int(recorded * factor)), optimizer=chooser.choice(["adamw", "adamw", "adamw", "adamw-fused", "sgd", "adam"]),
+                clip=chooser.random() < 0.25)
+    print(case["id"], case["prec"], case["batch"], case["optimizer"], case["clip"], flush=True)
+    return case
+
+
+WHOLE_NETWORKS = ["fp32", "fp32", "amp-bf16", "amp-bf16", "amp-bf16", "amp-fp16", "bf16"]
+
+
+def draw_others(a):
+    """Of what was never measured: of images a fifth of transformers, a quarter of torchvision, the rest of timm; of others a fifth each of torchaudio
+    and diffusers, the rest of transformers."""
+    import other_sources
+    sources, but, chooser, half = loaded(ROOT / "scripts/record_programs", "record_programs").recorder(), other_sources.measured(), random.Random(a.seed), a.n // 2
+    of_torchvision, of_sound, of_diffusers = (round(share * half) for share in (0.25, 0.2, 0.2))
+    import torchvision
+    networks = [name for name in torchvision.models.list_models() if name not in but and "detection" not in torchvision.models.get_model_builder(name).__module__
+                and not name.startswith(("quantized", "raft", "vit_h", "vit_l", "regnet_y_128gf"))]
+    drawn = [("torchvision", name) for name in chooser.sample(networks, of_torchvision)]
+    some = other_sources.of_transformers(chooser, (half // 5, half - of_sound - of_diffusers), but, sources)
+    drawn += of_timm(chooser, half - of_torchvision - half // 5, but) + some
+    drawn += [("torchaudio", name) for name in chooser.sample(sorted(set(other_sources.TORCHAUDIO) - but), of_sound)]
+    drawn += [("diffusers", name) for name in chooser.sample(sorted(set(other_sources.DIFFUSERS) - but), of_diffusers)]
+    precisions = {"torchaudio": ["fp32", "amp-bf16", "amp-fp16"]}
+    cases = [case_of(a.seed, i, source, 8 if source[0] != "diffusers" else 4, chooser, precisions.get(source[0], WHOLE_NETWORKS)) for i, source in enumerate(drawn)]
+    Path(a.out).write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
 def draw(a):
     OWN, chooser, drawn = own_modules(), random.Random(a.seed), []
     but = {case["source"][1] for path in a.but for case in lines_of(path)}
@@ -135,13 +169,8 @@ def draw(a):
     cases = []
     for i, source in enumerate(drawn):
         recorded = OWN[source[1]]["batch"] if source[0] == "own" else 8
-        factor = chooser.choice([0.5, 1, 1.5, 2, 3, 4, 5])
-        prec = chooser.choice(["fp32", "fp32", "amp-bf16", "amp-bf16", "amp-bf16", "amp-fp16", "bf16"] if source[0] != "own" else ["fp32", "fp32", "amp-bf16", "amp-bf16", "amp-fp16"])
-        case = dict(id=f"other-{a.seed}-{i}-{source[1]}", name=source[1].replace("/", "-"), source=list(source), recorded_batch=recorded, prec=prec,
-                    batch=max(1, int(recorded * factor)), optimizer=chooser.choice(["adamw", "adamw", "adamw", "adamw-fused", "sgd", "adam"]),
-                    clip=chooser.random() < 0.25)
-        cases.append(case)
-        print(case["id"], case["prec"], case["batch"], case["optimizer"], case["clip"], flush=True)
+        precisions = WHOLE_NETWORKS if source[0] != "own" else ["fp32", "fp32", "amp-bf16", "amp-bf16", "amp-fp16"]
+        cases.append(case_of(a.seed, i, source, recorded, chooser, precisions))
     Path(a.out).write_text("".join(json.dumps(case) + "\n" for case in cases))
 
 
@@ -155,7 +184,11 @@ def record(a):
         if path.exists(): continue
         began = time.time()
         try:
-            program = source_of(case, sources).record(case["name"])
+            source = source_of(case, sources)
+            if a.quick:  # what is measured alone: in train mode, as eager mode runs it, at other batch sizes
+                source.variants, source.not_compiled = [each for each in source.variants if each.mode == "train"], "not asked"
+                for symbol in source.symbols.keys() - {"batch"}: source.fixed.setdefault(symbol, "not asked")
+            program = source.record(case["name"])
             program.save(path)
             print(case["name"], round(time.time() - began, 1), "s; opaque:", program.to_dict().get("opaque"), {key: value.get("reason") for key, value in program.to_dict()["symbols"].items() if value.get("fixed")}, flush=True)
         except BaseException as error:
@@ -196,11 +229,13 @@ def predict(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for function, names in ((draw, ("seed", "n", "out")), (record, ("cases", "folder")), (predict, ("memcalc", "cases", "folder", "out"))):
+    for function, names in ((draw, ("seed", "n", "out")), (draw_others, ("seed", "n", "out")), (record, ("cases", "folder")), (predict, ("memcalc", "cases", "folder", "out"))):
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function is draw: command.add_argument("--but", action="append", default=[])
-        if function is record: command.add_argument("--part", default="0/1")
+        if function is record:
+            command.add_argument("--part", default="0/1")
+            command.add_argument("--quick", action="store_true")
         command.set_defaults(call=function)
     a = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).resolve().parent))

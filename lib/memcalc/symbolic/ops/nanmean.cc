@@ -5,6 +5,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -35,6 +36,20 @@ void nansum_backward(BackwardCall& call) {  // saved: self
 
 }  // namespace
 
+Tensor nansum(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(kNansumBackward, nansum_backward, inputs, 1);
+  Tensor total;
+  {
+    const NoGrad no_grad(tape.modes);
+    total = reduced(aten::kSum, x, dims, keep_dims, dtype);
+  }
+  if (node != nullptr) tape.autograd.save(*node, x);
+  tape.autograd.set_history(node, total);
+  return total;
+}
+
 Tensor nanmean(const Tensor& x) {
   Tape& tape = x.tape();
   Tensor factor;
@@ -44,13 +59,7 @@ Tensor nanmean(const Tensor& x) {
     kernel_over(x, aten::kIsnan);
     factor = no_grad::sum(is_number);
   }
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(kNansumBackward, nansum_backward, inputs, 1);
-  Tensor total = tape.empty({}, x.dtype(), aten::kSum);
-  kernel_over(x, aten::kSum);
-  if (node != nullptr) tape.autograd.save(*node, x);
-  tape.autograd.set_history(node, total);
-  return divide(std::move(total), factor);
+  return divide(nansum(x, 1, false), factor);
 }
 
 }  // namespace memcalc

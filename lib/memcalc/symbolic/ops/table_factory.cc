@@ -125,6 +125,25 @@ void one_hot_row(RecordedCall& call) {
   call.returns(made(call, shape, DType::kInt64, aten::kOneHot, true));
 }
 
+/// torch.scalar_tensor(number), which ATen makes within functions that it composes: on the card.
+void scalar_tensor_row(RecordedCall& call) {  // s dtype device
+  const bool card = !call.has(2) || on_card(call, 2);
+  call.returns(made(call, {}, call.dtype(1).value_or(DType::kFloat32), aten::kScalarTensor, card));
+}
+
+/// torch.randint(high, size), torch.randint(low, high, size)
+void randint_row(RecordedCall& call) {  // low high size dtype device
+  const bool from_zero = call.slot(1).kind == BoundArgument::Kind::kList;
+  call.returns(
+      made(call, call.shape(from_zero ? 1 : 2), call.dtype(3).value_or(DType::kInt64), aten::kRand, on_card(call, 4)));
+}
+
+/// torch.bernoulli(x): as large as its probabilities, which have no gradient of it.
+void bernoulli_row(RecordedCall& call) {  // input generator
+  if (call.has(1)) call.refuse("a probability beside the input");
+  call.returns(like(call, call.tensor(0), std::nullopt));
+}
+
 void cpu_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
   call.returns(on_host(call.tape, x.shape(), x.dtype()));
@@ -154,6 +173,9 @@ constexpr OperatorRow kRows[] = {
     {"new_full", "input size fill_value dtype device layout requires_grad", new_full_row},
     {"new_tensor", "input data dtype device requires_grad", new_tensor_row},
     {"one_hot", "input num_classes", one_hot_row},
+    {"scalar_tensor", "s dtype device layout requires_grad", scalar_tensor_row},
+    {"randint", "low high size dtype device layout requires_grad generator", randint_row},
+    {"bernoulli", "input generator", bernoulli_row},
     {"cpu", "input memory_format", cpu_row},
 };
 

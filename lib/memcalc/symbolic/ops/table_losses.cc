@@ -365,6 +365,26 @@ Tensor euclidean_distances(const Tensor& x1, const Tensor& x2) {
   return finish(node, std::move(distances), true);
 }
 
+/// cuda/DistanceKernel.cu, pdist_backward_kernel_impl: for each row but one the gradients of all, which are then
+/// summed.
+void pdist_backward(BackwardCall& call) {  // saved: self, result
+  const Tensor& self = call.saved(0);
+  Tensor result = filled(call.tape, self.shape(), self.dtype(), aten::kPdist);
+  const std::int64_t rows = self.size(0);
+  {
+    const Tensor all =
+        filled(call.tape, {std::max<std::int64_t>(rows - 1, 0), rows, self.size(1)}, self.dtype(), aten::kPdist);
+  }
+  call.set(0, std::move(result));
+}
+
+void pdist_row(RecordedCall& call) {  // input p
+  const Tensor x = contiguous(autocast(aten::kPdist, call.tensor(0)));
+  Node* node = record(aten::kPdist, pdist_backward, {&x}, {&x});
+  const std::int64_t rows = x.size(0);
+  call.returns(finish(node, filled(call.tape, {rows * (rows - 1) / 2}, x.dtype(), aten::kPdist), true));
+}
+
 /// Distance.cpp, cdist: each row of x1 from each of x2. Of many rows p = 2 is a product of matrices.
 void cdist_row(RecordedCall& call) {  // x1 x2 p compute_mode
   const auto [x1, x2] = cast(aten::kCdist, call);
@@ -544,6 +564,7 @@ constexpr OperatorRow kRows[] = {
     {"binary_cross_entropy", "input target weight size_average reduce reduction", probabilities_row},
     {"soft_margin_loss", "input target reduction", soft_margin_row},
     {"cosine_similarity", "x1 x2 dim eps", cosine_similarity_row},
+    {"pdist", "input p", pdist_row},
     {"cdist", "x1 x2 p compute_mode", cdist_row},
     {"margin_ranking_loss", "input1 input2 target margin reduction", margin_ranking_row},
     {"pairwise_distance", "x1 x2 p eps keepdim", pairwise_distance_row},

@@ -320,6 +320,34 @@ void embedding_bag_row(RecordedCall& call) {
   call.returns(std::move(result));
 }
 
+struct WindowPayload {
+  int dim = 0;
+  std::int64_t size = 1, step = 1;
+};
+
+/// Its gradient are the windows of the gradient: a view.
+void windows_backward(BackwardCall& call) {
+  const auto& [dim, size, step] = call.payload<WindowPayload>();
+  const Tensor& gradient = call.gradient();
+  Shape shape = gradient.shape(), strides = gradient.strides();
+  shape[dim] = (gradient.size(dim) - size) / step + 1;
+  const std::int64_t stride = gradient.strides()[dim];
+  strides[dim] = step * stride;
+  shape.dims[static_cast<std::size_t>(shape.rank++)] = size;
+  strides.dims[static_cast<std::size_t>(strides.rank++)] = stride;
+  call.set(0, call.tape.alias(gradient, shape, strides, false));
+}
+
+/// What istft calls: zeros, to which windows are added where they lie.
+void unfold_backward_row(RecordedCall& call) {  // grad_in input_sizes dim size step
+  const Tensor& windows = call.tensor(0);
+  const Shape shape = call.shape(1);
+  Node* node = record(aten::kUnfoldBackwardOf, windows_backward, {&windows});
+  if (node != nullptr)
+    node->payload.set(WindowPayload{call.dimension(2, shape.rank, 0), call.integer(3), call.integer(4)});
+  call.returns(finish(node, filled(call.tape, shape, windows.dtype(), aten::kUnfoldBackwardOf)));
+}
+
 void masked_scatter_in_place_row(RecordedCall& call) {  // input mask source
   const Tensor& x = call.tensor(0);
   if (is_followed(x) && x.impl()->is_view) call.refuse("a part of a tensor that is differentiated");
@@ -342,6 +370,7 @@ constexpr OperatorRow kRows[] = {
      "input weight offsets max_norm norm_type scale_grad_by_freq mode sparse per_sample_weights include_last_offset "
      "padding_idx",
      embedding_bag_row},
+    {"unfold_backward", "grad_in input_sizes dim size step", unfold_backward_row},
     {"masked_scatter_", "input mask source", masked_scatter_in_place_row},
 };
 

@@ -2,13 +2,18 @@
 // torch/csrc/autograd/FunctionsManual.cpp of torch 2.11.
 // MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
 // MIRRORS(torch, "torch/csrc/autograd/FunctionsManual.cpp", "2.11.0")
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "memcalc/symbolic/aten.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/amax.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
+#include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/norm.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
@@ -96,10 +101,60 @@ void all_true_row(RecordedCall& call) {  // of a bool tensor: .all()
   call.returns(reduced(aten::kAny, x, (1U << x.rank()) - 1, false, DType::kBool));
 }
 
+/// prod_backward of a dimension where no value is zero, for which the host asks: grad * (result / input).
+void prod_backward(BackwardCall& call) {  // saved: self, result
+  const unsigned dropped = call.payload<ReductionPayload>().dropped;
+  const Tensor gradient = with_dropped(call.gradient(), dropped), result = with_dropped(call.saved(1), dropped);
+  const Tensor& self = call.saved(0);
+  unsigned dims = 0;
+  for (int dim = 0; dim < self.rank(); ++dim) dims |= result.size(dim) != self.size(dim) ? 1U << dim : 0;
+  const Tensor zero = pointwise(aten::kEq, {&self}, 1, DType::kBool);
+  const Tensor zeros = sum(zero, dims != 0 ? dims : 1, true, DType::kInt64);
+  { const Tensor all = no_grad::sum(zeros); }
+  call.tape.kernels.synchronize(aten::kItem);
+  const Tensor quotient = pw(aten::kDiv, {&result, &self});
+  call.set(0, pw(aten::kMul, {&gradient, &quotient}));
+}
+
 void prod_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (x.requires_grad() && call.tape.modes.grad_enabled) call.refuse("what is differentiated");
-  call.returns(reduced(aten::kProd, x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
+  const bool keeps = call.boolean_or(2, false);
+  const unsigned dims = dimensions(call, 1, x);
+  if (is_followed(x) && !call.has(1)) call.refuse("everything, differentiated");
+  const DType dtype =
+      call.dtype(3).value_or(is_floating(x.dtype()) ? autocast_result(aten::kProdOf, x) : DType::kInt64);
+  Node* node = record(aten::kProdOf, prod_backward, {&x}, {&x});
+  if (node != nullptr) node->payload.set(ReductionPayload{.dropped = keeps ? 0 : dims});
+  call.returns(finish(node, reduced(aten::kProd, x, dims, keeps, dtype), true));
+}
+
+void nansum_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  call.returns(nansum(x, dimensions(call, 1, x), call.boolean_or(2, false), call.dtype(3)));
+}
+
+void count_nonzero_row(RecordedCall& call) {  // SummaryOps: (input != 0).sum(dims)
+  const Tensor& x = call.tensor(0);
+  const NoGrad no_grad(call.tape.modes);
+  const Tensor other = pointwise(aten::kNe, {&x}, 1, DType::kBool);
+  call.returns(sum(other, dimensions(call, 1, x), false, DType::kInt64));
+}
+
+/// trace_backward: zeros, filled at the diagonal's places.
+void trace_backward(BackwardCall& call) {
+  const Shape& input = call.payload<InputShape>().shape;
+  Tensor result = filled(call.tape, input, call.gradient().dtype(), aten::kZeros);
+  { const Tensor places = filled(call.tape, {std::min(input[0], input[1])}, DType::kInt64, aten::kArange); }
+  call.set(0, std::move(result));
+}
+
+void trace_row(RecordedCall& call) {
+  const Tensor& x = call.tensor(0);
+  Node* node = record(aten::kTrace, trace_backward, {&x});
+  if (node != nullptr) node->payload.set(InputShape{x.shape()});
+  const Tensor diagonal = call.tape.alias(x, {std::min(x.size(0), x.size(1))}, {x.strides()[0] + x.strides()[1]}, true);
+  const NoGrad no_grad(call.tape.modes);
+  call.returns(finish(node, reduced(aten::kSum, diagonal, 1, false)));
 }
 
 template <Tensor (*function)(const Tensor& x, unsigned reduced, bool keep_dims)>
@@ -110,8 +165,11 @@ void variance_row(RecordedCall& call) {  // input dim unbiased correction keepdi
 
 void norm_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  if (call.is_number(1) && call.number_or(1, 2) == 1) {
-    return call.returns(one_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
+  const int place = call.has(6) ? 6 : 1;  // torch.linalg.norm() calls it ord
+  const double order = call.is_number(place) ? call.number_or(place, 2) : 2;
+  if (order == 1) return call.returns(one_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
+  if (order != 2) {
+    return call.returns(norm_of_order(x, order, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
   }
   call.returns(vector_norm(x, dimensions(call, 2, x), call.boolean_or(3, false), call.dtype(4)));
 }
@@ -181,9 +239,12 @@ constexpr OperatorRow kRows[] = {
     {"all", "input dim keepdim", any_row},
     {"_is_all_true", "input", all_true_row},
     {"prod", "input dim keepdim dtype", prod_row},
+    {"nansum", "input dim keepdim dtype", nansum_row},
+    {"count_nonzero", "input dim", count_nonzero_row},
+    {"trace", "input", trace_row},
     {"var", "input dim unbiased correction keepdim", variance_row<variance>},
     {"std", "input dim unbiased correction keepdim", variance_row<standard_deviation>},
-    {"norm", "input p dim keepdim dtype", norm_row},
+    {"norm", "input p dim keepdim dtype out ord", norm_row},
     {"vector_norm", "input ord dim keepdim dtype", norm_row},
     {"cumsum", "input dim dtype", cumsum_row},
     {"softmax", "input dim _stacklevel dtype", softmax_row},

@@ -165,11 +165,41 @@ void kthvalue_row(RecordedCall& call) {  // input k dim keepdim
   return_both(call, selected(aten::kKthvalue, x, shape));
 }
 
+/// evenly_distribute_backward: equal values share the gradient; values that are no numbers are equal to one.
+void extremum_of_all_backward(BackwardCall& call) {  // saved: self, result
+  const Tensor& self = call.saved(0);
+  const Tensor equal = mask(aten::kEq, {&self, &call.saved(1)}), is_nan = mask(aten::kIsnan, {&call.saved(1)});
+  const Tensor chosen = mask(aten::kLogical, {&self});
+  const Tensor count = reduced(aten::kSum, chosen, (1U << chosen.rank()) - 1, false, DType::kInt64);
+  const Tensor share = pointwise(aten::kDiv, {&call.gradient(), &count}, 1, call.gradient().dtype());
+  call.set(0, pw(aten::kMul, {&share, &chosen}));
+}
+
+/// cuda/Sorting.cpp, median_impl of everything: what was sorted is looked at in the middle, and at its end for NaN.
+Tensor median_of_all(const Tensor& x) {
+  Node* node = record(aten::kMedian, extremum_of_all_backward, {&x}, {&x});
+  Tensor result;
+  {
+    const NoGrad no_grad(x.tape().modes);
+    const Tensor values =
+        sorted(x.rank() == 1 ? x : view(x.is_contiguous() ? x : contiguous(x), {x.elements()}), 0).values;
+    const Tensor last = select(values, 0);
+    const Tensor is_nan = mask(aten::kIsnan, {&last});
+    result = pointwise(aten::kWhere, {&is_nan, &last}, 1, x.dtype());
+  }
+  return finish(node, std::move(result), true);
+}
+
 void median_row(RecordedCall& call) {  // input dim keepdim
   const Tensor& x = call.tensor(0);
-  if (!call.has(1)) call.refuse("everything");
+  if (!call.has(1)) return call.returns(median_of_all(x));
   const Shape shape = without(x.shape(), call.dimension(1, x.rank(), -1), call.boolean_or(2, false));
   return_both(call, selected(aten::kMedian, x, shape));
+}
+
+void nanmedian_row(RecordedCall& call) {
+  if (!call.has(1)) call.refuse("everything");
+  median_row(call);
 }
 
 void topk_row(RecordedCall& call) {  // input k dim largest sorted
@@ -183,16 +213,6 @@ void topk_row(RecordedCall& call) {  // input k dim largest sorted
 
 // --- extrema of everything, spread and mean
 // ---------------------------------------------------------------------------
-
-/// evenly_distribute_backward: equal values share the gradient; values that are no numbers are equal to one.
-void extremum_of_all_backward(BackwardCall& call) {  // saved: self, result
-  const Tensor& self = call.saved(0);
-  const Tensor equal = mask(aten::kEq, {&self, &call.saved(1)}), is_nan = mask(aten::kIsnan, {&call.saved(1)});
-  const Tensor chosen = mask(aten::kLogical, {&self});
-  const Tensor count = reduced(aten::kSum, chosen, (1U << chosen.rank()) - 1, false, DType::kInt64);
-  const Tensor share = pointwise(aten::kDiv, {&call.gradient(), &count}, 1, call.gradient().dtype());
-  call.set(0, pw(aten::kMul, {&share, &chosen}));
-}
 
 /// x.max(): a scalar; x.max(dim): values and places; torch.max(x, y): element by element.
 template <const AtenOperator& of_two>
@@ -271,6 +291,7 @@ constexpr OperatorRow kRows[] = {
     {"msort", "input", msort_row},
     {"kthvalue", "input k dim keepdim", kthvalue_row},
     {"median", "input dim keepdim", median_row},
+    {"nanmedian", "input dim keepdim", nanmedian_row},
     {"topk", "input k dim largest sorted", topk_row},
     {"max", "input dim keepdim", extremum_row<aten::kMaximum>},
     {"min", "input dim keepdim", extremum_row<aten::kMinimum>},

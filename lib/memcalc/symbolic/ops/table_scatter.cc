@@ -10,6 +10,7 @@
 #include "memcalc/symbolic/ops/grouped_mm.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/operator_table.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/scatter.h"
 #include "memcalc/symbolic/ops/solve.h"
 #include "memcalc/symbolic/ops/view.h"
@@ -87,6 +88,17 @@ void weight_norm_row(RecordedCall& call) {  // v g dim
   call.returns(weight_norm(v, call.tensor(1)));
 }
 
+/// cuda/Bucketization.cu: places alone where both are contiguous and of one type.
+void searchsorted_row(RecordedCall& call) {  // sorted_sequence input out_int32 right side sorter
+  const Tensor& sequence = call.tensor(0);
+  if (!call.is_tensor(1) || call.has(5)) call.refuse("a number, or what is not sorted");
+  const Tensor& x = call.tensor(1);
+  if (sequence.dtype() != x.dtype() || !sequence.is_contiguous() || !x.is_contiguous())
+    call.refuse("what is copied first");
+  call.returns(
+      filled(call.tape, x.shape(), call.boolean_or(2, false) ? DType::kInt32 : DType::kInt64, aten::kBucketize));
+}
+
 void nonzero_row(RecordedCall& call) {  // input as_tuple
   const Tensor& x = call.tensor(0);
   const Tensor places = nonzero(x, call.given().shape[0]);
@@ -138,6 +150,8 @@ void unique_row(RecordedCall& call) {  // input sorted return_inverse return_cou
 
 constexpr OperatorRow kRows[] = {
     {"nonzero", "input as_tuple", nonzero_row},
+    {"argwhere", "input", nonzero_row},
+    {"searchsorted", "sorted_sequence input out_int32 right side sorter", searchsorted_row},
     {"masked_select", "input mask", masked_select_row},
     {"unique", "input sorted return_inverse return_counts dim", unique_row},
     {"unique_consecutive", "input return_inverse return_counts dim", unique_consecutive_row},

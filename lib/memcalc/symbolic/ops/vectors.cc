@@ -1,6 +1,8 @@
 // MIRRORS(torch, "ReduceOps.cpp", "2.11.0")
 #include "memcalc/symbolic/ops/vectors.h"
 
+#include <cmath>
+
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/ops/elementwise.h"
@@ -45,6 +47,64 @@ void one_norm_backward(BackwardCall& call) {  // saved: self
   call.set(0, pw(aten::kMul, {&gradient, &sign}));
 }
 
+struct OrderPayload {
+  double order = 0;
+  unsigned dropped = 0;  // the dimensions that were not kept, a bit each
+  unsigned reduced = 0;
+};
+
+/// norm_backward for an infinite order: self.sgn() * (grad / mask.sum(dims, keepdim) * mask), where the mask has what
+/// is as large as the norm, or no number.
+Tensor largest_norm_gradient(const Tensor& self, const Tensor& norm, const Tensor& gradient, unsigned dims) {
+  const Tensor size = pw(aten::kAbs, {&self});
+  Tensor mask;
+  {
+    const Tensor equal = pointwise(aten::kEq, {&size, &norm}, 1, DType::kBool);
+    const Tensor is_nan = pointwise(aten::kIsnan, {&size}, 1, DType::kBool);
+    mask = pointwise(aten::kLogical, {&equal, &is_nan}, 1, DType::kBool);
+  }
+  const Tensor count = reduced(aten::kSum, mask, dims, true, DType::kInt64);
+  const Tensor share = pointwise(aten::kDiv, {&gradient, &count}, 1, gradient.dtype());
+  const Tensor chosen = pw(aten::kMul, {&share, &mask});
+  const Tensor sign = pw(aten::kSgn, {&self});
+  return pw(aten::kMul, {&sign, &chosen});
+}
+
+/// FunctionsManual.cpp, norm_backward, of orders that have no formula of their own. What is raised to a power, filled
+/// or divided in place takes nothing more.
+void order_norm_backward(BackwardCall& call) {  // saved: self, result
+  const auto& [order, dropped, dims] = call.payload<OrderPayload>();
+  if (order == 0) return;
+  const Tensor gradient = with_dropped(call.gradient(), dropped), norm = with_dropped(call.saved(1), dropped);
+  const Tensor& self = call.saved(0);
+  if (std::isinf(order)) return call.set(0, largest_norm_gradient(self, norm, gradient, dims));
+  if (order < 1) {  // self.sgn() * self.abs().pow_(p - 1).masked_fill_(self == 0, 0) * grad * norm.pow(1 - p)
+    Tensor scaled;
+    {
+      const Tensor size = pw(aten::kAbs, {&self});
+      const Tensor zero = pointwise(aten::kEq, {&self}, 1, DType::kBool);
+      const Tensor sign = pw(aten::kSgn, {&self});
+      scaled = pw(aten::kMul, {&sign, &size});
+    }
+    const Tensor power = pw(aten::kPow, {&norm});
+    const Tensor product = pw(aten::kMul, {&scaled, &gradient});
+    return call.set(0, pw(aten::kMul, {&product, &power}));
+  }
+  Tensor scaled;  // self * self.abs().pow_(p - 2), below 2 self.sgn() * self.abs().pow_(p - 1)
+  {
+    const Tensor size = pw(aten::kAbs, {&self});
+    const Tensor sign = order < 2 ? pw(aten::kSgn, {&self}) : Tensor();
+    scaled = pw(aten::kMul, {&self, &size});
+  }
+  Tensor scale;  // grad / norm.pow(p - 1), 0 where the norm is 0
+  {
+    const Tensor power = pw(aten::kPow, {&norm});
+    scale = pw(aten::kDiv, {&gradient, &power});
+  }
+  { const Tensor zero = pointwise(aten::kEq, {&norm}, 1, DType::kBool); }
+  call.set(0, pw(aten::kMul, {&scaled, &scale}));
+}
+
 /// grad * (self - result).exp()
 void log_sum_exp_backward(BackwardCall& call) {  // saved: self, result
   const unsigned dropped = call.payload<ReducedDimensions>().dropped;
@@ -80,6 +140,13 @@ Tensor vector_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional
 Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
   Node* node = record(aten::kLinalgVectorNorm, one_norm_backward, {&x}, {&x});
   if (node != nullptr) node->payload.set(ReducedDimensions{.dropped = keep_dims ? 0 : dims});
+  const DType type = dtype.value_or(autocast_result(aten::kLinalgVectorNorm, x));
+  return finish(node, reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type), true);
+}
+
+Tensor norm_of_order(const Tensor& x, double order, unsigned dims, bool keep_dims, std::optional<DType> dtype) {
+  Node* node = record(aten::kLinalgVectorNorm, order_norm_backward, {&x}, {&x});
+  if (node != nullptr) node->payload.set(OrderPayload{order, keep_dims ? 0 : dims, dims});
   const DType type = dtype.value_or(autocast_result(aten::kLinalgVectorNorm, x));
   return finish(node, reduced(aten::kLinalgVectorNorm, x, dims, keep_dims, type), true);
 }

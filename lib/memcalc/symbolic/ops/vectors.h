@@ -14,6 +14,9 @@ namespace memcalc {
 /// The same of order 1.
 [[nodiscard]] Tensor one_norm(const Tensor& x, unsigned dims, bool keep_dims,
                               std::optional<DType> dtype = std::nullopt);
+/// The same of any other order; 0 counts what is not zero and has no gradient.
+[[nodiscard]] Tensor norm_of_order(const Tensor& x, double order, unsigned dims, bool keep_dims,
+                                   std::optional<DType> dtype = std::nullopt);
 /// torch.logsumexp(x, dims, keepdim); float32 under autocast.
 [[nodiscard]] Tensor log_sum_exp(Arg x, unsigned dims, bool keep_dims);
 /// torch.dot of two vectors.
