@@ -523,8 +523,8 @@ void resolve_training(const ModelSpec& model, const RunOptions& options, RunSpec
   const bool may_cache = is_decoder(model) || is_encoder_decoder(model);
   run.use_cache = resolve_cache(training.checkpointing, options, may_cache, assumptions);
   // Before transformers 5.0 the Trainer left config.use_cache as it is.
-  if (training.loop == Loop::kTrainer && may_cache && model.use_cache && training.checkpointing == Checkpointing::kNone &&
-      options.profile.behaviors.trainer_keeps_use_cache) {
+  if (training.loop == Loop::kTrainer && may_cache && model.use_cache &&
+      training.checkpointing == Checkpointing::kNone && options.profile.behaviors.trainer_keeps_use_cache) {
     run.use_cache = true;
   }
 }
