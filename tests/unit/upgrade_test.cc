@@ -112,7 +112,9 @@ TEST_F(UpgradeTest, WhatARunDoesNotReadHasNoEffectOnIt) {
       EXPECT_EQ(alone.memory.peak_allocated, base.memory.peak_allocated) << effect.behavior->name;
       EXPECT_EQ(alone.memory.peak_reserved, base.memory.peak_reserved) << effect.behavior->name;
       ASSERT_EQ(alone.time.has_value(), base.time.has_value()) << effect.behavior->name;
-      if (base.time) EXPECT_EQ(alone.time->step.step_seconds, base.time->step.step_seconds) << effect.behavior->name;
+      if (base.time) {
+        EXPECT_EQ(alone.time->step.step_seconds, base.time->step.step_seconds) << effect.behavior->name;
+      }
     }
     EXPECT_GT(shared, upgrade.effects.size() / 2);
     EXPECT_LT(shared, upgrade.effects.size());
