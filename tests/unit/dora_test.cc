@@ -60,8 +60,7 @@ TEST(Dora, LengthsOfAPackedBaseStayInFloat32UnderTrl) {
   const auto requests = [](const std::string& release) {
     const std::string run =
         "--model llama-3.2-1b --layers 2 --bs 1 --seq 64 --weights-dtype bf16 --loop trl-reward --lora 8 "
-        "--lora-targets "
-        "q_proj --quantize nf4 --dora --gpu h200-sxm --trl " +
+        "--lora-targets q_proj --quantize nf4 --dora --gpu h200-sxm --trl " +
         release;
     return requests_of(test::question_of(test::words_in(run)), 4 * kHidden);
   };

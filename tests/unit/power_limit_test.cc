@@ -102,28 +102,85 @@ TEST(PowerLimit, AnotherLimitIsTheSamePowerOverFewerWatts) {
   EXPECT_NEAR(seconds_of(list, card, limited).front() / full, std::sqrt(1.5), 1e-6);
 }
 
-// An all-reduce beside them draws 0.33 of the limit beyond what the products save by taking longer, a gather 0.06.
-TEST(PowerLimit, CollectivesBesideProductsLowerTheirClock) {
-  const Kernel product = product_of_4096();
-  DeviceRates limited = rates();
-  const double full = seconds_of({product}, device(), limited).front();
-  limited.power = {.products = 2, .best = product.flops / full / 1e15, .others = 0.5, .idle = 0, .source = "a test"};
-  Kernel collective;
-  collective.stream = CudaStream::kAllReduce;
-  const auto product_beside = [&](Collective kind) {
-    collective.work = work::Communication{.kind = kind, .bytes = 1e6, .ranks = 2};
-    return seconds_of({product, collective}, device(), limited);
+/// A product that would draw twice the limit, and collectives on a stream of their own beside it.
+class CollectivesBeside : public testing::Test {
+ protected:
+  CollectivesBeside() {
+    card_.link_bytes_per_second = 450e9;
+    limited_.power = {.watts = 700,
+                      .products = 2,
+                      .best = product_.flops / full_ / 1e15,
+                      .others = 0.5,
+                      .idle = 0,
+                      .source = "a test"};
+  }
+  /// `times`: how many times as long as the product at the full clock; two ranks gather and scatter by sending half.
+  [[nodiscard]] Kernel collective(Collective kind, double times, Phase phase = Phase::kBackward) const {
+    Kernel kernel;
+    kernel.stream = CudaStream::kAllReduce;
+    kernel.phase = phase;
+    const bool sends_half = kind == Collective::kReduceScatter || kind == Collective::kAllGather;
+    kernel.work = work::Communication{.kind = kind, .bytes = times * full_ * 450e9 * (sends_half ? 2 : 1), .ranks = 2};
+    return kernel;
+  }
+  /// How many times as long a product takes as beside next to nothing.
+  [[nodiscard]] double longer(const Kernel& beside) const {
+    Kernel nothing = collective(Collective::kAllReduce, 1e-3);
+    const auto seconds = [&](const Kernel& each) { return seconds_of({each, product_}, card_, limited_).back(); };
+    return seconds(beside) / seconds(nothing);
+  }
+
+  Kernel product_ = product_of_4096();
+  DeviceSpec card_ = device();
+  DeviceRates limited_ = rates();
+  double full_ = seconds_of({product_}, device(), rates()).front();
+};
+
+// Products t, a collective as long: 2 t / x + 0.2 t = x t.
+TEST_F(CollectivesBeside, LowerTheClockByWhatTheyDraw) {
+  const double told = (0.2 + std::sqrt(0.04 + 8)) / 2 / std::sqrt(2.0);
+  for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kBroadcast}) {
+    EXPECT_NEAR(longer(collective(kind, 1)), told, 0.01);
+  }
+  EXPECT_NEAR(longer(collective(Collective::kReduceScatter, 0.5)), (0.1 + std::sqrt(0.01 + 8)) / 2 / std::sqrt(2.0),
+              0.01);
+}
+
+TEST_F(CollectivesBeside, DrawNoMoreThanKernelsRunBesideThem) {
+  EXPECT_LE(longer(collective(Collective::kAllReduce, 10)), 1 + 1e-9) << "the card waits for most of it";
+  limited_.power.idle = 0.8;  // where it draws as much as the limit with a collective
+  EXPECT_NEAR(longer(collective(Collective::kAllReduce, 10)), longer(collective(Collective::kAllReduce, 1)), 0.01);
+}
+
+// What is gathered runs beside what was computed before.
+TEST_F(CollectivesBeside, GathersAreIssuedAhead) {
+  Kernel gather = collective(Collective::kAllGather, 1, Phase::kForward);
+  gather.stream = CudaStream::kAllGather;
+  const auto seconds = [&](const Kernel& second) {
+    Kernel first = gather;
+    first.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1, .ranks = 2};
+    return seconds_of({first, product_, second, product_}, card_, limited_).back();
   };
-  const double beside_nothing_known = product_beside(Collective::kSend).front();
-  const std::vector<double> reduced = product_beside(Collective::kAllReduce);
-  // Products t, all-reduce c: 2 t / x + 0.33 c = x t.
-  const double drawn = 0.33 * reduced.back();
-  const double longer = (std::sqrt(drawn * drawn + 8 * full * full) + drawn) / (2 * full) / std::sqrt(2.0);
-  EXPECT_GT(longer, 1.002);
-  EXPECT_NEAR((reduced.front() / beside_nothing_known - 1) / (longer - 1), 1, 0.1);
-  EXPECT_LT(product_beside(Collective::kAllGather).front(), reduced.front());
-  // A collective alone is at no limit.
-  EXPECT_EQ(seconds_of({collective}, device(), limited).size(), 1U);
+  Kernel nothing = gather;
+  nothing.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1, .ranks = 2};
+  // Of two products one has it beside itself: 4 t / x + 0.2 t = 2 x t.
+  EXPECT_NEAR(seconds(gather) / seconds(nothing), (0.2 + std::sqrt(0.04 + 32)) / 4 / std::sqrt(2.0), 0.01);
+}
+
+TEST_F(CollectivesBeside, DrawMoreOfALowerLimit) {
+  card_.power_watts = 350;  // 4 t / x + 0.4 t = x t
+  EXPECT_NEAR(longer(collective(Collective::kAllReduce, 1)), (0.4 + std::sqrt(0.16 + 16)) / 4, 0.01);
+}
+
+TEST_F(CollectivesBeside, DrawWhatTheyMove) {
+  const double whole = longer(collective(Collective::kAllReduce, 1)) - 1;
+  Kernel over_network = collective(Collective::kAllReduce, 1);
+  auto& group = std::get<work::Communication>(over_network.work);
+  group.distance = limited_.link.gpus_per_host;
+  group.bytes *= limited_.link.network_bytes_per_second / 450e9;
+  EXPECT_LT(longer(over_network) - 1, 0.1 * whole) << "of a thirty-sixth of the bytes";
+  card_.link_bytes_per_second = 225e9;
+  EXPECT_NEAR((longer(collective(Collective::kAllReduce, 0.5)) - 1) / whole, 0.5, 0.1) << "as long, half of the bytes";
 }
 
 }  // namespace

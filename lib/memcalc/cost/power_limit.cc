@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "memcalc/cost/collective.h"
+#include "memcalc/cost/exposed_collectives.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -26,22 +27,11 @@ constexpr double kLooksBack = 0.040;  // seconds
 // attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
 constexpr double kFloat16Power = 1.08;
 
-// What a collective draws while kernels run beside it, of 700 W, beyond what these save by taking longer: so that
-// products which run between collectives take what they took, over the same on one card. Layers of LLaMA 3 8B and LLaMA
-// 2 13B on two H200s (two_cards_timelines_h200.jsonl.gz, 2026-11-30): 1.019 and 1.023 under DDP, 0.996 and 1.019 under
-// FSDP2, where without it 0.995 and 0.998 are told; with it 1.021 and 1.022, 1.007 and 1.008. In loops beside products
-// of 8,192 at the limit the clock goes from 1,510 MHz to 1,440 (all-reduce), 1,455 (gather) and 1,445 (reduce-scatter),
-// which asks for 0.21, 0.28 and 0.30: there these products lose a tenth, in a step a third (docs/studies/time.md).
-constexpr double kAllReducePower = 0.33, kGatherPower = 0.06;
-
-double power_beside(Collective kind) {
-  switch (kind) {
-    case Collective::kAllReduce: return kAllReducePower;
-    case Collective::kAllGather:
-    case Collective::kReduceScatter: return kGatherPower;
-    default: return 0;  // not measured
-  }
-}
+// What a collective draws beyond a card that waits, of 700 W, where it moves what an NVLink of 450 GB/s carries. Loops
+// of all-reduces, gathers and reduce-scatters of 256 MiB on two H200s (collective_power_h200.jsonl, 2026-11-30): 269 to
+// 284 W on one card and 250 to 256 on the other, whichever it is; 124 and 122 without. Of others it was not measured.
+// What kernels take longer beside it is told apart (LinkRates) and taken to save nothing.
+constexpr double kCollectivePower = 0.2, kCollectiveRate = 450e9;
 
 /// The same of a card of the same die that may draw less or more: what other kernels draw is at most its limit, which
 /// is an assumption below 0.77 of 700 W.
@@ -68,9 +58,7 @@ bool is_product(const Kernel& kernel) {
 }
 
 /// And draws power by itself: it runs in the compute stream's turn.
-bool fills_card(const Kernel& kernel) {
-  return kernel.stream == CudaStream::kDefault && !(kernel.communicates() && runs_beside(kernel));
-}
+bool fills_card(const Kernel& kernel) { return kernel.stream == CudaStream::kDefault; }
 
 // What a lower clock makes longer beside products: what multiprocessors bound, not the memory. Of the same kernels in
 // the first step after an idle card and in the third (LLaMA's layers on an H200, whose clock was 1,650 to 1,750 MHz
@@ -177,18 +165,19 @@ double issuing_seconds(const KernelList& kernels, const std::vector<double>& iss
   return seconds;
 }
 
-/// Of a collective beside kernels that takes these seconds; over a network it draws as much as long as the links within
-/// a host would be busy.
+/// Of a collective beside kernels, beyond what these and pauses draw: a power that goes with what it moves. So over a
+/// network it draws as much as long as the links within a host would be busy.
 Activity beside_kernels(const Kernel& kernel, double seconds, const DeviceSpec& device, const LinkRates& links,
                         double of_limit) {
   const auto* group = kernel.as<work::Communication>();
-  if (group == nullptr || device.link_bytes_per_second <= 0 || kernel.phase == Phase::kOptimizer) return {};
+  if (group == nullptr) return {};
   work::Communication within_host = *group;
   within_host.distance = 1;
   LinkRates of_host = links;
   of_host.gpus_per_host = group->ranks;
   const double busy = std::min(seconds, collective_seconds(within_host, device, of_host));
-  return {.saved = -power_beside(group->kind) * of_limit * busy};
+  const double power = kCollectivePower * std::min(1.0, device.link_bytes_per_second / kCollectiveRate);
+  return {.saved = -power * of_limit * busy};
 }
 
 /// A kernel at the full clock: its seconds, and those of its products.
@@ -225,23 +214,25 @@ void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, cons
     return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, rates.link, power,
                          of_limit);
   });
+  const std::vector<double> exposed = exposed_collectives(kernels, seconds, rates.link);
   std::vector<Stretch> stretches;
   bool uses_tensor_cores = false;
   double busy = 0;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
     const AtFullClock& of = told[distinct.number_of(i)];
+    Activity activity = of.activity;
+    if (!exposed.empty() && exposed[i] > 0) activity.add(pause(exposed[i], power));
+    if (activity.saved == 0 && !fills_card(kernel)) continue;
     if (fills_card(kernel)) {
       seconds[i] = of.seconds;
       uses_tensor_cores = uses_tensor_cores || of.of_products > 0;
-      busy += static_cast<double>(kernel.repeats) * seconds[i];
-    } else if (of.activity.saved == 0) {
-      continue;
     }
+    busy += static_cast<double>(kernel.repeats) * activity.seconds;
     const bool goes_on = !stretches.empty() && stretches.back().repeats == kernel.repeats &&
                          stretches.back().activity.seconds < kStretch;
     Stretch& stretch = goes_on ? stretches.back() : stretches.emplace_back(Stretch{.repeats = kernel.repeats});
-    stretch.activity.add(of.activity);
+    stretch.activity.add(activity);
     stretch.end = i + 1;
   }
   if (!uses_tensor_cores) return;

@@ -129,11 +129,12 @@ double formula_seconds(DType dtype, const Time& row, std::size_t pass, std::size
 }
 
 /// The logarithm to base two, its fraction on a straight line: what makes sizes alike need not be exact.
-double doublings(std::int64_t size) {
+double in_doublings(double value) {
   constexpr double kFraction = 0x1p-52, kBias = 1023;
-  const auto real = static_cast<double>(std::max<std::int64_t>(size, 1));
-  return static_cast<double>(bits_of(real)) * kFraction - kBias;
+  return static_cast<double>(bits_of(value)) * kFraction - kBias;
 }
+
+double doublings(std::int64_t size) { return in_doublings(static_cast<double>(std::max<std::int64_t>(size, 1))); }
 
 /// 0: rows of so many elements are a multiple of 16 bytes; to 2: at odd ones
 double misalignment(std::int64_t elements, std::size_t type) {
@@ -145,13 +146,13 @@ double square(double value) { return value * value; }
 
 /// How much of the waves of such tiles, one on each multiprocessor, the result fills, in doublings.
 double filled_waves(double m, double n, double rows, double columns, double batch) {
-  constexpr double kMultiprocessors = 132, kFraction = 0x1p-52, kBias = 1023;
+  constexpr double kMultiprocessors = 132;
   const double tiles = std::ceil(m / rows) * std::ceil(n / columns) * batch;
   const double filled = m * n * batch / (rows * columns * kMultiprocessors) / std::ceil(tiles / kMultiprocessors);
-  return static_cast<double>(bits_of(std::max(filled, 0.25))) * kFraction - kBias;
+  return in_doublings(std::max(filled, 0.25));
 }
 
-/// What most decides which kernel cuBLAS takes and how long its last wave is: float32 multiplies 1,024 rows of 8,192 at
+/// What most decides which kernel cuBLAS takes and how full its last wave is: float32 multiplies 1,024 rows of 8,192 at
 /// 50 TFLOP/s, 1,152 at 39. Its kernels for most products have tiles of these sizes, either way round.
 struct WaveTile {
   double rows, columns, weight;

@@ -18,7 +18,25 @@
 namespace memcalc {
 namespace {
 
-constexpr std::size_t kPlace = 7;  // the column
+/// Of the table, in their order.
+struct PlanColumn {
+  enum : std::uint8_t {
+    kMode,
+    kLayout,
+    kMicroBatch,
+    kMicroBatches,
+    kCheckpointing,
+    kNeeded,
+    kStep,
+    kPlace,
+    kRanking,
+    kHeadroom,
+    kHost,
+    kTokens,
+    kMfu,
+    kOptions
+  };
+};
 
 /// "1,1,8"; with what is not 1F1B of one stage a rank: "1,1,8 x 2", "1,1,8 gpipe".
 std::string layout_of(const Parallel& p) {
@@ -203,13 +221,13 @@ std::string place_of(const Speed& speed, const std::vector<PlanEntry>& all) {
 
 void add_places(const std::vector<PlanEntry>& front, Answer& answer) {
   const bool tied = std::any_of(answer.rows.begin(), answer.rows.end(), [](const std::vector<Value>& row) {
-    const auto* place = std::get_if<std::string>(&row[kPlace]);
+    const auto* place = std::get_if<std::string>(&row[PlanColumn::kPlace]);
     return place != nullptr && place->find('-') != std::string::npos;
   });
   if (!tied) return;
   std::string note =
       "place: steps that are told less than " + format_fixed(100 * kAsFast, 0) +
-      " % apart, or in another order on a quicker or slower host, may come in either order (docs/time.md)";
+      " % apart, or in another order on a quicker or slower host, may come in either order (docs/planning.md)";
   if (front[1].seconds() < front[0].seconds()) note += "; of those the first row is the plainest";
   answer.notes.push_back(std::move(note));
 }
@@ -279,17 +297,22 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     }
     const std::int64_t micro_batches = std::max(each.run.training().accumulation_steps, p.micro_batches);
     if (p.expert > 1) mode += ", ep " + std::to_string(p.expert);
-    std::vector<Value> row = {mode, layout_of(p), each.run.batch_size, micro_batches, saving, each.outcome.needed};
-    row.resize(answer.columns.size());
-    row[8] = each.ranking_seconds;
-    row[9] = each.outcome.headroom;
-    row[10] = each.outcome.host;
-    row[13] = command_of(RunRecord{question.model, each.run, named_card(question)});
+    std::vector<Value> row(answer.columns.size());
+    row[PlanColumn::kMode] = mode;
+    row[PlanColumn::kLayout] = layout_of(p);
+    row[PlanColumn::kMicroBatch] = each.run.batch_size;
+    row[PlanColumn::kMicroBatches] = micro_batches;
+    row[PlanColumn::kCheckpointing] = saving;
+    row[PlanColumn::kNeeded] = each.outcome.needed;
+    row[PlanColumn::kRanking] = each.ranking_seconds;
+    row[PlanColumn::kHeadroom] = each.outcome.headroom;
+    row[PlanColumn::kHost] = each.outcome.host;
+    row[PlanColumn::kOptions] = command_of(RunRecord{question.model, each.run, named_card(question)});
     if (each.outcome.speed) {
-      row[6] = each.outcome.speed->step_seconds;
-      row[kPlace] = place_of(*each.outcome.speed, plan.front);
-      row[11] = each.outcome.speed->tokens_per_second;
-      row[12] = each.outcome.speed->mfu;
+      row[PlanColumn::kStep] = each.outcome.speed->step_seconds;
+      row[PlanColumn::kPlace] = place_of(*each.outcome.speed, plan.front);
+      row[PlanColumn::kTokens] = each.outcome.speed->tokens_per_second;
+      row[PlanColumn::kMfu] = each.outcome.speed->mfu;
     }
     built_whole = built_whole || each.outcome.built_whole;
     answer.rows.push_back(std::move(row));
@@ -317,8 +340,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
   if (untimed) {
     answer.notes.emplace_back(
         "without a predicted step (a card whose rates are not known, an optimizer on NVMe), a candidate is ordered by "
-        "a "
-        "closed form, work and traffic at the datasheet's rates: it ranks, it does not predict");
+        "a closed form, work and traffic at the datasheet's rates: it ranks, it does not predict");
   }
   if (!plan.complete)
     answer.notes.emplace_back("stopped early: the best that was found by then, and others may be better");

@@ -25,6 +25,7 @@ constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"}
 // left of their error has another cause (docs/versions.md).
 using E = Evidence;
 constexpr Evidence kMeasured[] = {E::kMeasured, E::kMeasured};
+constexpr Evidence kSourcesAlone[] = {E::kSources, E::kSources};
 constexpr Evidence kYesMeasured[] = {E::kSources, E::kMeasured};
 constexpr Evidence kNoMeasured[] = {E::kMeasured, E::kSources};
 constexpr Evidence kYesRecorded[] = {E::kMeasured, E::kStreams};
@@ -165,6 +166,8 @@ constexpr Behavior kTable[] = {
                       "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.3.0 to 1.14.2, 1.15.0", kSftLossForms),
     row<&B::trl_trainers_are_read>(S::kTrl, "trainers beside the SFTTrainer do what was read of them", kYesMeasured,
                                    "trainer/; 0.27.2, 1.1.0 (reward models), 1.15.0, 1.16.0"),
+    row<&B::casts_lengths>(S::kTrl, "DoRA's lengths over a packed base are cast with the adapters", kSourcesAlone,
+                           "trainer/sft_trainer.py, reward_trainer.py; 1.14.2, 1.15.0"),
 
     row<&B::keeps_packed_inputs>(S::kBitsandbytes, "4-bit products keep their input until the backward pass",
                                  kNoMeasured, "autograd/_functions.py; 0.43.2"),

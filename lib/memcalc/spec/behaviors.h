@@ -136,6 +136,7 @@ struct Behaviors {
   // trl
   BehaviorChoice<SftLossForm, "sft.loss"> sft_loss = SftLossForm::kFusedHead;
   BehaviorChoice<bool, "trl.trainers-read"> trl_trainers_are_read = true;
+  BehaviorChoice<bool, "dora.casts-lengths"> casts_lengths = false;
 
   // bitsandbytes
   BehaviorChoice<bool, "nf4.keeps-inputs"> keeps_packed_inputs = false;

@@ -332,8 +332,7 @@ void add_adapters(Tape& tape, Model& model, const RunSpec& run) {
     tape.convert(*adapter.lora_b, DType::kFloat32, aten::kToCopy);
     if (adapter.lengths != nullptr) tape.convert(*adapter.lengths, DType::kFloat32, aten::kToCopy);
   }
-  // trl 1.15, the first release with add_fused_lm_head(): "lora_magnitude_vector" not in name
-  const bool lengths_too = run.profile.behaviors.sft_loss != SftLossForm::kFusedHead;
+  const bool lengths_too = run.profile.behaviors.casts_lengths;
   for (const Adapter& adapter : adapters) {
     if (!lora.in_bf16) break;
     tape.convert(*adapter.lora_a, DType::kBFloat16, aten::kToCopy);

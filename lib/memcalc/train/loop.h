@@ -47,7 +47,7 @@ void zero_grad(const Model& model);
 struct ComparedModel {
   Model* model = nullptr;
   ParallelWrapper* wrapper = nullptr;
-  bool came_later = false;  // than prepare_model() of the one that trains
+  bool model_is_prepared = false;  // the one that trains: before this one is made
 };
 
 /// The same model with few layers, on a tape of its own.

@@ -702,7 +702,7 @@ void precompute_reference(Tape& tape, Model& model, const RunSpec& run, Parallel
 DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper* wrapper,
                            ComparedModel reference, const SpecialTokens& tokens, const FewLayers* few_layers) {
   begin_stage(tape, run, Phase::kPrepare);
-  if (!reference.came_later) prepare_model(tape, model, run);
+  if (!reference.model_is_prepared) prepare_model(tape, model, run);
   if (run.training().float32_head) {
     cast_head_to_float32(tape, model, run);
     if (reference.model != nullptr) cast_head_to_float32(tape, *reference.model, run);

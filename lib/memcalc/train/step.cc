@@ -369,8 +369,8 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     }
     const std::unique_ptr<ParallelWrapper> wrapper = pipelined ? nullptr : make_wrapper(tape, run, rank);
     if (wrapper && run.trains() && reads_on_host(run.training().loading)) (void)wrapper->load(*model);
-    const bool is_prepared = moves_before_reference(run);
-    if (is_prepared) prepare_model(tape, *model, run);
+    const bool model_is_prepared = moves_before_reference(run);
+    if (model_is_prepared) prepare_model(tape, *model, run);
     const ReferenceModel reference = make_reference(tape, spec, run, rank);
     result.warm_up = reference.warm_up;
     std::vector<Shape> whole_shapes;
@@ -398,7 +398,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
       std::optional<FewLayers> few_layers;
       if (telling) few_layers.emplace(telling->layers());
       result.data_steps = run_trainer_loop(tape, *model, run, wrapper.get(),
-                                           {reference.model.get(), reference.wrapper.get(), is_prepared},
+                                           {reference.model.get(), reference.wrapper.get(), model_is_prepared},
                                            special_tokens_of(spec.model_type), few_layers ? &*few_layers : nullptr);
     } else {
       run_bare_loop(tape, *model, run, wrapper.get());
