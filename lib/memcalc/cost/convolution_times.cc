@@ -157,20 +157,23 @@ double misalignment(double elements) {
 /// pixel over row-major images is a product of matrices, if an image's pixels are a multiple of 16 bytes (28 x 28, but
 /// neither 14 x 14 in 16 bits nor 7 x 7): it takes a quarter of what the others do, which are converted.
 Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
-  const auto steps = [](double value) { return std::log2(std::max(value, 1.0)); };
+  const auto steps = [](double value) { return value > 1 ? std::log2(value) : 0.0; };
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
   const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
   const double by_alignment = kind == ConvolutionKind::kWhole ? 0.5 : 0;
+  const double in = steps(shape.in_channels), out = steps(shape.out_channels), window = steps(shape.window);
+  const double groups = steps(shape.groups), leaving = steps(shape.leaving);
+  const double entering = shape.entering == shape.leaving ? leaving : steps(shape.entering);
   constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
-  return {0.3 * steps(shape.flops()),
+  return {0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
           0.3 * steps(shape.elements() * item),
-          by_channels * steps(shape.in_channels),
-          by_channels * steps(shape.out_channels),
-          by_window * steps(shape.window),
-          by_stride * std::log2(std::max(shape.entering, 1.0) / std::max(shape.leaving, 1.0)),
-          by_groups * steps(shape.groups),
-          by_pixels * steps(shape.leaving),
+          by_channels * in,
+          by_channels * out,
+          by_window * window,
+          by_stride * (entering - leaving),
+          by_groups * groups,
+          by_pixels * leaving,
           0.8 * misalignment(shape.in_channels),
           0.8 * misalignment(shape.out_channels),
           by_dimensions * shape.dimensions,
@@ -222,6 +225,7 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
   const std::size_t place = type * kKinds + static_cast<std::size_t>(kind);
   std::call_once(made[place], [&] {
     std::vector<Measured> rows;
+    rows.reserve(std::size(kTimes));
     std::vector<std::pair<double, std::size_t>> order;  // moving a row costs more than all else
     for (const Time& time : kTimes) {
       if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
