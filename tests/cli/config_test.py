@@ -11,6 +11,10 @@ FILES = ROOT / "tests/config_files"
 LORA = FILES / "axolotl-lora-1b.yml"
 GPT2 = "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 128\n"
 
+PRETRAIN = ("python", "pretrain_gpt.py", "--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4",
+            "--seq-length", "64", "--max-position-embeddings", "64", "--micro-batch-size", "4", "--global-batch-size", "64",
+            "--bf16")
+
 # (arguments, what the line must say)
 REFUSED = (
     (("--config", "no.yml"), "no.yml"),
@@ -34,6 +38,7 @@ REFUSED = (
     (("--", "python", "train.py", "--bf16"), "command line: it names no model; accepted: --model MODEL beside it"),
     (("models", "--", "python", "train.py"), "memcalc models: takes no command line behind '--'"),
     (("max-batch", "--config", LORA, "--bs", "2"), "--bs: the batch is what max-batch looks for"),
+    (("max-batch", "--gpu", "h200", "--", *PRETRAIN), "/global_batch_size: 64 samples a step say nothing of the batch"),
 )
 WRITTEN = {
     "empty.yml": "",
@@ -115,6 +120,12 @@ class Config(unittest.TestCase):
                 self.assertEqual(process.stderr.count("\n"), 1, process.stderr)
                 self.assertTrue(process.stderr.startswith("memcalc: error: "))
                 self.assertIn(expected, process.stderr)
+
+    def test_a_global_batch_is_shared_out_for_each_value(self):
+        for values in (("--bs", "1,2,4"), ("--gpus", "2,4")):
+            swept = json.loads(run("sweep", "--gpu", "h200", *values, "--format", "json", "--", *PRETRAIN).stdout)
+            rates = [row["samples_per_second"] * row["step_ms"] / 1e3 for row in swept["rows"]]
+            for samples in rates: self.assertAlmostEqual(samples, 64, delta=0.5, msg=rates)
 
 
 if __name__ == "__main__":
