@@ -65,10 +65,10 @@ TEST(CommandLines, OfAKnownScriptKeysOfOthersSayNothing) {
 }
 
 TEST(CommandLines, TextsOfAScriptArePaddedUnlessTheirLengthsAreKnown) {
-  const ConfigFile glue = read({"python", "run_glue.py", "--model_name_or_path", "bert-base-cased"});
-  EXPECT_THAT(text_of(config_beside(glue, {}).options), HasSubstr("--padding"));
+  const ConfigFile ner = read({"python", "run_ner.py", "--model_name_or_path", "bert-base-cased"});
+  EXPECT_THAT(text_of(config_beside(ner, {}).options), HasSubstr("--padding"));
   const std::vector<ConfigOption> typed = {{"--lengths", "l.txt", ""}};
-  EXPECT_THAT(text_of(config_beside(glue, typed).options), Not(HasSubstr("--padding")));
+  EXPECT_THAT(text_of(config_beside(ner, typed).options), Not(HasSubstr("--padding")));
   EXPECT_THAT(options_of({"python", "run_clm.py", "--model_name_or_path", "gpt2"}), Not(HasSubstr("--padding")));
   // Lines of run_mlm.py, each a sequence
   EXPECT_THAT(options_of({"python", "run_mlm.py", "--model_name_or_path", "bert-base-cased"}),

@@ -44,10 +44,11 @@ const std::string kGpt3 =
 TEST(MegatronArguments, OfGpt3AreAGpt2OfItsSizes) {
   const ConfigFile file = config_beside(read(kGpt3), {});
   EXPECT_EQ(file.program, "Megatron-LM core_r0.14.0");
-  EXPECT_EQ(text_of(file.options),
-            "--framework megatron --bs 1 --clip-grad 1.0 --vocab 50257 --arch gpt2 --layers 96 --hidden 12288 --heads "
-            "96 --ffn 49152 --max-positions 2048 --seq 2048 --tp 8 --pp 16 --precision fp16 --gpus 128 --nodes 16 "
-            "--micro-batches 1536");
+  EXPECT_EQ(
+      text_of(file.options),
+      "--framework megatron --clip-grad 1.0 --vocab 50257 --arch gpt2 --layers 96 --hidden 12288 --heads "
+      "96 --ffn 49152 --max-positions 2048 --seq 2048 --tp 8 --pp 16 --precision fp16 --bs 1 --gpus 128 --nodes 16 "
+      "--micro-batches 1536");
   EXPECT_EQ(use_of(file, "no_load_optim"), "irrelevant");
 }
 
