@@ -1,6 +1,9 @@
 """--config FILE and a command line behind "--": what the answer says of them, and what is wrong in one line."""
+import concurrent.futures
+import gzip
 import json
 import os
+import shlex
 import tempfile
 import unittest
 
@@ -126,6 +129,24 @@ class Config(unittest.TestCase):
             swept = json.loads(run("sweep", "--gpu", "h200", *values, "--format", "json", "--", *PRETRAIN).stdout)
             rates = [row["samples_per_second"] * row["step_seconds"] for row in swept["rows"]]
             for samples in rates: self.assertAlmostEqual(samples, 64, delta=0.5, msg=rates)
+
+    def test_command_lines_of_public_pages_become_what_they_became(self):
+        # As READMEs of transformers, TRL, Qwen and others have them: the options, or how the refusal begins.
+        with gzip.open(FILES / "command_lines.tsv.gz", "rt") as lines:
+            rows = [line.rstrip("\n").split("\t") for line in lines]
+        def ask(row):
+            return run("--gpu", "h200", "--format", "json", "--", *shlex.split(row[1]), cwd=self.folder)
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            for (expected, line), process in zip(rows, threads.map(ask, rows)):
+                with self.subTest(line):
+                    if expected.startswith("refused: "):
+                        self.assertEqual(process.returncode, 2)
+                        self.assertIn(expected.removeprefix("refused: "), process.stderr)
+                        continue
+                    self.assertIn(process.returncode, (0, 1), process.stderr)
+                    options = json.loads(process.stdout)["config"]["options"]
+                    self.assertEqual(" ".join(" ".join(filter(None, (each["option"], each.get("value")))) for each in options),
+                                     expected)
 
 
 if __name__ == "__main__":
