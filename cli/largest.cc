@@ -53,6 +53,17 @@ std::size_t own_faults_of(const std::vector<Largest>& all) {
       std::count_if(all.begin(), all.end(), [](const Largest& each) { return each.own_fault; }));
 }
 
+/// A batch that is looked for says nothing of how many micro-batches a step has.
+void refuse_global_batch(const RunArguments& arguments, Measure measure) {
+  if (measure != Measure::kBatch) return;
+  const std::optional<ConfigFile> file = arguments.config_file();
+  if (!file || file->global_batch == 0) return;
+  throw UsageError("/" + file->global_batch_key + ": " + std::to_string(file->global_batch) +
+                   " samples a step say nothing of the batch that is looked for; accepted: --accum N (of a pipeline "
+                   "--micro-batches N), or --config-without " +
+                   file->global_batch_key);
+}
+
 ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
   AnswerOutput output(arguments.answer);
   LargestOptions options{.measure = measure};
@@ -62,6 +73,7 @@ ExitStatus run_largest(const LargestArguments& arguments, Measure measure) {
     throw UsageError(measure == Measure::kBatch ? "--bs: the batch is what max-batch looks for; leave it out"
                                                 : "--seq: the sequence is what max-seq looks for; leave it out");
   }
+  refuse_global_batch(arguments.run, measure);
   const Search search(arguments.search);
   const Combinations combinations = combinations_of(arguments.run);
   const bool one = combinations.all.size() == 1;

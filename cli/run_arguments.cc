@@ -96,7 +96,8 @@ std::optional<ConfigFile> RunArguments::config_file() const {
   for (const auto& [flag, text] : own()) said.push_back({flag, text, ""});
   ConfigFile file = config_beside(
       config.empty() ? read_command_line(command, left_out) : read_config({config, config_format, left_out}), said);
-  return without_absent(std::move(file), said, SpecRegistry(find_specs(specs)));
+  const SpecRegistry registry(find_specs(specs));
+  return with_limited_length(without_absent(std::move(file), said, registry), said, registry);
 }
 
 namespace {

@@ -67,7 +67,11 @@ Profile chosen(const Profiles& profiles, const char* option, const std::string& 
   try {
     return profiles.choose(versions, "", notes);
   } catch (const Error& error) {
-    throw UsageError(std::string(option) + ": " + error.what());
+    if (error.code() != ErrorCode::kUsage) throw;  // of the specs, or a bug
+    const std::string prefix = error.part() + ": ";
+    const std::string_view said = error.what();
+    throw UsageError(std::string(option) + ": " +
+                     std::string(said.starts_with(prefix) ? said.substr(prefix.size()) : said));
   }
 }
 

@@ -1,6 +1,9 @@
 """--config FILE and a command line behind "--": what the answer says of them, and what is wrong in one line."""
+import concurrent.futures
+import gzip
 import json
 import os
+import shlex
 import tempfile
 import unittest
 
@@ -10,6 +13,10 @@ from memcalc_cli import ROOT, report, run
 FILES = ROOT / "tests/config_files"
 LORA = FILES / "axolotl-lora-1b.yml"
 GPT2 = "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 128\n"
+
+PRETRAIN = ("python", "pretrain_gpt.py", "--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4",
+            "--seq-length", "64", "--max-position-embeddings", "64", "--micro-batch-size", "4", "--global-batch-size", "64",
+            "--bf16")
 
 # (arguments, what the line must say)
 REFUSED = (
@@ -34,6 +41,7 @@ REFUSED = (
     (("--", "python", "train.py", "--bf16"), "command line: it names no model; accepted: --model MODEL beside it"),
     (("models", "--", "python", "train.py"), "memcalc models: takes no command line behind '--'"),
     (("max-batch", "--config", LORA, "--bs", "2"), "--bs: the batch is what max-batch looks for"),
+    (("max-batch", "--gpu", "h200", "--", *PRETRAIN), "/global_batch_size: 64 samples a step say nothing of the batch"),
 )
 WRITTEN = {
     "empty.yml": "",
@@ -115,6 +123,30 @@ class Config(unittest.TestCase):
                 self.assertEqual(process.stderr.count("\n"), 1, process.stderr)
                 self.assertTrue(process.stderr.startswith("memcalc: error: "))
                 self.assertIn(expected, process.stderr)
+
+    def test_a_global_batch_is_shared_out_for_each_value(self):
+        for values in (("--bs", "1,2,4"), ("--gpus", "2,4")):
+            swept = json.loads(run("sweep", "--gpu", "h200", *values, "--format", "json", "--", *PRETRAIN).stdout)
+            rates = [row["samples_per_second"] * row["step_seconds"] for row in swept["rows"]]
+            for samples in rates: self.assertAlmostEqual(samples, 64, delta=0.5, msg=rates)
+
+    def test_command_lines_of_public_pages_become_what_they_became(self):
+        # As READMEs of transformers, TRL, Qwen and others have them: the options, or how the refusal begins.
+        with gzip.open(FILES / "command_lines.tsv.gz", "rt") as lines:
+            rows = [line.rstrip("\n").split("\t") for line in lines]
+        def ask(row):
+            return run("--gpu", "h200", "--format", "json", "--", *shlex.split(row[1]), cwd=self.folder)
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            for (expected, line), process in zip(rows, threads.map(ask, rows)):
+                with self.subTest(line):
+                    if expected.startswith("refused: "):
+                        self.assertEqual(process.returncode, 2)
+                        self.assertIn(expected.removeprefix("refused: "), process.stderr)
+                        continue
+                    self.assertIn(process.returncode, (0, 1), process.stderr)
+                    options = json.loads(process.stdout)["config"]["options"]
+                    self.assertEqual(" ".join(" ".join(filter(None, (each["option"], each.get("value")))) for each in options),
+                                     expected)
 
 
 if __name__ == "__main__":

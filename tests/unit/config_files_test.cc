@@ -107,7 +107,7 @@ TEST(ConfigFiles, AValueOfAnotherTypeIsRefusedInOneLine) {
 
 TEST(ConfigFiles, AllThatIsNotModelledStandsInOneLine) {
   const std::string refusal = Written("base_model: gpt2\nqat: {weight_dtype: int8}\nrelora: true\n").refusal();
-  EXPECT_THAT(refusal, HasSubstr("/qat: weights packed in this way are not modelled (nor relora)"));
+  EXPECT_THAT(refusal, HasSubstr("/qat: weights packed in this way are not modelled (also refused: relora)"));
   EXPECT_THAT(refusal, HasSubstr("--config-without qat,relora"));
 }
 

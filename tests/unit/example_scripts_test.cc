@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "memcalc/spec/config_files/example_scripts.h"
@@ -42,7 +44,8 @@ TEST(CommandLines, AScriptsNameSaysItsTask) {
   };
   EXPECT_THAT(of("run_mlm.py"), HasSubstr("--task mlm"));
   EXPECT_THAT(of("run_mlm.py"), Not(HasSubstr("--seq")));  // as many as the model has positions
-  EXPECT_THAT(of("run_clm.py"), HasSubstr("--task causal --seq 1024"));
+  EXPECT_THAT(of("run_clm.py"), HasSubstr("--task causal"));
+  EXPECT_THAT(of("run_clm.py"), Not(HasSubstr("--seq")));
   EXPECT_THAT(of("run_ner.py"), HasSubstr("--task tokcls"));
   EXPECT_THAT(of("run_glue.py"), HasSubstr("--task seqcls --seq 128 --padding"));
   EXPECT_THAT(of("run_qa.py"), HasSubstr("--task qa --seq 384"));
@@ -62,11 +65,130 @@ TEST(CommandLines, OfAKnownScriptKeysOfOthersSayNothing) {
 }
 
 TEST(CommandLines, TextsOfAScriptArePaddedUnlessTheirLengthsAreKnown) {
-  const ConfigFile glue = read({"python", "run_glue.py", "--model_name_or_path", "bert-base-cased"});
-  EXPECT_THAT(text_of(config_beside(glue, {}).options), HasSubstr("--padding"));
+  const ConfigFile ner = read({"python", "run_ner.py", "--model_name_or_path", "bert-base-cased"});
+  EXPECT_THAT(text_of(config_beside(ner, {}).options), HasSubstr("--padding"));
   const std::vector<ConfigOption> typed = {{"--lengths", "l.txt", ""}};
-  EXPECT_THAT(text_of(config_beside(glue, typed).options), Not(HasSubstr("--padding")));
+  EXPECT_THAT(text_of(config_beside(ner, typed).options), Not(HasSubstr("--padding")));
   EXPECT_THAT(options_of({"python", "run_clm.py", "--model_name_or_path", "gpt2"}), Not(HasSubstr("--padding")));
+  // Lines of run_mlm.py, each a sequence
+  EXPECT_THAT(options_of({"python", "run_mlm.py", "--model_name_or_path", "bert-base-cased"}),
+              Not(HasSubstr("--padding")));
+  EXPECT_THAT(options_of({"python", "run_mlm.py", "--model_name_or_path", "bert-base-cased", "--line_by_line"}),
+              HasSubstr("--padding"));
+}
+
+TEST(CommandLines, TextsThatAreAllPaddedToOneLengthHaveNoLengthsOfTheirOwn) {
+  const std::vector<ConfigOption> typed = {{"--lengths", "l.txt", ""}};
+  const auto refusal_beside = [&](std::vector<std::string> words) {
+    return refusal_of([&] { (void)config_beside(read(words), typed); });
+  };
+  for (const std::string script : {"run_glue.py", "run_xnli.py", "run_classification.py", "run_qa.py"}) {
+    const std::vector<std::string> words = {"python", script, "--model_name_or_path", "bert-base-cased"};
+    EXPECT_THAT(refusal_beside(words), HasSubstr("--lengths: " + script + " pads every text")) << script;
+    EXPECT_THAT(read(words).notes, testing::Contains(HasSubstr("every text is padded"))) << script;
+  }
+  EXPECT_EQ(refusal_beside(
+                {"python", "run_glue.py", "--model_name_or_path", "bert-base-cased", "--pad_to_max_length", "False"}),
+            "no error");
+  EXPECT_EQ(refusal_beside({"python", "run_ner.py", "--model_name_or_path", "bert-base-cased"}), "no error");
+  EXPECT_EQ(refusal_beside({"python", "run_glue_no_trainer.py", "--model_name_or_path", "bert-base-cased"}),
+            "no error");
+  EXPECT_THAT(refusal_beside({"python", "run_glue_no_trainer.py", "--model_name_or_path", "bert-base-cased",
+                              "--pad_to_max_length"}),
+              HasSubstr("pads every text"));
+}
+
+TEST(CommandLines, ALengthByDefaultIsThatOfTheScript) {
+  // Of its own loop run_ner_no_trainer.py has 128, of the Trainer what the model has.
+  EXPECT_THAT(options_of({"python", "run_ner_no_trainer.py", "--model_name_or_path", "bert-base-cased"}),
+              HasSubstr("--seq 128"));
+  EXPECT_THAT(options_of({"python", "run_ner.py", "--model_name_or_path", "bert-base-cased"}), Not(HasSubstr("--seq")));
+  // run_summarization_no_trainer.py has a max_length beside it, which cuts nothing.
+  EXPECT_THAT(options_of({"python", "run_summarization_no_trainer.py", "--model_name_or_path", "t5-small",
+                          "--max_source_length", "512", "--max_length", "128"}),
+              HasSubstr("--seq 512"));
+}
+
+TEST(CommandLines, ALimitOfTheScriptHoldsWhereTheModelHasMorePositions) {
+  const SpecRegistry registry(test::specs_dir().string());
+  const auto of = [&](const std::string& script, const std::string& model) {
+    return text_of(with_limited_length(read({"python", script, "--model_name_or_path", model}), {}, registry).options);
+  };
+  EXPECT_THAT(of("run_mlm.py", "answerdotai/ModernBERT-base"), HasSubstr("--seq 1024"));
+  EXPECT_THAT(of("run_mlm.py", "bert-base-cased"), HasSubstr("--seq 512"));
+  EXPECT_THAT(of("run_clm.py", "gpt2"), HasSubstr("--seq 1024"));
+  EXPECT_THAT(of("run_clm.py", "meta-llama/Llama-3.2-1B"), HasSubstr("--seq 1024"));
+  EXPECT_THAT(of("run_clm.py", "facebook/opt-125m"), HasSubstr("--seq 1024"));
+}
+
+TEST(CommandLines, AnswersThatAreGeneratedHaveTheLengthOfTheScript) {
+  std::vector<std::string> words = {
+      "python", "run_seq2seq_qa.py",      "--model_name_or_path", "t5-small", "--do_eval", "--eval_strategy",
+      "steps",  "--predict_with_generate"};
+  EXPECT_THAT(options_of(words), HasSubstr("--eval-generate 29"));
+  words.insert(words.end(), {"--val_max_answer_length", "50"});
+  EXPECT_THAT(options_of(words), HasSubstr("--eval-generate 49"));
+}
+
+// All arguments of their own, as the scripts of transformers 4.2x to 5.x have them.
+TEST(CommandLines, NoArgumentOfAKnownScriptIsUnknown) {
+  const std::string of_all =
+      "model_name_or_path config_name tokenizer_name cache_dir use_fast_tokenizer model_revision token "
+      "trust_remote_code dataset_name dataset_config_name train_file validation_file preprocessing_num_workers "
+      "overwrite_cache max_train_samples max_eval_samples ";
+  const std::string of_own_loops =
+      "dataset_name dataset_config_name train_file validation_file model_name_or_path config_name tokenizer_name "
+      "use_slow_tokenizer per_device_train_batch_size per_device_eval_batch_size learning_rate weight_decay "
+      "num_train_epochs max_train_steps gradient_accumulation_steps lr_scheduler_type num_warmup_steps output_dir seed "
+      "push_to_hub hub_model_id hub_token trust_remote_code checkpointing_steps resume_from_checkpoint with_tracking "
+      "report_to pad_to_max_length ";
+  const std::pair<std::string, std::string> scripts[] = {
+      {"run_classification.py",
+       of_all + "do_regression text_column_names text_column_delimiter train_split_name validation_split_name "
+                "test_split_name remove_splits remove_columns label_column_name max_seq_length pad_to_max_length "
+                "shuffle_train_dataset shuffle_seed max_predict_samples metric_name test_file ignore_mismatched_sizes"},
+      {"run_xnli.py", of_all + "max_seq_length pad_to_max_length max_predict_samples server_ip server_port language "
+                               "train_language do_lower_case use_auth_token"},
+      {"run_fim.py", of_all + "model_type torch_dtype low_cpu_mem_usage pad_to_multiple_of attn_implementation "
+                              "streaming block_size fim_rate fim_spm_rate truncate_or_pad fim_prefix_token "
+                              "fim_middle_token fim_suffix_token pad_token validation_split_percentage "
+                              "keep_linebreaks"},
+      {"run_summarization.py",
+       of_all + "resize_position_embeddings lang text_column summary_column test_file max_source_length "
+                "max_target_length val_max_target_length pad_to_max_length max_predict_samples num_beams "
+                "ignore_pad_token_for_loss source_prefix forced_bos_token"},
+      {"run_image_classification.py",
+       "model_name_or_path model_type cache_dir model_revision image_processor_name token "
+       "trust_remote_code ignore_mismatched_sizes dataset_name dataset_config_name "
+       "train_dir validation_dir train_val_split max_train_samples max_eval_samples "
+       "image_column_name label_column_name"},
+      {"run_ner_no_trainer.py", of_own_loops + "text_column_name label_column_name max_length label_all_tokens "
+                                               "return_entity_level_metrics task_name debug ignore_mismatched_sizes"},
+      {"run_mlm_no_trainer.py", of_own_loops + "validation_split_percentage model_type max_seq_length line_by_line "
+                                               "preprocessing_num_workers overwrite_cache mlm_probability"},
+      {"run_summarization_no_trainer.py",
+       of_own_loops + "ignore_pad_token_for_loss max_source_length source_prefix preprocessing_num_workers "
+                      "overwrite_cache max_target_length val_max_target_length max_length num_beams text_column "
+                      "summary_column model_type"},
+      {"run_translation_no_trainer.py",
+       of_own_loops + "predict_with_generate num_beams max_source_length max_target_length val_max_target_length "
+                      "ignore_pad_token_for_loss source_lang target_lang source_prefix preprocessing_num_workers "
+                      "overwrite_cache max_length model_type"}};
+  for (const auto& [script, keys] : scripts) {
+    std::vector<std::string> words = {"python", script};
+    std::istringstream names(keys);
+    for (std::string name; names >> name;) words.insert(words.end(), {"--" + name, "1"});
+    EXPECT_THAT(refused(words), Not(HasSubstr("unknown key"))) << script;
+  }
+}
+
+TEST(CommandLines, OneProcessOfALoopOfItsOwnTakesOneCard) {
+  const auto visible = [](const std::string& script) {
+    return read({"CUDA_VISIBLE_DEVICES=0,1", "python", script, "--model_name_or_path", "bert-base-cased"});
+  };
+  EXPECT_EQ(use_of(visible("run_glue_no_trainer.py"), "CUDA_VISIBLE_DEVICES"), "irrelevant");
+  EXPECT_THAT(text_of(visible("run_glue_no_trainer.py").options), Not(HasSubstr("--gpus")));
+  EXPECT_THAT(text_of(visible("run_glue.py").options), HasSubstr("--parallel dp --gpus 2"));
 }
 
 TEST(CommandLines, AScriptWithALoopOfItsOwnHasNoTrainer) {
@@ -82,7 +204,9 @@ TEST(CommandLines, AScriptThatIsNotModelledIsRefusedByItsName) {
               HasSubstr("permutation language modelling (run_plm.py) is not modelled"));
   EXPECT_THAT(refused({"python", "run_swag.py", "--model_name_or_path", "roberta-base"}), HasSubstr("multiple choice"));
   EXPECT_THAT(refused({"python", "cpo.py", "--model_name_or_path", "gpt2"}),
-              HasSubstr("the trainer of cpo.py is not modelled"));
+              HasSubstr("cpo.py is taken for TRL's script of that name, which is not modelled"));
+  for (const char* name : {"distillation.py", "sft_tiny_aya_tool_calling.py", "grpo_2048.py", "sft_diffusion_gemma.py"})
+    EXPECT_THAT(refused({"python", name, "--model_name_or_path", "gpt2"}), HasSubstr("another name in its place"));
 }
 
 TEST(CommandLines, AModelThatAScriptHasByDefaultIsTaken) {
@@ -102,7 +226,7 @@ TEST(CommandLines, TrlsScriptsAreKnownByAllTheirNames) {
 
 TEST(CommandLines, UnknownArgumentsStandInOneLine) {
   EXPECT_THAT(refused({"python", "train.py", "--model_name_or_path", "gpt2", "--zzz_one", "1", "--zzz_two", "2"}),
-              HasSubstr("/zzz_one: unknown key (nor zzz_two); accepted: --config-without zzz_one,zzz_two, for the "
+              HasSubstr("unknown keys: zzz_one, zzz_two; accepted: --config-without zzz_one,zzz_two, for the "
                         "answer without them"));
 }
 
@@ -118,6 +242,11 @@ TEST(CommandLines, DeepSpeedsListOfCardsSaysHowMany) {
               HasSubstr("--gpus 4"));
   EXPECT_THAT(options_of({"deepspeed", "--include", "a:0,1@b:0,1", "train.py", "--model_name_or_path", "gpt2"}),
               HasSubstr("--gpus 4 --nodes 2"));
+  for (const char* hosts : {"a@b:0,2", "a:0,1,2,3@b", "a:0@b:0,1", "a@b"}) {
+    EXPECT_THAT(refused({"deepspeed", "--include", hosts, "train.py", "--model_name_or_path", "gpt2"}),
+                HasSubstr("accepted: HOST:0,1@HOST:0,1"))
+        << hosts;
+  }
 }
 
 // TRL's page of its command line
@@ -173,6 +302,11 @@ TEST(CommandLines, ScriptsThatAddToTrlAreRead) {
   EXPECT_THAT(options, HasSubstr("--loop trl-sft"));
   EXPECT_THAT(options, HasSubstr("--attn flash --reentrant --lora 64 --lora-dropout 0.1 --lora-targets all-linear "
                                  "--quantize nf4-double --quant-storage bf16"));
+  EXPECT_THAT(options, HasSubstr("--weights-dtype bf16"));  // utils.py: in the type that 4 bits are stored in
+  const std::string by_default = options_of(
+      {"python", "train.py", "--model_name_or_path", "gpt2", "--use_peft_lora", "True", "--packing", "True"});
+  EXPECT_THAT(by_default, HasSubstr("--lora-targets q_proj,k_proj,v_proj,o_proj,down_proj,up_proj,gate_proj"));
+  EXPECT_THAT(by_default, HasSubstr("--weights-dtype fp32"));
   EXPECT_THAT(options_of({"python", "sft.py", "--model_name_or_path", "gpt2", "--chat_template", "x",
                           "--dataset_mixture", "y"}),
               HasSubstr("--loop trl-sft"));

@@ -116,6 +116,8 @@ constexpr TrlScript kTrlScripts[] = {
     {"sft_gemma3", "sft"},
     {"sft_vlm_gemma3", "sft"},
     {"sft_nemotron_3", "sft"},
+    {"sft_diffusion_gemma", ""},
+    {"sft_tiny_aya_tool_calling", ""},
     {"run_dpo", "dpo"},
     {"dpo_vlm", "dpo"},
     {"reward_modeling", "reward"},
@@ -123,11 +125,13 @@ constexpr TrlScript kTrlScripts[] = {
     {"grpo_agent", "grpo"},
     {"gspo", "grpo"},
     {"gspo_vlm", "grpo"},
+    {"grpo_2048", ""},
     {"grpo_continuous_batching", ""},
     {"rloo_vlm", "rloo"},
     {"async_grpo", ""},
     {"bco", ""},
     {"cpo", ""},
+    {"distillation", ""},
     {"run_simpo", ""},
     {"gkd", ""},
     {"gold", ""},
@@ -154,8 +158,48 @@ std::string_view trl_trainer_of(std::string_view program) {
   const auto* found = std::find_if(std::begin(kTrlScripts), std::end(kTrlScripts),
                                    [&](const TrlScript& each) { return each.name == stem; });
   if (found == std::end(kTrlScripts)) return "";
-  if (found->trainer.empty()) refuse(fmt::format("the trainer of {} is not modelled", one_line(program)));
+  if (found->trainer.empty()) {
+    refuse(
+        fmt::format("{} is taken for TRL's script of that name, which is not modelled; accepted: for a script of your "
+                    "own another name in its place, as train.py",
+                    one_line(program)));
+  }
   return found->trainer;
+}
+
+bool is_megatron_script(std::string_view program) {
+  return program == "pretrain_gpt.py" || program == "pretrain_bert.py" || program == "pretrain_t5.py";
+}
+
+/// deepspeed/launcher/runner.py, --include: "localhost:0,1@worker:0,1".
+struct Included {
+  std::int64_t hosts = 0;
+  std::int64_t gpus = 0;  // of all; 0: not said
+};
+Included included_of(std::string_view list) {
+  Included all;
+  std::int64_t each = -1;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find('@'), list.size());
+    const std::string_view host = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    const std::size_t colon = host.find(':');
+    const std::int64_t gpus = colon == std::string_view::npos
+                                  ? 0
+                                  : std::count(host.begin() + static_cast<std::ptrdiff_t>(colon), host.end(), ',') + 1;
+    if (each >= 0 && gpus != each) {
+      refuse(
+          "--include: hosts with unequal numbers of cards, or without a list of them, are not modelled beside others; "
+          "accepted: HOST:0,1@HOST:0,1");
+    }
+    each = gpus;
+    ++all.hosts;
+    all.gpus += gpus;
+  }
+  if (all.hosts > 1 && all.gpus == 0) {
+    refuse("--include: how many cards its hosts have is not known; accepted: HOST:0,1@HOST:0,1");
+  }
+  return all;
 }
 
 class CommandReader {
@@ -336,11 +380,10 @@ class CommandReader {
       if (key == "num_gpus") {
         command_.gpus_key = key;
         each = count_of(key, value);
-      } else if ((key == "include" || key == "i") && value.find(':') != std::string::npos) {
+      } else if ((key == "include" || key == "i") && included_of(value).gpus > 0) {
         command_.gpus_key = key;
-        const auto count = [&](char letter) { return std::count(value.begin(), value.end(), letter); };
-        command_.nodes = count('@') + 1;          // localhost:0,1@worker:0,1
-        command_.gpus = count(',') + count(':');  // a number more than commas on each
+        command_.nodes = included_of(value).hosts;
+        command_.gpus = included_of(value).gpus;
       } else if (key == "num_nodes") {
         command_.nodes = count_of(key, value);
       } else {
@@ -415,14 +458,15 @@ class CommandReader {
                       one_line(program)));
     }  // else by its arguments
     if (program.ends_with(".py")) command_.script = program;
-    if (command_.format.empty() && is_megatron()) command_.format = "megatron";
+    if (command_.format.empty() && (is_megatron_script(program) || is_megatron())) command_.format = "megatron";
     read_arguments();
   }
 
   // By arguments that no other tool has: scripts of Megatron-LM have many names.
   [[nodiscard]] bool is_megatron() const {
     return std::any_of(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end(), [](const std::string& word) {
-      return word == "--num-attention-heads" || word == "--tensor-model-parallel-size" || word == "--use-mcore-models";
+      const std::string_view name = std::string_view(word).substr(0, word.find('='));
+      return name == "--num-attention-heads" || name == "--tensor-model-parallel-size" || name == "--use-mcore-models";
     });
   }
 

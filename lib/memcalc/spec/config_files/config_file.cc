@@ -44,8 +44,7 @@ void read_launch(Account& account, const JsonNode& root) { config::read_accelera
 // The first whose sign is there is taken.
 constexpr Format kFormats[] = {
     {"memcalc", "a report of memcalc", config::read_report, "needed_bytes"},
-    {"megatron", "Megatron-LM core_r0.14.0", config::read_megatron,
-     "tensor_model_parallel_size num_attention_heads use_mcore_models"},
+    {"megatron", "Megatron-LM core_r0.14.0", config::read_megatron, "tensor_model_parallel_size use_mcore_models"},
     {"deepspeed", "DeepSpeed 0.19.8, transformers 5.17", config::read_deepspeed_alone,
      "zero_optimization train_micro_batch_size_per_gpu"},
     {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},
@@ -86,6 +85,10 @@ const Format* format_named(std::string_view name) {
 
 /// `otherwise`: where no key says it; empty: that is refused.
 const Format& format_of(const JsonNode& root, const std::string& file, std::string_view otherwise = {}) {
+  if (has_key(root, "architectures")) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: it is a model's config.json; accepted: --model FILE", shown_path(file)), file);
+  }
   const bool is_component = has_key(root, "model") && has_key(root, "tokenizer dataset checkpointer");
   if (is_component) return *format_named("torchtune");
   const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats),
@@ -166,28 +169,25 @@ std::int64_t gpus_of(std::span<const ConfigOption> typed, const std::vector<Conf
   return gpus > 0 ? gpus : product;
 }
 
-/// The micro-batches that a global batch means: of a pipeline, or accumulated. Throws Error(kUsage) where it cannot be
-/// shared out.
+/// What a global batch is shared out by.
+constexpr std::string_view kShares[] = {"--bs", "--gpus", "--tp", "--cp", "--pp"};
+
+/// "1,2,4" and "1..8" of a sweep.
+bool is_list(const ConfigOption& option) {
+  return std::find(std::begin(kShares), std::end(kShares), option.flag) != std::end(kShares) &&
+         option.text.find_first_not_of("0123456789") != std::string::npos;
+}
+
+bool says_micro_batches(const ConfigOption& option) {
+  return option.flag == "--accum" || option.flag == "--micro-batches";
+}
+
+/// Shares the global batch out, unless what was typed says how many micro-batches there are, or lists values, of which
+/// each has a number of its own.
 void share_out_batch(ConfigFile& file, std::span<const ConfigOption> typed) {
-  if (file.global_batch == 0) return;
-  const auto size = [&](std::string_view flag) {
-    std::int64_t value = 1;
-    const std::string text = value_of(typed, file.options, flag).value_or("1");
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return std::clamp<std::int64_t>(value, 1, 131072);
-  };
-  const std::string_view flag = size("--pp") > 1 ? "--micro-batches" : "--accum";
-  if (std::any_of(typed.begin(), typed.end(), [&](const ConfigOption& each) { return each.flag == flag; })) return;
-  const std::int64_t replicas =
-      std::max<std::int64_t>(1, gpus_of(typed, file.options) / size("--tp") / size("--pp") / size("--cp"));
-  const std::int64_t at_once = replicas * size("--bs");
-  if (file.global_batch % at_once != 0 || file.global_batch < at_once) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{}: /{}: {} samples are no multiple of the {} of a micro-batch on all replicas",
-                            shown_path(file.file), file.global_batch_key, file.global_batch, at_once),
-                flag == "--accum" ? "--accum" : "--micro-batches");
-  }
-  file.options.push_back({std::string(flag), std::to_string(file.global_batch / at_once), file.global_batch_key});
+  if (std::any_of(typed.begin(), typed.end(), says_micro_batches)) file.global_batch = 0;
+  if (std::any_of(typed.begin(), typed.end(), is_list)) return;
+  if (auto option = micro_batches_of(file, typed)) file.options.push_back(*std::move(option));
 }
 
 /// Leaves out an option, and says so of its key. `use`: what becomes of the key.
@@ -250,9 +250,15 @@ void tell_environment(Account& account, const config::Command& command) {
               "of its options expandable_segments is modelled, not " + command.other_allocator_options);
 }
 
-/// Plain python with several GPUs: the Trainer makes one process use all of them.
-bool is_data_parallel(const config::Command& command) {
+/// Plain python with several GPUs.
+bool is_one_process(const config::Command& command) {
   return !command.is_launched && command.gpus && command.gpus_key == "CUDA_VISIBLE_DEVICES";
+}
+
+/// The Trainer makes one process use all of them.
+bool has_trainer(const Account& account) {
+  const std::string loop = account.text_of("--loop").value_or("");
+  return loop == "trainer" || loop.starts_with("trl-");
 }
 
 bool takes_data_parallel(const Account& account) {
@@ -320,18 +326,43 @@ ConfigFile read_command_line(std::span<const std::string> words, const std::vect
     config::read_accelerate(account, launcher.arguments, launcher.file, launcher.prefix);
   }
   tell_environment(account, command);
-  if (is_data_parallel(command) && !takes_data_parallel(account)) {
+  if (is_one_process(command) && !has_trainer(account)) {
+    account.key(command.gpus_key, KeyUse::kIrrelevant, "one process takes one card");
+    return finished(account, command, format);
+  }
+  if (is_one_process(command) && !takes_data_parallel(account)) {
     account.key(command.gpus_key, KeyUse::kApproximated,
                 fmt::format("one process sees {} GPUs, so that the Trainer wraps the model in nn.DataParallel, which "
                             "is not modelled here: one GPU is predicted, and the first of them holds more",
                             *command.gpus));
     return finished(account, command, format);
   }
-  if (is_data_parallel(command)) account.set("--parallel", "dp", command.gpus_key);
+  if (is_one_process(command)) account.set("--parallel", "dp", command.gpus_key);
   if (command.gpus) account.set("--gpus", std::to_string(*command.gpus), command.gpus_key);
   if (command.nodes > 1) account.set("--nodes", std::to_string(command.nodes), command.gpus_key);
   if (!command.gpus_key.empty()) account.key(command.gpus_key, KeyUse::kUsed);
   return finished(account, command, format);
+}
+
+std::optional<ConfigOption> micro_batches_of(const ConfigFile& file, std::span<const ConfigOption> typed) {
+  if (file.global_batch == 0) return std::nullopt;
+  const auto size = [&](std::string_view flag) {
+    std::int64_t value = 1;
+    const std::string text = value_of(typed, file.options, flag).value_or("1");
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return std::clamp<std::int64_t>(value, 1, 131072);
+  };
+  const std::string_view flag = size("--pp") > 1 ? "--micro-batches" : "--accum";
+  const std::int64_t replicas =
+      std::max<std::int64_t>(1, gpus_of(typed, file.options) / size("--tp") / size("--pp") / size("--cp"));
+  const std::int64_t at_once = replicas * size("--bs");
+  if (file.global_batch % at_once != 0 || file.global_batch < at_once) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: /{}: {} samples are no multiple of the {} of a micro-batch on all replicas",
+                            shown_path(file.file), file.global_batch_key, file.global_batch, at_once),
+                std::string(flag));
+  }
+  return ConfigOption{std::string(flag), std::to_string(file.global_batch / at_once), file.global_batch_key};
 }
 
 ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
@@ -348,6 +379,12 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{}: it names no model; accepted: --model MODEL beside it", shown_path(file.file)),
                 "--model");
+  }
+  for (const ConfigNeed& need : file.needs) {
+    if (value_of(typed, file.options, need.flag)) continue;
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{}: /{}: {}; accepted: {} N", shown_path(file.file), need.key, need.why, need.flag),
+                need.flag);
   }
   const std::int64_t gpus = gpus_of(typed, file.options);
   const bool is_torchtune = file.program.starts_with("torchtune");
@@ -385,6 +422,12 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     }
   }
   if (value_of(typed, file.options, "--lengths")) {
+    if (!file.padded_to_length.empty()) {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--lengths: {}; accepted: no --lengths, or --pad_to_max_length False behind the script",
+                              file.padded_to_length),
+                  "--lengths");
+    }
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--padding" && each.key.empty(); });
   } else {  // rows are packed of samples whose lengths are known
     drop(file, "--packing",
@@ -402,6 +445,21 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   if (gpus == 1) {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--ddp-static-graph"; });
   }
+  return file;
+}
+
+ConfigFile with_limited_length(ConfigFile file, std::span<const ConfigOption> typed, const SpecRegistry& registry) {
+  if (file.most_tokens == 0 || value_of(typed, file.options, "--seq")) return file;
+  std::int64_t tokens = file.most_tokens;
+  try {
+    RunRequest request;
+    for (const std::string_view flag : {"--model", "--arch", "--max-positions", "--task"}) {
+      if (const auto text = value_of(typed, file.options, flag)) set_option(request, flag, *text);
+    }
+    tokens = std::min(tokens, question_of(request, registry).run.run.sequence_length);
+  } catch (const Error&) {  // a list of models, or an unknown one, of which the run itself tells
+  }
+  file.options.push_back({"--seq", std::to_string(tokens), ""});
   return file;
 }
 

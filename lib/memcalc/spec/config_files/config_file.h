@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ struct ConfigOption {
   std::string key;  // that set it; empty: a default of the tool
 };
 
+/// An option that a file does not say and that has no default then.
+struct ConfigNeed {
+  std::string flag;
+  std::string key;  // that leaves it open
+  std::string why;
+};
+
 struct ConfigFile {
   std::string file;     // its path; of a command line: "command line"
   std::string format;   // one of config_formats(), or "command"
@@ -36,6 +44,10 @@ struct ConfigFile {
   std::vector<ConfigOption> options;
   std::vector<ConfigKey> keys;     // all of them, in the order of the file
   std::vector<std::string> notes;  // what is assumed where the file says nothing or more than memcalc models
+  std::vector<ConfigNeed> needs;
+  std::int64_t most_tokens =
+      0;  // of a sequence, where the model has more positions and nothing says --seq; 0: no limit
+  std::string padded_to_length;   // why --lengths says nothing; empty: it does
   std::int64_t global_batch = 0;  // samples of a step on all GPUs, which say how many micro-batches it has; 0: not said
   std::string global_batch_key;   // that says so
 };
@@ -66,10 +78,18 @@ struct ConfigRequest {
 /// follows from both together: what is left out on several GPUs, that one GPU is assumed.
 [[nodiscard]] ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed);
 
+/// The micro-batches that its global batch means beside other options: --accum, of a pipeline --micro-batches. Nothing:
+/// it has no global batch. Throws Error(kUsage) where it cannot be shared out.
+[[nodiscard]] std::optional<ConfigOption> micro_batches_of(const ConfigFile& file, std::span<const ConfigOption> typed);
+
 /// Of a report of memcalc less the options that do not exist in the run which it becomes beside those that were typed:
 /// a loop's of a run with --infer. Other tools' files as they are, and a run that is refused for another reason.
 [[nodiscard]] ConfigFile without_absent(ConfigFile file, std::span<const ConfigOption> typed,
                                         const SpecRegistry& registry);
+
+/// With --seq where the file's limit is shorter than what the model has by default.
+[[nodiscard]] ConfigFile with_limited_length(ConfigFile file, std::span<const ConfigOption> typed,
+                                             const SpecRegistry& registry);
 
 /// "12 keys used, 30 irrelevant, 1 approximated"
 [[nodiscard]] std::string counts_of(const ConfigFile& file);

@@ -12,13 +12,16 @@ namespace memcalc::config {
 enum class Metrics : std::uint8_t { kNone, kLogits, kTokens };
 
 struct ExampleScript {
-  std::string_view name{};  // without "_no_trainer" and ".py"
-  std::string_view task{};  // --task; empty: not modelled, as `why` says
-  // Tokens of a sequence where no argument says so. 0: as many as the model has positions, at most 1,024 where these
-  // are many.
+  std::string_view name{};        // without "_no_trainer" and ".py"
+  std::string_view task{};        // --task; empty: not modelled, as `why` says
+  std::string_view length_key{};  // one of these says how many tokens a sequence has
+  // Where it does not: so many. 0: as many as the model has positions.
   std::int64_t length = 0;
-  std::int64_t target_length = 0;  // 0: none
-  bool pads = false;               // each text is a sequence, so that most batches have padding and a mask
+  std::int64_t own_loop_length = 0;  // of run_…_no_trainer.py; 0: the same
+  std::int64_t most_length = 0;      // and not more than that; 0: no limit
+  std::int64_t target_length = 0;    // 0: none
+  bool pads = false;                 // each text is a sequence, so that most batches have padding and a mask
+  bool pads_to_max = false;          // pad_to_max_length, of the Trainer's: all of them to that length
   Metrics metrics = Metrics::kNone;
   std::string_view model{};  // where none is named
   std::string_view why{};

@@ -17,18 +17,6 @@ namespace {
 
 using Kind = JsonNode::Kind;
 
-std::vector<std::string_view> words_of(std::string_view text, std::string_view separators) {
-  std::vector<std::string_view> words;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t first = text.find_first_not_of(separators, at);
-    if (first == std::string_view::npos) break;
-    const std::size_t end = std::min(text.find_first_of(separators, first), text.size());
-    words.push_back(text.substr(first, end - first));
-    at = end;
-  }
-  return words;
-}
-
 std::string where_of(const std::string& file, std::string_view key) {
   return fmt::format("{}: /{}", shown_path(file), one_line(key, 80));
 }
@@ -43,6 +31,18 @@ JsonNode scalar_of(const JsonNode& value) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> words_of(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t first = text.find_first_not_of(separators, at);
+    if (first == std::string_view::npos) break;
+    const std::size_t end = std::min(text.find_first_of(separators, first), text.size());
+    words.push_back(text.substr(first, end - first));
+    at = end;
+  }
+  return words;
+}
 
 bool is_off(const JsonNode& value) {
   switch (value.kind) {
@@ -123,6 +123,13 @@ void Account::set_global_batch(std::int64_t samples, std::string_view key) {
   result_.global_batch_key = key;
 }
 
+bool Account::is_left_out(std::string_view key) const {
+  return std::any_of(result_.keys.begin(), result_.keys.end(),
+                     [&](const ConfigKey& each) { return each.key == key && each.use == KeyUse::kLeftOut; });
+}
+
+void Account::need(ConfigNeed need) { result_.needs.push_back(std::move(need)); }
+
 bool Account::leaves_out(std::string_view key) {
   for (std::size_t at = 0; at < left_out_.size(); ++at) {
     const std::string& each = left_out_[at];
@@ -151,7 +158,7 @@ ConfigFile Account::finish(std::string_view format, std::string_view program) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
     }
     if (keys.size() > 1) {
-      message += fmt::format(" (nor {})", join(std::vector<std::string>(keys.begin() + 1, keys.end())));
+      message += fmt::format(" (also refused: {})", join(std::vector<std::string>(keys.begin() + 1, keys.end())));
     }
     message += "; accepted: --config-without " + join(keys, ",") + ", for the answer without " +
                (keys.size() > 1 ? "them" : "it");
@@ -179,16 +186,17 @@ Section::Section(Account& account, const JsonNode& object, std::string file, std
 
 void Section::refuse_unknown() const {
   if (unknown_.empty()) return;
-  const std::string first = fmt::format("{}: unknown key", where_of(file_, unknown_.front().key));
-  if (unknown_.size() == 1 && !unknown_.front().hint.empty())
-    throw Error(ErrorCode::kInput, first + unknown_.front().hint, file_);
+  const Unknown& first = unknown_.front();
+  const std::string where = where_of(file_, first.key);
+  if (unknown_.size() == 1 && !first.hint.empty())
+    throw Error(ErrorCode::kInput, where + ": unknown key" + first.hint, file_);
   std::vector<std::string> keys;
   for (const Unknown& each : unknown_) keys.push_back(one_line(each.key, 80));
-  const std::string others =
-      keys.size() == 1 ? "" : fmt::format(" (nor {})", join(std::vector<std::string>(keys.begin() + 1, keys.end())));
+  const std::string what =
+      keys.size() == 1 ? where + ": unknown key" : fmt::format("{}: unknown keys: {}", shown_path(file_), join(keys));
   throw Error(ErrorCode::kInput,
-              fmt::format("{}{}{}; accepted: --config-without {}, for the answer without {}", first,
-                          unknown_.front().hint, others, join(keys, ","), keys.size() > 1 ? "them" : "it"),
+              fmt::format("{}{}; accepted: --config-without {}, for the answer without {}", what, first.hint,
+                          join(keys, ","), keys.size() > 1 ? "them" : "it"),
               file_);
 }
 
@@ -297,10 +305,9 @@ bool Section::has(std::string_view key) const {
 
 void Section::wrong(std::string_view key, const std::string& accepted) const {
   const Entry* entry = find(key);
+  const std::string found = entry == nullptr ? "it is missing" : "found '" + one_line(shown(*entry->value)) + "'";
   throw Error(ErrorCode::kInput,
-              fmt::format("{}: found {}; accepted: {}", where_of(file_, prefix_ + std::string(key)),
-                          entry == nullptr ? "nothing" : "'" + one_line(shown(*entry->value)) + "'", accepted),
-              file_);
+              fmt::format("{}: {}; accepted: {}", where_of(file_, prefix_ + std::string(key)), found, accepted), file_);
 }
 
 std::optional<bool> Section::flag(std::string_view key) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "memcalc/spec/config_files/config_file.h"
@@ -29,6 +30,10 @@ class Account {
   [[nodiscard]] bool is_set(std::string_view flag) const { return text_of(flag).has_value(); }
   [[nodiscard]] std::optional<std::string> text_of(std::string_view flag) const;  // that was set
   [[nodiscard]] bool leaves_out(std::string_view key);
+  [[nodiscard]] bool is_left_out(std::string_view key) const;  // that was there
+  void need(ConfigNeed need);
+  void limit_length(std::int64_t tokens) { result_.most_tokens = tokens; }
+  void pad_to_length(std::string why) { result_.padded_to_length = std::move(why); }
   void set_global_batch(std::int64_t samples, std::string_view key);
 
   /// Throws what was refused, all in one line, and for a key to leave out that no file has.
@@ -119,6 +124,9 @@ class Section {
 
 /// null, false, 0, an empty list, mapping or text, "no", "none", "false".
 [[nodiscard]] bool is_off(const JsonNode& value);
+
+/// The words of a list.
+[[nodiscard]] std::vector<std::string_view> words_of(std::string_view text, std::string_view separators);
 
 /// A value in a message or as the text of an option: q_proj,v_proj.
 [[nodiscard]] std::string shown(const JsonNode& value);

@@ -37,7 +37,7 @@ constexpr KeyRow kRows[] = {
     {"learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon optim_args", U::kIrrelevant,
      "numbers of the optimizer"},
     {"lr_scheduler_type lr_scheduler_kwargs warmup_steps warmup_ratio", U::kIrrelevant, "the learning rate"},
-    {"num_train_epochs max_steps", U::kIrrelevant, "how long it trains"},
+    {"num_train_epochs max_steps max_train_steps", U::kIrrelevant, "how long it trains"},
     {"average_tokens_across_devices", U::kIrrelevant, "a number is reduced"},
     {"output_dir overwrite_output_dir overwrite_output logging_dir run_name project report_to logging_strategy "
      "logging_steps "

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/config_files/example_scripts.h"
@@ -30,21 +31,27 @@ constexpr KeyRow kRows[] = {
     {"lora_r lora_alpha lora_dropout lora_target_modules use_peft use_lora q_lora load_in_4bit load_in_8bit",
      U::kRefused, "what a script of your own makes of it is not known: --lora, --lora-targets, --quantize say it"},
     {"model_type tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code "
-     "low_cpu_mem_usage ignore_mismatched_sizes resize_position_embeddings",
+     "low_cpu_mem_usage ignore_mismatched_sizes resize_position_embeddings image_processor_name",
      U::kIrrelevant, "the tokenizer and loading"},
-    {"dataset_name dataset_config_name dataset_config train_file validation_file test_file task_name line_by_line "
+    {"dataset_name dataset_config_name dataset_config train_file validation_file test_file task_name "
      "mlm_probability "
      "preprocessing_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
-     "max_train_samples max_eval_samples max_predict_samples pad_to_max_length text_column summary_column lang "
+     "max_train_samples max_eval_samples max_predict_samples text_column summary_column lang "
      "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token "
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
      "text_column_delimiter do_regression metric_name remove_splits remove_columns shuffle_train_dataset shuffle_seed "
-     "train_language context_column question_column answer_column val_max_answer_length image_column_name train_dir "
-     "validation_dir train_val_split data_path eval_data_path lazy_preprocess",
+     "train_language context_column question_column answer_column image_column_name train_dir "
+     "validation_dir train_val_split data_path eval_data_path lazy_preprocess validation_split_name test_split_name "
+     "server_ip server_port",
      U::kIrrelevant, "the data"},
     // run_…_no_trainer.py
     {"num_warmup_steps checkpointing_steps with_tracking use_slow_tokenizer", U::kIrrelevant,
      "the learning rate, saving and the tokenizer"},
+    {"pad_to_max_length line_by_line", U::kUsed},
+    // run_fim.py
+    {"fim_rate fim_spm_rate truncate_or_pad", U::kIrrelevant, "the data"},
+    {"fim_prefix_token fim_middle_token fim_suffix_token pad_to_multiple_of", U::kApproximated,
+     "a few words more in the vocabulary are left out"},
     // run_qa.py
     {"doc_stride version_2_with_negative n_best_size max_answer_length null_score_diff_threshold", U::kUsed},
     // run_speech_recognition_*.py
@@ -58,7 +65,9 @@ constexpr KeyRow kRows[] = {
      "layerdrop add_adapter attention_dropout activation_dropout feat_proj_dropout hidden_dropout final_dropout",
      U::kRefused, "training with CTC (run_speech_recognition_ctc.py) is not modelled"},
     {"sortish_sampler generation_config", U::kIrrelevant, "of evaluation"},
-    {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length", U::kUsed},
+    {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length "
+     "val_max_answer_length",
+     U::kUsed},
 };
 
 /// run_qa.py's and run_speech_recognition_seq2seq.py's own arguments.
@@ -67,13 +76,14 @@ constexpr std::string_view kAnswerKeys[] = {"doc_stride", "version_2_with_negati
 constexpr std::string_view kSpeechKeys[] = {"audio_column_name", "language", "task", "max_duration_in_seconds",
                                             "min_duration_in_seconds"};
 
-/// run_summarization.py, run_translation.py: generation_max_length counts the start of the decoder's ids, Whisper's
-/// does not; what the scripts' own arguments say comes first for beams and last for the length.
+/// run_summarization.py, run_translation.py, run_seq2seq_qa.py: generation_max_length counts the start of the decoder's
+/// ids, Whisper's does not; what the scripts' own arguments say comes first for beams and last for the length.
 void read_generation(Section& section) {
-  constexpr std::string_view kLengths[] = {"generation_max_length", "val_max_target_length", "max_target_length"};
+  constexpr std::string_view kLengths[] = {"generation_max_length", "val_max_target_length", "val_max_answer_length",
+                                           "max_target_length", "max_answer_length"};
   constexpr std::string_view kBeams[] = {"num_beams", "generation_num_beams"};
   if (!section.on("predict_with_generate") || !section.account().is_set("--eval-bs")) {
-    for (const std::string_view key : {kLengths[0], kLengths[1], kBeams[0], kBeams[1]}) {
+    for (const std::string_view key : {kLengths[0], kLengths[1], kLengths[2], kBeams[0], kBeams[1]}) {
       if (section.has(key)) section.irrelevant(key, "of an evaluation that generates, which this one does not");
     }
     return;
@@ -89,11 +99,13 @@ void read_generation(Section& section) {
   }
   constexpr std::int64_t kMaxTargetLength = 128;
   const ExampleScript* const script = find_example_script(section.account().script);
+  const bool has_own = script != nullptr && script->target_length > 0;
+  if (!length) length = has_own ? script->target_length : kMaxTargetLength;
   const bool has_keys = std::any_of(std::begin(kSpeechKeys), std::end(kSpeechKeys),
                                     [&](std::string_view key) { return section.has(key); });
   const bool is_speech = script == nullptr ? has_keys : script->task == "speech";
   const std::int64_t start = is_speech ? 0 : 1;
-  section.set("predict_with_generate", "--eval-generate", std::to_string(length.value_or(kMaxTargetLength) - start));
+  section.set("predict_with_generate", "--eval-generate", std::to_string(*length - start));
   if (beams) section.set("predict_with_generate", "--eval-beams", std::to_string(*beams));
 }
 
@@ -103,6 +115,7 @@ void read_task(Section& section, const ExampleScript* script) {
   std::string_view task = script == nullptr ? "" : script->task;
   const auto take = [&](std::string_view key, std::string_view of) {
     if (!section.has(key)) return;
+    if (key == "max_answer_length" && script != nullptr && script->target_length > 0) return;  // a length of its own
     const bool says_so = task.empty();
     if (says_so) {
       section.set(key, "--task", std::string(of));
@@ -117,32 +130,64 @@ void read_task(Section& section, const ExampleScript* script) {
   if (task == "speech") section.account().note("recordings are taken to be as long as the model's input");
 }
 
-void read_lengths(Section& section, const ExampleScript* script) {
+/// --seq: what the script's own argument says, or its default.
+void read_length(Section& section, const ExampleScript* script) {
   Account& account = section.account();
+  const std::string_view ours = script != nullptr ? script->length_key : "";
   bool is_said = false;
   for (const std::string_view key :
        {"block_size", "max_seq_length", "max_source_length", "max_length", "model_max_length"}) {
+    const std::vector<std::string_view> keys = words_of(ours, " ");
+    if (!keys.empty() && std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      section.irrelevant(key, "the script does not cut its inputs by it");
+      continue;
+    }
     const auto tokens = section.whole(key);
     if (!tokens) continue;
     section.set(key, "--seq", std::to_string(*tokens));
     is_said = true;
   }
-  const std::string task = account.text_of("--task").value_or("");
+  if (is_said) return;
   constexpr std::int64_t kAnswerLength = 384;  // run_qa.py
-  const std::int64_t length = script != nullptr ? script->length : task == "qa" ? kAnswerLength : 0;
-  if (!is_said && length > 0) {
+  std::int64_t length = account.text_of("--task") == "qa" ? kAnswerLength : 0;
+  if (script != nullptr) {
+    const bool has_own = has_own_loop(account.script) && script->own_loop_length > 0;
+    length = has_own ? script->own_loop_length : script->length;
+  }
+  if (length > 0) {
     account.set("--seq", std::to_string(length));
     account.note(fmt::format("sequences of {} tokens: the default of the script (--seq)", length));
-  }
-  if (script != nullptr && script->pads) {
-    account.set("--padding");
+  } else if (script != nullptr && script->most_length > 0) {
+    account.limit_length(script->most_length);
     account.note(
+        fmt::format("sequences of as many tokens as the model has positions, {} at most: the default of the "
+                    "script, unless the tokenizer names a length of its own (--seq)",
+                    script->most_length));
+  }
+}
+
+void read_padding(Section& section, const ExampleScript& script) {
+  Account& account = section.account();
+  const bool by_line = script.task == "mlm" && section.on("line_by_line");
+  const bool to_max = section.flag("pad_to_max_length").value_or(script.pads_to_max && !has_own_loop(account.script));
+  if (!script.pads && !by_line) return section.irrelevant("pad_to_max_length", "texts are cut into full sequences");
+  account.set("--padding");
+  if (!to_max) {
+    return account.note(
         "texts differ in length, so that batches are padded, to the length above at most (--lengths says how long "
         "yours are)");
   }
-  if (script == nullptr || script->target_length == 0 || section.has("max_target_length")) return;
+  account.pad_to_length(account.script + " pads every text to the length of a sequence (pad_to_max_length)");
+  account.note("every text is padded to the length above (pad_to_max_length)");
+}
+
+void read_lengths(Section& section, const ExampleScript* script) {
+  read_length(section, script);
+  if (script == nullptr) return;
+  read_padding(section, *script);
+  if (script->target_length == 0 || section.has("max_target_length")) return;
   const auto answer = section.whole("max_answer_length");
-  account.set("--target-seq", std::to_string(answer.value_or(script->target_length)));
+  section.set("max_answer_length", "--target-seq", std::to_string(answer.value_or(script->target_length)));
 }
 
 /// run_…_no_trainer.py: torch's AdamW, no clipping, and the precision that accelerate is told.

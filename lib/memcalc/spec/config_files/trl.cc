@@ -162,7 +162,17 @@ KeyTable keys_of_trainer(std::string_view trainer) {
   return kGenerating;
 }
 
+/// peft's examples/sft/utils.py: in the type that 4 bits are stored in, where that is a float, else in float32.
+void read_weights_by_peft(Section& section) {
+  constexpr std::string_view kKey = "bnb_4bit_quant_storage_dtype";
+  const std::string type = section.on("use_4bit_quantization") ? section.text(kKey).value_or("uint8") : "float32";
+  section.set(kKey, "--weights-dtype", type == "bfloat16" ? "bf16" : type == "float16" ? "fp16" : "fp32");
+}
+
 void read_weights(Section& section) {
+  for (const std::string_view key : {"use_peft_lora", "use_4bit_quantization", "use_8bit_quantization"}) {
+    if (section.has(key)) return read_weights_by_peft(section);
+  }
   const std::string_view key = section.has("torch_dtype") ? "torch_dtype" : "dtype";
   const std::string type = section.text(key).value_or("float32");
   if (type == "float32") return section.set(key, "--weights-dtype", "fp32");
@@ -193,6 +203,8 @@ void read_adapter(Section& section) {
   section.set("lora_dropout", "--lora-dropout", section.text("lora_dropout").value_or(by_peft ? "0.1" : "0.05"));
   set_saved(section);
   if (set_targets(section, names_that_match(section, section.texts("lora_target_modules")))) return;
+  if (by_peft)
+    return section.account().set("--lora-targets", "q_proj,k_proj,v_proj,o_proj,down_proj,up_proj,gate_proj");
   section.account().set("--lora-targets", "q_proj,v_proj");
   section.account().note("adapters on q_proj and v_proj: peft's default for most decoders (--lora-targets)");
 }
