@@ -53,12 +53,10 @@ OFF = {
     "g81-13-dpo-llama-untied": (0.001, 0),
     "g81-14-sft-lengths-qwen3": (0.001, 0),
     "g81-15-kto-mistral": (0.166, 0),
-    "g81-16-grpo-gpt2": (0.716, 0),
     "g81-17-reward-qwen3": (0.001, 0),
     "g81-20-sft-qwen2": (0.004, 11.862),
     "g81-24-sft-lengths-gpt2": (0.001, 0.076),
     "g81-25-kto-llama-untied": (0.001, 0),
-    "g81-26-grpo-qwen2": (0, 2.451),
     "g81-27-reward-opt": (0.001, 0),
     "j81-05-generate-bart": (0.001, 0),
     "j81-11-generate-t5": (0.423, 0.579),
@@ -230,7 +228,7 @@ OFF = {
     "j12041-12-packed-default-gemma2": (0.01, 14.547),  # a second run reserved what is told
     "j12041-22-trl-1.14.2-sft-gpt2": (0.011, 0),
     "j12041-03-rloo-default-gpt_neox": (0.039, 0.058),
-    "j12041-04-kto-default-stablelm": (0.083, 0),  # KTO's metrics ask for 13 blocks more in a step
+    "j12041-04-kto-default-stablelm": (0.083, 0),  # the same requests; blocks lie elsewhere
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),
     "v24-18-grpo-vllm-qwen3": (0, 0.133),

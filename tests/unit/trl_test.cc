@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -382,6 +384,38 @@ TEST(Trl, KtoWithoutAKlDivergenceRunsNoSecondAnswer) {
   };
   EXPECT_LT(forwards(KtoLoss::kApoZeroUnpaired), forwards(KtoLoss::kKto));
   EXPECT_NO_THROW((void)simulated({.batch_size = 1, .loop = Loop::kTrlKto, .kto_loss = KtoLoss::kApoZeroUnpaired}));
+}
+
+// Requests of an autograd node in a step; [:, -seq_len:] of all tokens is a slice to autograd, too.
+std::int64_t requests_of_node(const Trace& trace, std::string_view node) {
+  return std::count_if(trace.events.begin(), trace.events.end(), [&](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.step == 1 && event.node != nullptr && event.node->name == node;
+  });
+}
+
+TEST(Trl, BackwardOfPreferencesNegatesAndSlices) {
+  const auto requests = [](Loop loop, std::optional<KtoLoss> kto, std::string_view node) {
+    return requests_of_node(simulated({.loop = loop, .kto_loss = kto}).symbolic.trace, node);
+  };
+  EXPECT_EQ(requests(Loop::kTrlKto, KtoLoss::kKto, "RsubBackward1"), 2) << "1 - chosen, 1 - rejected";
+  EXPECT_EQ(requests(Loop::kTrlKto, KtoLoss::kKto, "SubBackward0"), 1) << "kl - rejected";
+  EXPECT_EQ(requests(Loop::kTrlKto, KtoLoss::kApoZeroUnpaired, "RsubBackward1"), 1) << "1 - chosen";
+  EXPECT_EQ(requests(Loop::kTrlKto, KtoLoss::kKto, "NansumBackward0"), 3) << "losses.nanmean()";
+  const std::int64_t slices = requests(Loop::kTrlSft, {}, "SliceBackward0");
+  for (const Loop loop : {Loop::kTrlKto, Loop::kTrlDpo}) {
+    EXPECT_EQ(requests(loop, {}, "SliceBackward0") - slices, 1) << "outputs.log_probs[:, -seq_len:]";
+  }
+}
+
+// Distributions.cpp: a sum of probabilities is of their type, and what is not finite is looked for on the card.
+TEST(Trl, SamplingAsksForNoIntegersAsLargeAsTheProbabilities) {
+  const Simulated job = simulated({.loop = Loop::kTrlGrpo, .completion_length = 8});
+  const Trace& trace = job.symbolic.trace;
+  const auto is_eight_bytes_wide = [&](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.phase == Phase::kDecode &&
+           trace.blocks[static_cast<std::size_t>(event.block)].requested == 151936 * Bytes{4} * 8;
+  };
+  EXPECT_TRUE(std::none_of(trace.events.begin(), trace.events.end(), is_eight_bytes_wide));
 }
 
 // LLaMA-Factory's trainers: float32 logits of every token.

@@ -316,17 +316,30 @@ Tensor argmax_last(Arg x) {
   return memcalc::argmax_last(*x);
 }
 
-/// The largest of probabilities divided by random numbers of the exponential distribution.
+/// The largest of probabilities divided by random numbers of the exponential distribution. The result is resized first;
+/// what C++ names no variable lives as long as the expression; two checks (_assert_async) live as long as the function.
 Tensor multinomial_once(Arg x) {
   const OperatorCall call(x);
+  constexpr std::int64_t kPair = 16;  // as argmax_last()
+  const unsigned last = one_dimension(*x, -1);
+  Tensor result = x->tape().empty({x->size(0)}, DType::kInt64, aten::kArgmax);
+  Tensor is_valid, has_empty_row;
   {
-    const Tensor finite = less(no_grad::max(*x)), positive = greater(no_grad::min(*x));
-    bitwise_and(finite, positive).reset();
+    const Tensor highest = max(*x), finite = less(highest), lowest = min(*x), positive = greater_equal(lowest);
+    is_valid = bitwise_and(finite, positive);
   }
-  no_grad::sum(equal(no_grad::sum(*x, 1))).reset();
+  {
+    const Unseen unseen(x->tape());
+    const Tensor total = memcalc::sum(*x, last, false), is_zero = equal(total);
+    has_empty_row = any(is_zero);
+  }
+  bitwise_not(has_empty_row).reset();
   const Tensor random = like(aten::kEmptyLike, *x);
   record(aten::kEmptyLike, random);
-  return no_grad::argmax_last(random);
+  reduction_scratch(random, last, kPair, aten::kArgmax);
+  x->tape().kernels.add(aten::kArgmax, OperatorClass::kElementwise, x->dtype(), static_cast<double>(x->elements()),
+                        static_cast<double>(x->bytes() + result.bytes()));
+  return result;
 }
 
 Tensor cumsum(Arg x, int dim) {

@@ -17,6 +17,7 @@
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/recorded_node.h"
+#include "memcalc/symbolic/ops/rsub.h"
 #include "memcalc/symbolic/ops/variance.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/recorded_input.h"
@@ -156,19 +157,9 @@ void add_row(RecordedCall& call) {
   call.returns(add_scalar(x));
 }
 
-Tensor reversed_subtraction(const Tensor& x) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(
-      aten::kRsub, [](BackwardCall& call) { call.set(0, pw(aten::kNeg, {&call.gradient()})); }, inputs, 1);
-  Tensor result = pw(aten::kRsub, {&x});
-  tape.autograd.set_history(node, result);
-  return result;
-}
-
 void subtract_row(RecordedCall& call) {
   if (call.is_tensor(0) && call.is_tensor(1)) return call.returns(subtract(call.tensor(0), call.tensor(1)));
-  if (!call.is_tensor(0)) return call.returns(reversed_subtraction(call.tensor(1)));
+  if (!call.is_tensor(0)) return call.returns(subtract_from_number(call.tensor(1)));
   const Tensor& x = call.tensor(0);
   if (const auto dtype = promoted(call, x, 1)) return call.returns(pointwise(aten::kSub, {&x}, 1, dtype));
   call.returns(add_scalar(x));
@@ -176,7 +167,7 @@ void subtract_row(RecordedCall& call) {
 
 void reversed_subtract_row(RecordedCall& call) {  // other - self
   if (call.is_tensor(1)) return call.returns(subtract(call.tensor(1), call.tensor(0)));
-  call.returns(reversed_subtraction(call.tensor(0)));
+  call.returns(subtract_from_number(call.tensor(0)));
 }
 
 void multiply_row(RecordedCall& call) {
@@ -596,5 +587,15 @@ constexpr OperatorRow kRows[] = {
 }  // namespace
 
 std::span<const OperatorRow> pointwise_rows() { return kRows; }
+
+Tensor subtract_from_number(const Tensor& x) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(
+      aten::kRsub, [](BackwardCall& call) { call.set(0, pw(aten::kNeg, {&call.gradient()})); }, inputs, 1);
+  Tensor result = pw(aten::kRsub, {&x});
+  tape.autograd.set_history(node, result);
+  return result;
+}
 
 }  // namespace memcalc

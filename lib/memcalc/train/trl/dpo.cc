@@ -3,8 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
+#include "memcalc/symbolic/ops/host_values.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
@@ -28,31 +30,36 @@ void look_at_preferences(const FusedHead& fused, const Batch& inputs, const std:
   const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
   const Tensor chosen_mask = no_grad::slice(mask, 0, 0, samples),
                rejected_mask = no_grad::slice(mask, 0, samples, samples);
-  {
-    Tensor entropy_sum = sum_all(no_grad::multiply(fused.entropy, mask));
-    const Tensor total_tokens = gathered_sum(mask);
-    entropy_sum = sum_all(gathered(entropy_sum));
-    look_at_mean(entropy_sum, total_tokens);
-  }
+  SumAndCount entropy = look_at_entropy(fused.entropy, mask);
   if (tape.modes.training) look_at_sum(inputs.attention_mask);
+  std::vector<Tensor> totals;  // of logits, and of tokens
   for (const auto& [part, start] : {std::pair(&chosen_mask, std::int64_t{0}), std::pair(&rejected_mask, samples)}) {
     const Tensor logits = no_grad::slice(fused.mean_logits, 0, start, samples);
     const std::int64_t tokens = start == 0 ? chosen_tokens : shape.valid_labels - chosen_tokens;
-    gathered_sum(index_by_mask(logits, 0, no_grad::to(*part, DType::kBool), tokens)).reset();
-    look_at_sum(*part);
+    totals.push_back(sum_of_tokens(logits, *part, tokens));
+    totals.push_back(no_grad::sum(*part));
   }
-  {
-    const Tensor correct =
-        no_grad::bitwise_and(no_grad::slice(fused.is_top1, 0, 0, samples), no_grad::to(chosen_mask, DType::kBool));
-    const Tensor total = no_grad::sum(chosen_mask), right = no_grad::sum(correct);
-    look_at_mean(no_grad::sum(gathered(right)), no_grad::sum(gathered(total)));
-  }
+  look_at_totals(totals);
+  Tensor is_chosen = no_grad::to(chosen_mask, DType::kBool);
+  const Tensor correct = no_grad::bitwise_and(no_grad::slice(fused.is_top1, 0, 0, samples), is_chosen);
+  is_chosen.reset();
+  const Tensor tokens = no_grad::sum(chosen_mask);
+  entropy.count.reset();  // total_tokens = …
+  const Tensor right = no_grad::sum(correct);
+  const Tensor all_right = gathered(right), all_tokens = gathered(tokens);
+  const Tensor total = no_grad::sum(all_tokens);
+  no_grad::greater(total).reset();
+  read_on_host(tape, aten::kGt);
+  no_grad::divide(no_grad::sum(all_right), total).reset();
+  read_on_host(tape);
   const Tensor chosen_rewards = multiply_scalar(tape.detach(chosen_logratios));
   const Tensor rejected_rewards = multiply_scalar(tape.detach(rejected_logratios));
   look_at(chosen_rewards);
   look_at(rejected_rewards);
-  look_at(no_grad::to(no_grad::greater(chosen_rewards, rejected_rewards), DType::kFloat32));
-  look_at(subtract(chosen_rewards, rejected_rewards));
+  const Tensor accuracies = no_grad::to(no_grad::greater(chosen_rewards, rejected_rewards), DType::kFloat32);
+  look_at(accuracies);
+  const Tensor margins = subtract(chosen_rewards, rejected_rewards);
+  look_at(margins);
   look_at(chosen_logps);
   look_at(rejected_logps);
 }
@@ -84,7 +91,8 @@ Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   // inputs["input_ids"].masked_fill(completion_mask == 0, -100)
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
   ModelOutput outputs = models.policy(batch);
-  const std::vector<Tensor> logps = halves(sum(outputs.fused.log_probs, 0b10, false));
+  // outputs.log_probs[:, -seq_len:].sum(dim=1)
+  const std::vector<Tensor> logps = halves(sum(slice_whole(outputs.fused.log_probs, 1), 0b10, false));
   batch.fused_head = &reference_head;
   ModelOutput ref_outputs;
   const std::vector<Tensor> reference = reference_log_probs(tape, run, batch, models, ref_outputs);

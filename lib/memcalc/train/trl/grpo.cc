@@ -44,9 +44,13 @@ void cut_at_end(Tape& tape, const Tensor& completion_ids) {
   const std::int64_t rows = completion_ids.size(0), tokens = completion_ids.size(1);
   const Tensor is_eos = no_grad::isin(completion_ids, no_grad::from_list(tape, {1}));
   const Tensor eos_idx = no_grad::full(tape, {rows}, DType::kInt64);
-  {
-    const Tensor ended = no_grad::any(is_eos, 1);
-    no_grad::argmax_last(no_grad::to(is_eos, DType::kInt32)).reset();
+  {  // eos_idx[is_eos.any(dim=1)] = is_eos.int().argmax(dim=1)[is_eos.any(dim=1)], of no completion
+    Tensor first = no_grad::argmax_last(no_grad::to(is_eos, DType::kInt32));
+    Tensor ended = no_grad::any(is_eos, 1);
+    index_by_mask(first, 0, ended, 0).reset();
+    drop(first, ended);
+    ended = no_grad::any(is_eos, 1);
+    nonzero(ended, 0).reset();
   }
   const Tensor sequence_indices = no_grad::expand(no_grad::arange(tape, tokens), {rows, tokens});
   Tensor completion_mask = no_grad::less_equal(sequence_indices, no_grad::unsqueeze(eos_idx, 1));
@@ -55,6 +59,34 @@ void cut_at_end(Tape& tape, const Tensor& completion_ids) {
   read_on_host(tape, aten::kToCopy);
   no_grad::to(completion_mask, DType::kBool).reset();
   read_on_host(tape, aten::kToCopy);
+}
+
+/// _generate: how long prompts and completions are, of which none has ended.
+void look_at_lengths(Tape& tape, std::int64_t rows) {
+  const auto told = [&](DType dtype) { return no_grad::from_list(tape, {rows}, dtype); };
+  const Tensor prompts = told(DType::kInt64), completions = told(DType::kInt64);
+  const Tensor all_prompts = gathered(prompts), all_completions = gathered(completions);
+  const Tensor prompt_tokens = no_grad::sum(all_prompts);
+  const auto look_at_float = [&](const Tensor& x, Tensor (*reduced)(Arg)) {
+    reduced(no_grad::to(x, DType::kFloat32)).reset();
+    read_on_host(tape);
+  };
+  const auto mean_of = [](Arg x) { return mean(*x, 1, false); };
+  if (tape.modes.training) {
+    const Tensor tokens = no_grad::sum(all_completions);
+    no_grad::add(prompt_tokens, tokens).reset();
+    read_on_host(tape);
+  }
+  look_at_float(all_completions, mean_of);
+  look_at_float(all_completions, no_grad::min);
+  look_at_float(all_completions, no_grad::max);
+  const Tensor is_truncated = told(DType::kBool), all_truncated = gathered(is_truncated);
+  look_at_float(all_truncated, mean_of);
+  index_by_mask(all_completions, 0, no_grad::bitwise_not(all_truncated), 0).reset();
+  const Tensor ended = no_grad::from_list(tape, {1}, DType::kFloat32);
+  look_at_float(ended, mean_of);
+  look_at_float(ended, no_grad::min);
+  look_at_float(ended, no_grad::max);
 }
 
 /// _generate_single_turn. `padded`: the prompts are not equally long, so that the mask masks something.
@@ -179,6 +211,7 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
   } else {
     generate(tape, model, run, models, rows, padded);
   }
+  look_at_lengths(tape, rows);
   ScoredCompletions result;
   result.padded = padded;
   result.prompt_ids = moved_to_card(tape, {rows, prompt}, DType::kInt64);

@@ -14,11 +14,22 @@
 
 namespace memcalc {
 
+namespace {
+
+/// accelerator.reduce() of both in one tensor: a clone. totals[0] / totals[1].clamp(min=1.0)
+void divide_reduced(const Tensor& sum, const Tensor& count) {
+  Tensor totals = no_grad::cat(no_grad::unsqueeze(sum, 0), no_grad::unsqueeze(count, 0), 0);
+  totals = no_grad::clone(totals);
+  no_grad::divide(sum, no_grad::clamp(count)).reset();  // of a number of totals each
+}
+
+}  // namespace
+
 void look_at_masked_mean(const Tensor& x, const Tensor& mask) {
   Tape& tape = x.tape();
   const Tensor sum = sum_all(no_grad::multiply(x, mask));
   const Tensor count = no_grad::to(no_grad::sum(mask), DType::kFloat32);
-  no_grad::divide(sum, no_grad::clamp(count)).reset();
+  divide_reduced(sum, count);
   read_on_host(tape);
 }
 
@@ -39,7 +50,7 @@ void look_at_global_mean(const Tensor& x, const Tensor& mask) {
   Tape& tape = x.tape();
   const Tensor sum = sum_all(x);
   const Tensor count = no_grad::from_list(tape, {}, DType::kFloat32);
-  no_grad::divide(sum, no_grad::clamp(count)).reset();
+  divide_reduced(sum, count);
   read_on_host(tape);
 }
 

@@ -1,11 +1,15 @@
 // MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/reduce.h"
+#include "memcalc/symbolic/ops/rsub.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/trl/batch.h"
@@ -68,15 +72,26 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
 }
 
 /// Of the desirable or the undesirable answers: the losses, and the rewards that are logged. kto: 1 - sigmoid(beta *
-/// (log-ratios - kl)); apo_zero_unpaired has no kl, and of the undesirable the sigmoid itself.
-std::pair<Tensor, Tensor> losses_of(Tape& tape, KtoLoss loss, const Tensor& log_probs, const Tensor& reference,
-                                    const Tensor& kl, bool desirable) {
-  const Tensor log_ratios = subtract(log_probs, reference);
+/// (log-ratios - kl)), of the undesirable kl - log-ratios; apo_zero_unpaired has no kl, and of the undesirable the
+/// sigmoid itself.
+struct Answers {
+  Tensor log_ratios, losses, rewards;
+};
+
+Answers losses_of(Tape& tape, KtoLoss loss, const Tensor& log_probs, const Tensor& reference, const Tensor& kl,
+                  bool desirable) {
+  Answers answers;
+  answers.log_ratios = subtract(log_probs, reference);
+  const Tensor& log_ratios = answers.log_ratios;
   const bool has_kl = loss == KtoLoss::kKto;
-  Tensor losses = sigmoid(multiply_scalar(has_kl ? subtract(log_ratios, kl) : log_ratios));
-  if (has_kl || desirable) losses = add_scalar(losses);
-  Tensor rewards = multiply_scalar(tape.detach(log_ratios));
-  return {std::move(losses), std::move(rewards)};
+  Tensor inner = log_ratios;
+  if (has_kl) inner = desirable ? subtract(log_ratios, kl) : subtract(kl, log_ratios);
+  inner = multiply_scalar(inner);
+  answers.losses = sigmoid(inner);
+  inner.reset();
+  if (has_kl || desirable) answers.losses = subtract_from_number(answers.losses);
+  answers.rewards = multiply_scalar(tape.detach(log_ratios));
+  return answers;
 }
 
 }  // namespace
@@ -97,7 +112,7 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
   ModelOutput outputs = models.policy(batch);
   batch.fused_head = &others_head;
-  const Tensor logps = sum(outputs.fused.log_probs, 0b10, false);
+  const Tensor logps = sum(slice_whole(outputs.fused.log_probs, 1), 0b10, false);  // [:, -seq_len:]
   const Tensor chosen_idx = nonzero(label, chosen), rejected_idx = nonzero(no_grad::bitwise_not(label), rejected);
   const Tensor chosen_logps = index_select(logps, 0, chosen_idx), rejected_logps = index_select(logps, 0, rejected_idx);
   const ReferenceLogProbs reference = reference_log_probs(tape, run, batch, shape, models);
@@ -111,25 +126,34 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   } else {
     kl = no_grad::from_list(tape, {1}, DType::kFloat32);
   }
-  const auto [chosen_losses, chosen_rewards] = losses_of(tape, loss_type, chosen_logps, ref_chosen, kl, true);
-  const auto [rejected_losses, rejected_rewards] = losses_of(tape, loss_type, rejected_logps, ref_rejected, kl, false);
-  const Tensor losses = cat(multiply_scalar(chosen_losses), multiply_scalar(rejected_losses), 0);
+  const Answers of_chosen = losses_of(tape, loss_type, chosen_logps, ref_chosen, kl, true);
+  const Answers of_rejected = losses_of(tape, loss_type, rejected_logps, ref_rejected, kl, false);
+  const Tensor losses = cat(multiply_scalar(of_chosen.losses), multiply_scalar(of_rejected.losses), 0);
+  // The metrics; their variables live as long as the others.
+  SumAndCount entropy;
+  Tensor chosen_logits, rejected_logits, chosen_mask, rejected_mask;
   {
     const NoGrad no_grad(tape.modes);
     const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
-    const Tensor entropy_sum = gathered_sum(no_grad::multiply(outputs.fused.entropy, mask));
-    look_at_mean(entropy_sum, gathered_sum(mask));
+    entropy = look_at_entropy(outputs.fused.entropy, mask);
     if (tape.modes.training) look_at_sum(inputs.attention_mask);
-    for (const auto& [places, labels] : {std::pair(&chosen_idx, answers.first_labels),
-                                         std::pair(&rejected_idx, shape.valid_labels - answers.first_labels)}) {
-      const Tensor logits = index_select(outputs.fused.mean_logits, 0, *places);
-      const Tensor part = index_select(mask, 0, *places);
-      look_at_sum(index_by_mask(logits, 0, no_grad::to(part, DType::kBool), labels));
-      look_at_sum(part);
+    chosen_logits = index_select(outputs.fused.mean_logits, 0, chosen_idx);
+    rejected_logits = index_select(outputs.fused.mean_logits, 0, rejected_idx);
+    chosen_mask = index_select(mask, 0, chosen_idx);
+    rejected_mask = index_select(mask, 0, rejected_idx);
+    std::vector<Tensor> totals;  // of logits, and of tokens
+    for (const auto& [logits, tokens, labels] :
+         {std::tuple(&chosen_logits, &chosen_mask, answers.first_labels),
+          std::tuple(&rejected_logits, &rejected_mask, shape.valid_labels - answers.first_labels)}) {
+      totals.push_back(sum_of_tokens(*logits, *tokens, labels));
+      totals.push_back(no_grad::sum(*tokens));
     }
-    for (const Tensor* each : {&chosen_rewards, &chosen_logps, &rejected_rewards, &rejected_logps}) look_at_sum(*each);
+    look_at_totals(totals);
+    for (const Tensor* each : {&num_chosen, &num_rejected}) look_at_total(*each);
+    for (const Tensor* each : {&of_chosen.rewards, &chosen_logps, &of_rejected.rewards, &rejected_logps})
+      look_at_sum(*each);
   }
-  Tensor loss = mean(losses, 1, false);
+  Tensor loss = nanmean(losses);
   if (head.balances_experts) {
     loss = add(loss, multiply_scalar(outputs.fused.aux_loss));
     look_at(outputs.fused.aux_loss);
