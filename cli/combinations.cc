@@ -66,6 +66,18 @@ std::vector<Values> typed_values(const RunArguments& arguments) {
   return all;
 }
 
+/// The micro-batches of a file's global batch, which each combination has of its own.
+void share_out_batch(const RunArguments& arguments, Combinations& combinations) {
+  const std::optional<ConfigFile> file = arguments.config_file();
+  if (!file || file->global_batch == 0) return;
+  for (Combination& each : combinations.all) {
+    std::vector<ConfigOption> options;
+    for (const auto& [flag, text] : each.typed) options.push_back({flag, text, ""});
+    const std::optional<ConfigOption> shared = micro_batches_of(*file, options);
+    if (shared) each.typed = with(std::move(each.typed), shared->flag, shared->text);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> values_of(const std::string& option, const std::string& text) {
@@ -80,18 +92,6 @@ std::vector<std::string> values_of(const std::string& option, const std::string&
     at = comma + 1;
   }
   return values;
-}
-
-/// The micro-batches of a file's global batch, which each combination has of its own.
-void share_out_batch(const RunArguments& arguments, Combinations& combinations) {
-  const std::optional<ConfigFile> file = arguments.config_file();
-  if (!file || file->global_batch == 0) return;
-  for (Combination& each : combinations.all) {
-    std::vector<ConfigOption> options;
-    for (const auto& [flag, text] : each.typed) options.push_back({flag, text, ""});
-    const std::optional<ConfigOption> shared = micro_batches_of(*file, options);
-    if (shared) each.typed = with(std::move(each.typed), shared->flag, shared->text);
-  }
 }
 
 Combinations combinations_of(const RunArguments& arguments) {
