@@ -65,13 +65,13 @@ double cycles_of(const DeviceSpec& device) {
 
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
-constexpr double kMultiprocessors = 132;
+constexpr double kMeasuredMultiprocessors = 132;
 constexpr Mover kMeasured = {
-    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256, .multiprocessors = kMultiprocessors};
+    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of the passes of 20 us and more that both had taken, without groups: 245, 70 and 163 by type).
 constexpr Mover kOther = {
-    .bandwidth = 4.8e12, .share_of_memory = 0.9, .cycles = 67e12 / 256, .multiprocessors = kMultiprocessors};
+    .bandwidth = 4.8e12, .share_of_memory = 0.9, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
 constexpr std::array<double, kTypes> kOtherLevel = {1.02, 1.03, 0.99};
 constexpr std::string_view kOtherName = "h200-sxm";
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
