@@ -1,7 +1,7 @@
 // What a candidate of a search needs and how long it takes, from two runs of the same model with few layers. In each
 // phase of a step every layer adds as much as the one before it, so two lengths tell of all others: of Llama-3-70B
 // under FSDP2, ZeRO-3 and Megatron's tensor parallelism, 4 and 6 layers (2 and 4) give what 80 allocate within 0.1 %,
-// and the step within 0.5 %, for an eighth of the work; in a pipeline within 15 %, too little. What the allocator's
+// and the step within 1 %, for an eighth of the work; in a pipeline within 15 %, too little. What the allocator's
 // fragments add is not in it: a candidate is simulated whole before it is recommended. Covered by
 // tests/measured/plan_test.cc.
 #pragma once

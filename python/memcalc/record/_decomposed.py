@@ -71,7 +71,8 @@ def _told(name: str, args: Any, kwargs: Any, result: Any) -> tuple[str, Any, Any
         kwargs = {key: item for key, item in kwargs.items() if key in ("dtype", "memory_format")}
         return ("to" if kwargs else "clone"), args, kwargs, result
     if name == "slice":
-        this, dim, start, end, step = (*args, *(0, None, None, 1)[len(args) - 1:])
+        parts: list[Any] = [*args, *[0, None, None, 1][len(args) - 1:]]
+        this, dim, start, end, step = parts
         if step != 1: return "__getitem__", (this, (*(slice(None),) * (dim % this.dim()), slice(start, end, step))), {}, result
         return "narrow", (this, dim, (start or 0) % max(this.size(dim), 1) if (start or 0) < 0 else start or 0, result.size(dim)), {}, result
     if name == "index": return "__getitem__", (args[0], tuple(slice(None) if item is None else item for item in args[1])), {}, result
