@@ -384,8 +384,8 @@ TEST(Plan, ShortModelsTellOfTheWhole) {
     const double share = static_cast<double>(brief.outcome.allocated) / static_cast<double>(whole.allocated);
     EXPECT_NEAR(share, 1, each.pipeline > 1 ? 0.15 : 0.001);
     ASSERT_TRUE(whole.speed.has_value());
-    // DeepSpeed's buckets of gradients do not end where layers do; and the power limit looks back over 40 ms, in which a
-    // short model waits for its collectives more often (FSDP2 over a network: 0.7 % less).
+    // DeepSpeed's buckets of gradients do not end where layers do; and the power limit looks back over 40 ms, in which
+    // a short model waits for its collectives more often (FSDP2 over a network: 0.7 % less).
     const bool waits = each.data_parallel == DataParallel::kFsdp2 && each.context == 1;
     const double near = each.way == Way::kDeepSpeed || waits ? 0.01 : 0.005;
     EXPECT_NEAR(brief.outcome.speed->step_seconds / whole.speed->step_seconds, 1, near);
