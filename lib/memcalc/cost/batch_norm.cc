@@ -8,6 +8,7 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 
 namespace memcalc {
 
@@ -83,7 +84,7 @@ double step_us(const Step& step, double bytes, double blocks_of_multiprocessor) 
 /// the other half are within 6 % (moments, backward) and 1.2 % (the images that are made of them).
 double contiguous_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device) {
   constexpr std::int64_t kThreads = 512, kLeastThreads = 64, kMostBlocks = 256 * 1024;
-  constexpr double kMultiprocessors = 132, kWarp = 32;
+  constexpr double kWarp = 32;
   constexpr Step kMoments = {.cached_us = 0.227, .memory_us = 0.194, .shared_us = 0.132};
   constexpr Step kBackward = {.cached_us = 0.58, .memory_us = 0.335, .shared_us = 0.342};
   constexpr double kMomentsUs = 3.7, kBackwardUs = 3.6, kUpdateUs = 1.5, kImagesUs = 1.9;
@@ -107,7 +108,7 @@ double contiguous_seconds(const Kernel& kernel, const work::Rows& rows, const De
   const auto each = static_cast<double>(ceil_div(pixels, wide));
   constexpr Step kWarpStep = {.cached_us = 0.0471e-3, .memory_us = 0.0226e-3, .shared_us = 0};
   constexpr double kBlockUs = 0.585e-3;
-  const double slower = kMultiprocessors / device.multiprocessors;
+  const double slower = kMeasuredMultiprocessors / device.multiprocessors;
   const double warps = channels * static_cast<double>(images) * each * static_cast<double>(wide) / kWarp;
   const double begun = channels * static_cast<double>(blocks) * kBlockUs;
   const double stepped = longer_of(warps * step_alone_us(kWarpStep, bytes), begun);
@@ -131,9 +132,10 @@ double batch_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
   double chain = width * of.chain_ns;
   // cuda/Normalization.cuh, batch_norm_elementwise: where a block's chain over a channel decides the moments, the
   // image that is made of them comes after. Of mobilenet_v2's on an H200 (step_operators_h200.jsonl.gz).
-  constexpr double kElementwisePerSecond = 0.49e12, kMultiprocessors = 132, kNanoseconds = 1e9;
+  constexpr double kElementwisePerSecond = 0.49e12, kNanoseconds = 1e9;
   if (!cudnn && !rows.backward) {
-    chain += kNanoseconds * kernel.elements * kMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
+    chain +=
+        kNanoseconds * kernel.elements * kMeasuredMultiprocessors / (kElementwisePerSecond * device.multiprocessors);
   }
   double shared = count * width * static_cast<double>(size_of(kernel.dtype)) * of.byte_ns / device.multiprocessors;
   const double held = width * static_cast<double>(size_of(kernel.dtype)) * (rows.backward ? 2 : 1);

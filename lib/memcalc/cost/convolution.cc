@@ -5,6 +5,7 @@
 
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 
 namespace memcalc {
 
@@ -127,8 +128,8 @@ double depthwise_seconds(const Kernel& kernel, const work::Convolution& convolut
 // Of 96 kernels that an H200 ran alone (tests/measured/operator_draws_h200.jsonl.gz) half are within 1 to 4 %, of 1,500
 // to 1,800 of an H100 (convolution_passes_h100.jsonl.gz) within 6 to 7.
 double own_depthwise_seconds(const Kernel& kernel, const work::Convolution& convolution, const DeviceSpec& device) {
-  constexpr double kMultiprocessors = 132, kLaunchUs = 3, kPicosecond = 1e-12;
-  const double slower = kMultiprocessors / device.multiprocessors;
+  constexpr double kLaunchUs = 3, kPicosecond = 1e-12;
+  const double slower = kMeasuredMultiprocessors / device.multiprocessors;
   if (convolution.weight_gradient) return own_weight_seconds(convolution, slower);
   const double pixels = static_cast<double>(convolution.pixels) * static_cast<double>(convolution.channels);
   const double entering = input_pixels(kernel, convolution);

@@ -19,6 +19,7 @@
 #include "memcalc/base/mixed_hash.h"
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
 #include "memcalc/spec/cuda_architecture.h"
@@ -65,7 +66,6 @@ double cycles_of(const DeviceSpec& device) {
 
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s.
 constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
-constexpr double kMeasuredMultiprocessors = 132;
 constexpr Mover kMeasured = {
     .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own

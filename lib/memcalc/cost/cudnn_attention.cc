@@ -13,13 +13,14 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr double kMultiprocessors = 132, kSustained = 989.4e12;  // of the card that was measured
+constexpr double kSustained = 989.4e12;  // of the card that was measured
 
 struct Tiles {
   std::int64_t queries, keys;
@@ -72,7 +73,7 @@ double backward_beside_seconds(const Kernel& kernel, const work::Attention& atte
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double size = real(size_of(kernel.dtype)), memory = device.memory_bandwidth_bytes_per_second;
   const double of_queries = real(attention.heads) * real(attention.queries) * real(attention.width);
-  const double dot = 2 * size * of_queries * kMultiprocessors / (kDotBytesPerSecond * device.multiprocessors);
+  const double dot = 2 * size * of_queries * kMeasuredMultiprocessors / (kDotBytesPerSecond * device.multiprocessors);
   double seconds = (kDotUs + kConvertUs) * kMicrosecond + dot + kConverted * of_queries / (kConvertShare * memory);
   const double of_heads = real(attention.heads) * real(attention.keys) * real(attention.width);
   if (kernel.elements < of_heads) {  // those of the keys
@@ -125,7 +126,8 @@ double hopper_attention_seconds(const Kernel& kernel, const work::Attention& att
   const Tiles of = tiles_of(attention);
   const Walk walk = walk_of(attention, of);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double slower = kSustained / sustained_flops(kernel, device) * device.multiprocessors / kMultiprocessors;
+  const double slower =
+      kSustained / sustained_flops(kernel, device) * device.multiprocessors / kMeasuredMultiprocessors;
   if (attention.queries == 1 && !attention.backward) return one_query_seconds(kernel, attention, device, slower);
   const bool ragged = attention.queries % of.queries != 0 || attention.keys % of.keys != 0;
   const double more = (attention.bias ? of.bias : 0) + (attention.dropout ? of.random : 0) + (ragged ? of.ragged : 0);

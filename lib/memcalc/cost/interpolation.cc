@@ -4,13 +4,14 @@
 #include <algorithm>
 
 #include "memcalc/base/seconds.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/symbolic/aten.h"
 
 namespace memcalc {
 
 namespace {
 
-constexpr double kPicosecond = 1e-12, kMultiprocessors = 132;
+constexpr double kPicosecond = 1e-12;
 
 /// Pixels of the larger image to one of the smaller.
 double pixels_to_each(const Kernel& kernel) {
@@ -34,7 +35,7 @@ bool is_bilinear(const Kernel& kernel) {
 }
 
 double bilinear_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
-  const double slower = kMultiprocessors / device.multiprocessors;
+  const double slower = kMeasuredMultiprocessors / device.multiprocessors;
   const bool backward = kernel.op == &aten::kUpsampleBilinear2dBackward;
   const double moved = memory_seconds(kernel, device, rates.vectorized);
   if (const auto* planes = kernel.as<work::Rows>()) {

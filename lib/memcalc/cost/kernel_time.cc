@@ -14,6 +14,7 @@
 #include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/host_time.h"
 #include "memcalc/cost/interpolation.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/cost/product_times.h"
 #include "memcalc/cost/published_times.h"
 #include "memcalc/cost/regions.h"
@@ -104,14 +105,14 @@ namespace {
 /// krn_partial_to_segment_idx). Position biases of T5 have 32 rows, of which the farthest has 0.37 to 0.5 of all pairs
 /// of positions; token types are one. Of 11 on H200s (tests/measured/step_operators_h200.jsonl.gz) half are within 8 %.
 double few_rows_seconds(const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
-  constexpr double kSortUs = 64, kNumberNs = 0.07, kSharedNs = 1.26, kFarthest = 0.45, kMultiprocessors = 132;
+  constexpr double kSortUs = 64, kNumberNs = 0.07, kSharedNs = 1.26, kFarthest = 0.45;
   constexpr double kAddedPerSecond = 0.5e12, kNarrowAddedPerSecond = 0.19e12;  // in warps of 32
   constexpr std::int64_t kWarp = 32;
   const auto indices = static_cast<double>(gradient.indices);
   const double shared = gradient.table_rows <= 2 ? indices : kFarthest * indices;
   const auto columns = static_cast<double>(round_up(gradient.width, kWarp));
   const double per_second = gradient.width <= kWarp ? kNarrowAddedPerSecond : kAddedPerSecond;
-  const double added = indices * columns * kMultiprocessors / (per_second * device.multiprocessors);
+  const double added = indices * columns * kMeasuredMultiprocessors / (per_second * device.multiprocessors);
   return kSortUs * kMicrosecond + (indices * kNumberNs + shared * kSharedNs) * kNanosecond + added;
 }
 
@@ -227,9 +228,9 @@ double computed_per_second(const Kernel& kernel) {
 /// (step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz and the others of H100s) half are within 9 %. In 16
 /// bits what is computed decides.
 double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const DeviceSpec& device) {
-  constexpr double kLaunchUs = 2.5, kRowNs = 0.84, kShare = 0.87, kPerSecond = 0.48e12, kMultiprocessors = 132;
+  constexpr double kLaunchUs = 2.5, kRowNs = 0.84, kShare = 0.87, kPerSecond = 0.48e12;
   const double moved = kernel.bytes / (kShare * device.memory_bandwidth_bytes_per_second);
-  const double computed = kernel.elements * kMultiprocessors / (kPerSecond * device.multiprocessors);
+  const double computed = kernel.elements * kMeasuredMultiprocessors / (kPerSecond * device.multiprocessors);
   const double at_once = std::max(moved, is_half(kernel.dtype) ? computed : 0);
   return kLaunchUs * kMicrosecond + std::hypot(at_once, rows * kRowNs * kNanosecond);
 }
@@ -239,10 +240,10 @@ double layer_norm_gradient_seconds(const Kernel& kernel, double rows, const Devi
 /// (step_operators_h200.jsonl.gz, network_operators_h100.jsonl.gz and the others of H100s, 2026-11-30).
 double layer_norm_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device) {
   constexpr double kLeastUs = 4.2, kLaunchUs = 2, kRowNs = 1.3, kHalfRowNs = 1, kShare = 0.875, kValuePs = 1.42;
-  constexpr double kMultiprocessors = 132, kPicosecond = 1e-12;
+  constexpr double kPicosecond = 1e-12;
   const auto count = static_cast<double>(rows.count), values = count * static_cast<double>(rows.width);
   const bool half = is_half(kernel.dtype);
-  const double slower = kMultiprocessors / device.multiprocessors;
+  const double slower = kMeasuredMultiprocessors / device.multiprocessors;
   const double moved =
       2 * values * static_cast<double>(size_of(kernel.dtype)) / (kShare * device.memory_bandwidth_bytes_per_second);
   const double computed = half ? values * kValuePs * kPicosecond * slower : 0;
@@ -257,14 +258,15 @@ double layer_norm_seconds(const Kernel& kernel, const work::Rows& rows, const De
 double row_sum_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   constexpr double kLaunchUs = 2, kRowNs = 0.13, kLoadNs = 0.11, kAtOnce = 4 * 32, kChainNs = 1.62;
   constexpr double kByteLoadNs = 0.07;  // booleans (all of _safe_softmax)
-  constexpr double kByWarp = 8192, kMultiprocessors = 132;
+  constexpr double kByWarp = 8192;
   const double moved = memory_seconds(kernel, device, rates.row_sum);
   const auto rows = static_cast<double>(column_sums(kernel));
   if (rows == 0) return moved;
   const double width = kernel.elements / rows;
   if (width > kByWarp) return moved;
   const double load_ns = size_of(kernel.dtype) == 1 ? kByteLoadNs : kLoadNs;
-  const double all = rows * (kRowNs + std::ceil(width / kAtOnce) * load_ns) * kMultiprocessors / device.multiprocessors;
+  const double all =
+      rows * (kRowNs + std::ceil(width / kAtOnce) * load_ns) * kMeasuredMultiprocessors / device.multiprocessors;
   return std::max(moved, kLaunchUs * kMicrosecond + std::max(all, width * kChainNs) * kNanosecond);
 }
 
@@ -385,7 +387,7 @@ double packed_product_seconds(const work::Product& product, const DeviceSpec& de
 /// (tests/measured/step_operators_h200.jsonl.gz, step_operators_h100.jsonl.gz).
 double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& gradient, const DeviceSpec& device) {
   constexpr double kIndicesUs = 6, kOneBlockUs = 4.5, kPassUs = 12, kRowUs = 1.5, kNarrowRowUs = 0.8;
-  constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12, kMultiprocessors = 132;
+  constexpr double kSumUs = 2, kNumberNs = 0.21, kShare = 0.8, kAddedPerSecond = 0.44e12;
   constexpr std::int64_t kNarrow = 32, kOneBlock = 2304;  // cub's SingleTilePolicy
   const std::int64_t places = std::max<std::int64_t>(gradient.table_rows, 1);
   const auto rows = static_cast<double>(gradient.indices), width = static_cast<double>(gradient.width);
@@ -396,7 +398,7 @@ double sorted_put_seconds(const Kernel& kernel, const work::EmbeddingGradient& g
   const double touched = std::min(rows, static_cast<double>(places));
   const double moved = (rows + 2 * touched) * width * static_cast<double>(size_of(kernel.dtype)) /
                        (kShare * device.memory_bandwidth_bytes_per_second);
-  const double added = rows * width * kMultiprocessors / (kAddedPerSecond * device.multiprocessors);
+  const double added = rows * width * kMeasuredMultiprocessors / (kAddedPerSecond * device.multiprocessors);
   const double row_us = gradient.width <= kNarrow ? kNarrowRowUs : kRowUs;
   const double chain = std::max(rows / static_cast<double>(places) - 1, 0.0) * row_us * kMicrosecond;
   return before + std::max(moved, added) + chain;
@@ -605,8 +607,7 @@ struct SecondsOf {
     constexpr double kJoinedVectorShare = 0.9;
     if (kernel.op == &aten::kCat && !indexes) memory /= kJoinedVectorShare;
     if (const double computed = computed_per_second(kernel); computed > 0) {
-      constexpr double kMultiprocessors = 132;
-      memory = std::max(memory, kernel.elements * kMultiprocessors / (computed * device.multiprocessors));
+      memory = std::max(memory, kernel.elements * kMeasuredMultiprocessors / (computed * device.multiprocessors));
     }
     if (kernel.op == &aten::kSort) return memory + chain_of_sort();
     // native/cuda/TensorTransformations.cu, roll_cuda_kernel

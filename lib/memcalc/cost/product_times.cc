@@ -15,6 +15,7 @@
 #include "memcalc/base/mixed_hash.h"
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/cost/nearest.h"
 #include "memcalc/cost/remembered.h"
 #include "memcalc/spec/cuda_architecture.h"
@@ -146,9 +147,9 @@ double square(double value) { return value * value; }
 
 /// How much of the waves of such tiles, one on each multiprocessor, the result fills, in doublings.
 double filled_waves(double m, double n, double rows, double columns, double batch) {
-  constexpr double kMultiprocessors = 132;
   const double tiles = std::ceil(m / rows) * std::ceil(n / columns) * batch;
-  const double filled = m * n * batch / (rows * columns * kMultiprocessors) / std::ceil(tiles / kMultiprocessors);
+  const double filled =
+      m * n * batch / (rows * columns * kMeasuredMultiprocessors) / std::ceil(tiles / kMeasuredMultiprocessors);
   return in_doublings(std::max(filled, 0.25));
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "memcalc/base/seconds.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/symbolic/topk_blocks.h"
 
 namespace memcalc {
@@ -17,7 +18,6 @@ namespace {
 // (tests/measured/sampling_times_h200.jsonl). The constants below are of the vocabularies of 32,000 and 256,000; of the
 // other three half are within 4.3 % (topk; 128 rows of 151,936 are told 29 % too short), 0.4 % (running sums) and 2 %
 // (sorts).
-constexpr double kMeasuredMultiprocessors = 132;
 
 double of_multiprocessors(const DeviceSpec& device) {
   return kMeasuredMultiprocessors / static_cast<double>(device.multiprocessors);

@@ -5,6 +5,7 @@
 
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 
 namespace memcalc {
 
@@ -52,7 +53,7 @@ double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const 
   constexpr double kLaunchUs = 3, kSharedBytes = 48 * 1024, kBlocks = 2;
   constexpr double kForwardShare = 1.06, kBackwardShare = 0.98, kHalfBackwardShare = 1.04;  // of the rate
   constexpr double kKept = 0.2, kLost = 0.86;  // of the cache: held whole, not at all
-  constexpr double kRowUs = 10.5, kValueNs = 0.154, kSharedPerSecond = 0.65e12, kMultiprocessors = 132;
+  constexpr double kRowUs = 10.5, kValueNs = 0.154, kSharedPerSecond = 0.65e12;
   const auto count = static_cast<double>(rows.count), width = static_cast<double>(rows.width);
   const double row = width * static_cast<double>(size_of(kernel.dtype));
   const bool shared = row <= kSharedBytes;
@@ -67,7 +68,7 @@ double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const 
   double computed = 0;
   if (!rows.backward && is_half(kernel.dtype)) {
     computed =
-        shared ? count * width * kMultiprocessors / (kSharedPerSecond * device.multiprocessors)
+        shared ? count * width * kMeasuredMultiprocessors / (kSharedPerSecond * device.multiprocessors)
                : count / (kBlocks * device.multiprocessors) * (kRowUs * kMicrosecond + width * kValueNs * kNanosecond);
   }
   return kLaunchUs * kMicrosecond + std::max(passes * count * row / bytes_per_second, computed);
@@ -81,13 +82,13 @@ double long_softmax_seconds(const Kernel& kernel, const work::Rows& rows, const 
 double softmax_seconds(const Kernel& kernel, const work::Rows& rows, const DeviceSpec& device,
                        const DeviceRates& rates) {
   constexpr std::int64_t kHeld = 8192;
-  constexpr double kMultiprocessors = 132;
   if (rows.width > kHeld) return long_softmax_seconds(kernel, rows, device, rates);
   const HeldSoftmax held = held_softmax(rows, is_half(kernel.dtype));
   const double bytes_per_second = held.share * rates.softmax.bandwidth * device.memory_bandwidth_bytes_per_second;
   const double values = static_cast<double>(rows.count) * static_cast<double>(rows.width);
-  const double computed =
-      held.values_per_second > 0 ? values * kMultiprocessors / (held.values_per_second * device.multiprocessors) : 0;
+  const double computed = held.values_per_second > 0
+                              ? values * kMeasuredMultiprocessors / (held.values_per_second * device.multiprocessors)
+                              : 0;
   return held.launch_us * kMicrosecond + std::max(kernel.bytes / bytes_per_second, computed);
 }
 
