@@ -107,4 +107,11 @@ bool is_needed_at_once(const Kernel& kernel) {
 
 bool runs_beside(const Kernel& kernel) { return kernel.communicates() && kernel.stream != CudaStream::kDefault; }
 
+double contention_of(const Kernel& kernel, const LinkRates& rates) {
+  if (kernel.communicates()) return is_needed_at_once(kernel) ? rates.gather_contention : rates.collective_contention;
+  // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it has.
+  const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
+  return in_waves ? rates.product_contention : rates.memory_contention;
+}
+
 }  // namespace memcalc

@@ -24,4 +24,7 @@ namespace memcalc {
 /// Runs on a stream of its own: FSDP's, and DDP's buckets, which NCCL's process group puts on one.
 [[nodiscard]] bool runs_beside(const Kernel& kernel);
 
+/// What a kernel loses beside a collective, and a collective beside kernels, as a share of its time.
+[[nodiscard]] double contention_of(const Kernel& kernel, const LinkRates& rates);
+
 }  // namespace memcalc

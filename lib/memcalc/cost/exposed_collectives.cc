@@ -12,13 +12,6 @@ namespace memcalc {
 
 namespace {
 
-/// What a kernel loses beside a collective and a collective beside kernels, as a share of its time.
-double contention_of(const Kernel& kernel, const LinkRates& links) {
-  if (kernel.communicates()) return is_needed_at_once(kernel) ? links.gather_contention : links.collective_contention;
-  const bool in_waves = kernel.operator_class == OperatorClass::kContraction && kernel.as<work::Attention>() == nullptr;
-  return in_waves ? links.product_contention : links.memory_contention;
-}
-
 class TwoStreams {
  public:
   TwoStreams(const KernelList& kernels, const LinkRates& links) : links_(links), ends_(kernels.size()) {}

@@ -72,16 +72,11 @@ Timeline::Issue::Way way_of(const Kernel& kernel) {
 Timeline::Issue issue_of(const Kernel& kernel, const DeviceSpec& device, const LinkRates& links) {
   Timeline::Issue issue{.way = way_of(kernel), .phase = kernel.phase};
   issue.launches = kernel.launches;
+  issue.longer = contention_of(kernel, links);
   if (const auto* collective = kernel.as<work::Communication>()) {
-    issue.longer = is_needed_at_once(kernel) ? links.gather_contention : links.collective_contention;
     issue.is_all_reduce = collective->kind == Collective::kAllReduce;
   } else if (kernel.operator_class != OperatorClass::kContraction) {
-    issue.longer = links.memory_contention;
     issue.delays = links.all_reduce_contention;
-  } else {
-    // Attention gives its blocks to whichever multiprocessors are free, a product its tiles in waves to all that it
-    // has.
-    issue.longer = kernel.as<work::Attention>() == nullptr ? links.product_contention : links.memory_contention;
   }
   issue.time_class = static_cast<TimeClass>(kernel.operator_class);
   if (is_list(kernel)) issue.passes = list_passes(kernel);
