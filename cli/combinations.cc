@@ -68,7 +68,7 @@ std::vector<Values> typed_values(const RunArguments& arguments) {
 
 /// The micro-batches of a file's global batch, which each combination has of its own.
 void share_out_batch(const RunArguments& arguments, Combinations& combinations) {
-  const std::optional<ConfigFile> file = arguments.config_file();
+  const std::optional<ConfigFile>& file = arguments.config_file();
   if (!file || file->global_batch == 0) return;
   for (Combination& each : combinations.all) {
     std::vector<ConfigOption> options;

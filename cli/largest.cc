@@ -56,7 +56,7 @@ std::size_t own_faults_of(const std::vector<Largest>& all) {
 /// A batch that is looked for says nothing of how many micro-batches a step has.
 void refuse_global_batch(const RunArguments& arguments, Measure measure) {
   if (measure != Measure::kBatch) return;
-  const std::optional<ConfigFile> file = arguments.config_file();
+  const std::optional<ConfigFile>& file = arguments.config_file();
   if (!file || file->global_batch == 0) return;
   throw UsageError("/" + file->global_batch_key + ": " + std::to_string(file->global_batch) +
                    " samples a step say nothing of the batch that is looked for; accepted: --accum N (of a pipeline "

@@ -73,7 +73,7 @@ void add_run_options(const CommandLine& line, CLI::App& command, RunArguments& a
 
 std::vector<TypedOption> RunArguments::typed() const {
   std::vector<TypedOption> all = own();
-  if (const std::optional<ConfigFile> file = config_file()) {
+  if (const std::optional<ConfigFile>& file = config_file()) {
     for (const ConfigOption& each : file->options) {
       const bool is_searched = std::find(searched.begin(), searched.end(), each.flag) != searched.end();
       if (!is_searched) all.push_back({each.flag, each.text});
@@ -82,7 +82,12 @@ std::vector<TypedOption> RunArguments::typed() const {
   return all;
 }
 
-std::optional<ConfigFile> RunArguments::config_file() const {
+const std::optional<ConfigFile>& RunArguments::config_file() const {
+  if (!config_file_) config_file_ = read_config_file();
+  return *config_file_;
+}
+
+std::optional<ConfigFile> RunArguments::read_config_file() const {
   if (config.empty() && command.empty()) {
     if (!config_format.empty()) throw UsageError("--config-format: there is no file (--config FILE)");
     if (!config_without.empty()) throw UsageError("--config-without: there is no file (--config FILE)");
@@ -104,7 +109,7 @@ namespace {
 
 /// Adds what is assumed because of the file.
 void add_assumptions(const RunArguments& arguments, ResolvedRun& run) {
-  if (const std::optional<ConfigFile> file = arguments.config_file()) {
+  if (const std::optional<ConfigFile>& file = arguments.config_file()) {
     const std::vector<std::string> all = assumptions_of(*file);
     run.assumptions.insert(run.assumptions.begin(), all.begin(), all.end());
   }
@@ -145,7 +150,7 @@ Question question_beside(const RunArguments& arguments, const std::vector<TypedO
     add_assumptions(arguments, question.run);
     return question;
   } catch (const Error& error) {
-    const std::optional<ConfigFile> file = arguments.config_file();
+    const std::optional<ConfigFile>& file = arguments.config_file();
     if (!file) throw;
     // A file names models by their ids on the hub, of which the registry knows some.
     if (std::string_view(error.what()).starts_with("unknown model")) {

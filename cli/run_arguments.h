@@ -37,11 +37,14 @@ struct RunArguments {
   /// Those that were typed, in the order of the table, and those of another tool's file or command line that they do
   /// not take the place of. Throws as read_config() does.
   [[nodiscard]] std::vector<TypedOption> typed() const;
-  /// That file, beside what was typed; nothing where there is none.
-  [[nodiscard]] std::optional<ConfigFile> config_file() const;
+  /// That file, beside what was typed; nothing where there is none. It is read when it is first asked for.
+  [[nodiscard]] const std::optional<ConfigFile>& config_file() const;
 
  private:
   [[nodiscard]] std::vector<TypedOption> own() const;
+  [[nodiscard]] std::optional<ConfigFile> read_config_file() const;
+
+  mutable std::optional<std::optional<ConfigFile>> config_file_;  // once it was read
 };
 
 /// Declares the options on a command; `arguments` must outlive it. `data`: with those of the whole training and its

@@ -56,7 +56,8 @@ const char* kept_in_float32(const RunOptions& options, std::optional<Precision> 
   if (const char* reason = sharded_in_float32(options, precision, in_trainer)) return reason;
   // torch/amp/grad_scaler.py, _unscale_grads_(), and aten/src/ATen/native/cuda/AmpKernels.cu.
   const bool adapts = options.lora_rank && !options.lora_in_base_dtype;
-  if (precision == Precision::kAmpFp16 && !options.inference && !adapts) {
+  const bool scales = framework_asked(options) != Framework::kDeepSpeed;  // whose optimizer has float32 weights
+  if (precision == Precision::kAmpFp16 && scales && !options.inference && !adapts) {
     return "the loss scaler of fp16 takes no 16-bit gradients";
   }
   return nullptr;

@@ -52,13 +52,13 @@ constexpr Rule kZero[] = {
          }},
     {.id = "trainer-deepspeed-precision",
      .options = "--precision --framework --loop",
-     .message =
-         "precision {--precision} under DeepSpeed in the Trainer, which tells it of 16 bits by bf16=True, is not "
-         "modelled",
-     .accepted = "--precision amp-bf16 or fp32, or --loop bare",
+     .message = "loop {--loop}: precision {--precision} under DeepSpeed is not modelled",
+     .accepted = "--precision amp-bf16 or fp32, with --loop trainer amp-fp16, too",
      .broken =
          [](const RuleQuestion& q) {
-           return q.run.uses_trainer() && q.run.precision != Precision::kAmpBf16 && q.run.precision != Precision::kFp32;
+           const Precision precision = q.run.precision;
+           const bool in_half = precision == Precision::kAmpFp16 && training_of(q).loop == Loop::kTrainer;
+           return q.run.uses_trainer() && precision != Precision::kAmpBf16 && precision != Precision::kFp32 && !in_half;
          }},
     {.id = "deepspeed-adapters",
      .options = "--lora --parallel --loop",

@@ -396,7 +396,7 @@ constexpr Rule kPrecision[] = {
          [](const RuleQuestion& q) {
            const std::optional<Lora>& lora = q.run.fine_tuning.lora;
            return trains(q) && q.run.precision == Precision::kAmpFp16 && is_half(weights_dtype_of(q.run)) &&
-                  (!lora || lora->in_base_dtype);
+                  !is_deepspeed(q) && (!lora || lora->in_base_dtype);
          },
      .detail = [](const RuleQuestion& q) { return typed(weights_dtype_of(q.run)); }},
 };

@@ -265,8 +265,9 @@ bool resolve_cache(Checkpointing checkpointing, const RunOptions& options, bool 
 
 std::int64_t resolve_skipped_steps(const RunSpec& run, const RunOptions& options,
                                    std::vector<std::string>& assumptions) {
+  const bool is_deepspeed = framework_asked(options) == Framework::kDeepSpeed;
   if (run.precision != Precision::kAmpFp16) return options.skipped_steps.value_or(0);
-  if (run.training().optimizer == Optimizer::kAdamWFused) {
+  if (run.training().optimizer == Optimizer::kAdamWFused && !is_deepspeed) {
     if (options.skipped_steps) {
       assumptions.emplace_back(
           "skipped steps change nothing: a fused optimizer skips inside its kernel, with its states made");

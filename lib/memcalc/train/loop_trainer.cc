@@ -36,6 +36,7 @@
 #include "memcalc/train/loop.h"
 #include "memcalc/train/module_walks.h"
 #include "memcalc/train/optimizer.h"
+#include "memcalc/train/parallel/deepspeed_engine.h"
 #include "memcalc/train/repeat.h"
 #include "memcalc/train/saving.h"
 #include "memcalc/train/sentence_transformers.h"
@@ -73,6 +74,16 @@ int steps_without_padding(const RunSpec& run) {
 }
 
 bool is_deepspeed(const RunSpec& run) { return run.parallel.framework() == Framework::kDeepSpeed; }
+
+/// _prepare_inputs: accelerate's loader has moved them, so that they are copied in DeepSpeed's type on the card.
+Batch prepared_inputs(const Batch& batch, const RunSpec& run) {
+  Batch prepared = batch;
+  if (!is_deepspeed(run)) return prepared;
+  for (Tensor* each : {&prepared.pixel_values, &prepared.input_features}) {
+    if (each->defined()) *each = no_grad::to(*each, deepspeed_dtype(run));
+  }
+  return prepared;
+}
 
 /// Of accelerate's wrapper around forward. _prepare_fsdp2 leaves forward alone: its policy casts the parameters.
 /// DeepSpeed has cast them itself.
@@ -169,7 +180,7 @@ class TrainerLoop {
         reference_(reference),
         tokens_(tokens),
         optimizer_(tape, run, parameter_groups(model, wrapper)),
-        scaler_(tape, run.precision == Precision::kAmpFp16, run.training().skipped_steps),
+        scaler_(tape, run.precision == Precision::kAmpFp16 && !is_deepspeed(run), run.training().skipped_steps),
         sentence_loss_(model),
         modules_(count_modules(model.parameters)) {
     tape.moment.phase = Phase::kForward;
@@ -441,9 +452,9 @@ void TrainerLoop::call_engine(const Tensor& loss, bool sync) {
 
 void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
   micro_batch_ = static_cast<std::size_t>(index);
-  inputs_ = batches_[micro_batch_];
-  inputs_.number_of_items = items_;
   tape_.moment.phase = Phase::kForward;
+  inputs_ = prepared_inputs(batches_[micro_batch_], run_);
+  inputs_.number_of_items = items_;
   record_host_work(tape_, HostWork::kTrainerBatch);
   record_host_work(tape_, HostWork::kWalkedModule, walks_of_batch(run_) * modules_.all);
   const bool is_online_dpo = run_.training().loop == Loop::kTrlOnlineDpo;
@@ -464,6 +475,7 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
     completion_ = &completions_[static_cast<std::size_t>(since_first % training.generated_micro_batches())];
   }
   Tensor loss = compute_loss(sync);
+  if (is_deepspeed(run_)) drop(inputs_.pixel_values, inputs_.input_features);  // training_step: del inputs
   // torch_empty_cache_steps, which Unsloth sets to 250 (models/rl.py): in every 250th step, the first among them.
   if (run_.fine_tuning.unsloth && tape_.moment.step == 0) tape_.memory.empty_cache();
   tape_.moment.phase = Phase::kBackward;
@@ -626,7 +638,9 @@ void TrainerLoop::evaluate() {
         inputs.padded = run_.padding;
       }
       if (!evaluation.has_labels) inputs.labels.reset();
-      prediction = prediction_step(inputs, shape);
+      Batch prepared = prepared_inputs(inputs, run_);
+      prediction = prediction_step(prepared, shape);
+      prepared = {};
       losses = std::exchange(prediction.loss, {});  // one variable in Python
       if (losses.defined()) {
         losses = no_grad::repeat(view(losses, {1}), {evaluation.batch_size});

@@ -307,6 +307,15 @@ class CommandReader {
       if (!done() && word() == "run") ++at_;
       return true;
     }
+    if (program == "srun") {  // its own options are how processes are started; those that take a word follow Slurm's
+      ++at_;
+      while (!done() && is_option(word())) {
+        const bool takes_word = word().size() == 2 && word().find_first_of("nNcGpAtJwx") == 1;
+        at_ += takes_word && at_ + 1 < words_.size() ? 2 : 1;
+      }
+      command_.irrelevant.emplace_back("srun");
+      return true;
+    }
     if (program.starts_with("python")) {
       ++at_;
       if (done()) refuse("it has no script");

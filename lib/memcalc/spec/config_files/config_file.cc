@@ -11,6 +11,7 @@
 #include "memcalc/base/error.h"
 #include "memcalc/spec/config_files/command_words.h"
 #include "memcalc/spec/config_files/config_text.h"
+#include "memcalc/spec/config_files/example_scripts.h"
 #include "memcalc/spec/config_files/section.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
@@ -28,7 +29,8 @@ struct Format {
   std::string_view name;
   std::string_view program;  // whose keys and defaults
   void (*read)(Account& account, const JsonNode& root);
-  std::string_view signs;  // keys of the top level that no other tool has
+  std::string_view signs;             // keys of the top level that no other tool has
+  std::string_view signs_of_files{};  // the same of a file alone: arguments of many a script are called so
 };
 
 void read_sft(Account& account, const JsonNode& root) { config::read_trl(account, root, "sft"); }
@@ -48,9 +50,9 @@ constexpr Format kFormats[] = {
     {"deepspeed", "DeepSpeed 0.19.8, transformers 5.17", config::read_deepspeed_alone,
      "zero_optimization train_micro_batch_size_per_gpu"},
     {"accelerate", "accelerate 1.15", read_launch, "compute_environment distributed_type"},
-    {"axolotl", "axolotl 0.19.0", config::read_axolotl, "base_model micro_batch_size sequence_len"},
-    {"llama-factory", "LLaMA-Factory 0.9.5", config::read_llama_factory,
-     "finetuning_type stage cutoff_len template lora_target lora_rank quantization_bit pure_bf16"},
+    {"axolotl", "axolotl 0.19.0", config::read_axolotl, "", "base_model micro_batch_size sequence_len"},
+    {"llama-factory", "LLaMA-Factory 0.9.5", config::read_llama_factory, "finetuning_type pure_bf16",
+     "stage cutoff_len template lora_target lora_rank quantization_bit"},
     {"torchtitan", "torchtitan 0.2.2", config::read_torchtitan, "training parallelism job activation_checkpoint"},
     {"torchtune", "torchtune 0.6.1", config::read_torchtune, "checkpointer metric_logger tokenizer"},
     {"trl-rloo", "TRL 1.16", read_rloo, "normalize_advantages reward_clip_range"},
@@ -61,10 +63,12 @@ constexpr Format kFormats[] = {
      "generation_batch_size"},
     {"trl-kto", "TRL 1.16", read_kto, "desirable_weight undesirable_weight"},
     {"trl-reward", "TRL 1.16", read_reward, "center_rewards_coefficient"},
-    {"trl-dpo", "TRL 1.16", read_dpo, "beta precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout"},
+    {"trl-dpo", "TRL 1.16", read_dpo, "precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout",
+     "beta"},
     {"trl-sft", "TRL 1.16", read_sft,
-     "use_peft packing dataset_text_field completion_only_loss assistant_only_loss padding_free lora_r "
-     "lora_target_modules packing_strategy load_in_4bit dataset_kwargs"},
+     "use_peft use_peft_lora packing dataset_text_field completion_only_loss assistant_only_loss padding_free packing_strategy "
+     "dataset_kwargs",
+     "lora_r lora_target_modules load_in_4bit"},
     {"training-arguments", "transformers 5.17", config::read_training_arguments,
      "per_device_train_batch_size output_dir num_train_epochs learning_rate do_train gradient_accumulation_steps "
      "max_steps model_name_or_path"},
@@ -83,18 +87,29 @@ const Format* format_named(std::string_view name) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
-/// `otherwise`: where no key says it; empty: that is refused.
-const Format& format_of(const JsonNode& root, const std::string& file, std::string_view otherwise = {}) {
+const Format* format_by_signs(const JsonNode& root, bool is_file) {
+  const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& each) {
+    return has_key(root, each.signs) || (is_file && has_key(root, each.signs_of_files));
+  });
+  return found == std::end(kFormats) ? nullptr : found;
+}
+
+/// Of a script's arguments. A script of transformers' examples is known by its name.
+const Format& format_of_arguments(const config::Command& command) {
+  const Format* found =
+      config::find_example_script(command.script) == nullptr ? format_by_signs(command.arguments, false) : nullptr;
+  return found == nullptr ? *format_named("training-arguments") : *found;
+}
+
+const Format& format_of(const JsonNode& root, const std::string& file) {
   if (has_key(root, "architectures")) {
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: it is a model's config.json; accepted: --model FILE", shown_path(file)), file);
   }
   const bool is_component = has_key(root, "model") && has_key(root, "tokenizer dataset checkpointer");
   if (is_component) return *format_named("torchtune");
-  const auto* found = std::find_if(std::begin(kFormats), std::end(kFormats),
-                                   [&](const Format& each) { return has_key(root, each.signs); });
-  if (found == std::end(kFormats) && !otherwise.empty()) return *format_named(otherwise);
-  if (found == std::end(kFormats)) {
+  const Format* const found = format_by_signs(root, true);
+  if (found == nullptr) {
     std::vector<std::string> names;
     for (const Format& each : kFormats) names.emplace_back(each.name);
     throw Error(ErrorCode::kInput,
@@ -319,8 +334,8 @@ ConfigFile read_command_line(std::span<const std::string> words, const std::vect
   const config::Command command = config::read_command(words);
   Account account("command line", left_out);
   account.script = command.script;
-  const Format& format = command.format.empty() ? format_of(command.arguments, "command line", "training-arguments")
-                                                : *format_named(command.format);
+  const Format& format =
+      command.format.empty() ? format_of_arguments(command) : *format_named(command.format);
   format.read(account, command.arguments);
   for (const config::Launcher& launcher : command.launchers) {
     config::read_accelerate(account, launcher.arguments, launcher.file, launcher.prefix);

@@ -76,12 +76,15 @@ constexpr KeyRow kRows[] = {
      "zero_optimization/leaf_module",
      U::kRefused, "this part of DeepSpeed is not modelled", "", "1 -1"},
     {"fp16/loss_scale fp16/initial_scale_power fp16/loss_scale_window fp16/hysteresis fp16/min_loss_scale "
-     "fp16/consecutive_hysteresis fp16/auto_cast fp16/opt_level bf16/auto_cast bf16/immediate_grad_update "
-     "fp16/fp16_master_weights_and_grads bf16/bf16_master_weights_and_grads",
+     "fp16/consecutive_hysteresis fp16/auto_cast fp16/opt_level bf16/auto_cast bf16/immediate_grad_update",
      U::kIrrelevant, "the scale of the loss"},
-    {"communication_data_type prescale_gradients gradient_predivide_factor sparse_gradients "
-     "seq_parallel_communication_data_type",
-     U::kIrrelevant, "collectives"},
+    {"fp16/fp16_master_weights_and_grads bf16/bf16_master_weights_and_grads", U::kRefused,
+     "an optimizer of 16-bit weights is not modelled"},
+    {"prescale_gradients gradient_predivide_factor", U::kIrrelevant, "collectives"},
+    {"communication_data_type", U::kRefused, "gradients that are reduced in another type than theirs are not modelled",
+     "", "auto fp16 bf16 bfp16"},
+    {"seq_parallel_communication_data_type", U::kRefused, "a sequence is shared in float32 here", "", "fp32"},
+    {"sparse_gradients", U::kRefused, "sparse gradients are not modelled"},
     {"steps_per_print wall_clock_breakdown dump_state memory_breakdown tensorboard wandb csv_monitor comms_logger "
      "flops_profiler "
      "monitor_config",

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <vector>
+
+#include "memcalc/spec/config_files/section.h"
 
 namespace memcalc::config {
 namespace {
@@ -14,82 +17,69 @@ constexpr std::int64_t kMostTokens = 1024, kGlueLength = 128, kAnswerLength = 38
 constexpr std::string_view kLength = "max_seq_length max_length";
 
 constexpr ExampleScript kScripts[] = {
-    {.name = "run_glue",
+    {.names = "run_glue run_xnli run_classification",
      .task = "seqcls",
      .length_key = kLength,
      .length = kGlueLength,
      .pads = true,
      .pads_to_max = true,
      .metrics = Metrics::kLogits},
-    {.name = "run_xnli",
-     .task = "seqcls",
-     .length_key = kLength,
-     .length = kGlueLength,
-     .pads = true,
-     .pads_to_max = true,
-     .metrics = Metrics::kLogits},
-    {.name = "run_classification",
-     .task = "seqcls",
-     .length_key = kLength,
-     .length = kGlueLength,
-     .pads = true,
-     .pads_to_max = true,
-     .metrics = Metrics::kLogits},
-    {.name = "run_ner",
+    {.names = "run_ner",
      .task = "tokcls",
      .length_key = kLength,
      .own_loop_length = kGlueLength,
      .pads = true,
      .metrics = Metrics::kLogits},
-    {.name = "run_clm",
+    {.names = "run_clm run_fim",
      .task = "causal",
      .length_key = "block_size",
      .most_length = kMostTokens,
-     .metrics = Metrics::kTokens},
-    {.name = "run_fim",
+     .metrics = Metrics::kTokens,
+     .makes_models = true},
+    {.names = "run_mlm",
+     .task = "mlm",
+     .length_key = kLength,
+     .most_length = kMostTokens,
+     .metrics = Metrics::kTokens,
+     .makes_models = true},
+    // examples/legacy
+    {.names = "run_language_modeling",
      .task = "causal",
+     .masking_key = "mlm",
      .length_key = "block_size",
      .most_length = kMostTokens,
-     .metrics = Metrics::kTokens},
-    {.name = "run_mlm", .task = "mlm", .length_key = kLength, .most_length = kMostTokens, .metrics = Metrics::kTokens},
-    {.name = "run_qa", .task = "qa", .length_key = kLength, .length = kAnswerLength, .pads = true, .pads_to_max = true},
-    {.name = "run_seq2seq_qa",
+     .makes_models = true},
+    {.names = "run_qa", .task = "qa", .length_key = kLength, .length = kAnswerLength, .pads = true, .pads_to_max = true},
+    {.names = "run_seq2seq_qa",
      .task = "seq2seq",
      .length_key = kLength,
      .length = kAnswerLength,
      .target_length = kAnswerTokens,
      .pads = true,
      .pads_to_max = true},
-    {.name = "run_summarization",
+    {.names = "run_summarization run_translation",
      .task = "seq2seq",
      .length_key = "max_source_length",
      .length = kSourceLength,
      .target_length = kTargetLength,
      .pads = true},
-    {.name = "run_translation",
-     .task = "seq2seq",
-     .length_key = "max_source_length",
-     .length = kSourceLength,
-     .target_length = kTargetLength,
-     .pads = true},
-    {.name = "run_speech_recognition_seq2seq", .task = "speech"},
-    {.name = "run_image_classification",
+    {.names = "run_speech_recognition_seq2seq", .task = "speech"},
+    {.names = "run_image_classification",
      .task = "image",
      .metrics = Metrics::kLogits,
      .model = "google/vit-base-patch16-224-in21k"},
-    {.name = "run_swag", .why = "multiple choice (run_swag.py)"},
-    {.name = "run_plm", .why = "permutation language modelling (run_plm.py)"},
-    {.name = "run_qa_beam_search", .why = "question answering with a beam search (run_qa_beam_search.py)"},
-    {.name = "run_audio_classification", .why = "classification of recordings (run_audio_classification.py)"},
-    {.name = "run_speech_recognition_ctc", .why = "training with CTC (run_speech_recognition_ctc.py)"},
-    {.name = "run_speech_recognition_ctc_adapter", .why = "training with CTC (run_speech_recognition_ctc_adapter.py)"},
-    {.name = "run_wav2vec2_pretraining", .why = "pretraining of Wav2Vec2"},
-    {.name = "run_mae", .why = "pretraining with masked images (run_mae.py)"},
-    {.name = "run_mim", .why = "pretraining with masked images (run_mim.py)"},
-    {.name = "run_clip", .why = "CLIP in the Trainer (run_clip.py; in a plain loop: --task contrastive --loop bare)"},
-    {.name = "run_object_detection", .why = "detection of objects (run_object_detection.py)"},
-    {.name = "run_semantic_segmentation", .why = "segmentation (run_semantic_segmentation.py)"},
-    {.name = "run_instance_segmentation", .why = "segmentation (run_instance_segmentation.py)"},
+    {.names = "run_swag", .why = "multiple choice (run_swag.py)"},
+    {.names = "run_plm", .why = "permutation language modelling (run_plm.py)"},
+    {.names = "run_qa_beam_search", .why = "question answering with a beam search (run_qa_beam_search.py)"},
+    {.names = "run_audio_classification", .why = "classification of recordings (run_audio_classification.py)"},
+    {.names = "run_speech_recognition_ctc run_speech_recognition_ctc_adapter",
+     .why = "training with CTC (run_speech_recognition_ctc.py)"},
+    {.names = "run_wav2vec2_pretraining", .why = "pretraining of Wav2Vec2"},
+    {.names = "run_mae run_mim", .why = "pretraining with masked images (run_mae.py, run_mim.py)"},
+    {.names = "run_clip", .why = "CLIP in the Trainer (run_clip.py; in a plain loop: --task contrastive --loop bare)"},
+    {.names = "run_object_detection", .why = "detection of objects (run_object_detection.py)"},
+    {.names = "run_semantic_segmentation run_instance_segmentation",
+     .why = "segmentation (run_semantic_segmentation.py, run_instance_segmentation.py)"},
 };
 
 constexpr std::string_view kOwnLoop = "_no_trainer";
@@ -102,8 +92,10 @@ const ExampleScript* find_example_script(std::string_view program) {
   for (const std::string_view ending : {kOwnLoop, std::string_view("_streaming")}) {
     if (program.ends_with(ending)) program.remove_suffix(ending.size());
   }
-  const auto* found =
-      std::find_if(std::begin(kScripts), std::end(kScripts), [&](const auto& each) { return each.name == program; });
+  const auto* found = std::find_if(std::begin(kScripts), std::end(kScripts), [&](const ExampleScript& each) {
+    const std::vector<std::string_view> names = words_of(each.names, " ");
+    return std::find(names.begin(), names.end(), program) != names.end();
+  });
   return found == std::end(kScripts) ? nullptr : found;
 }
 

@@ -12,8 +12,9 @@ namespace memcalc::config {
 enum class Metrics : std::uint8_t { kNone, kLogits, kTokens };
 
 struct ExampleScript {
-  std::string_view name{};        // without "_no_trainer" and ".py"
-  std::string_view task{};        // --task; empty: not modelled, as `why` says
+  std::string_view names{};        // without "_no_trainer" and ".py", by blanks
+  std::string_view task{};         // --task; empty: not modelled, as `why` says
+  std::string_view masking_key{};  // the task is mlm where this argument is on
   std::string_view length_key{};  // one of these says how many tokens a sequence has
   // Where it does not: so many. 0: as many as the model has positions.
   std::int64_t length = 0;
@@ -23,7 +24,8 @@ struct ExampleScript {
   bool pads = false;                 // each text is a sequence, so that most batches have padding and a mask
   bool pads_to_max = false;          // pad_to_max_length, of the Trainer's: all of them to that length
   Metrics metrics = Metrics::kNone;
-  std::string_view model{};  // where none is named
+  bool makes_models = false;  // of a configuration, where no model is named
+  std::string_view model{};   // where none is named
   std::string_view why{};
 };
 

@@ -57,6 +57,12 @@ void set_targets(Section& section, std::string_view key, const std::vector<std::
 /// lora_modules_to_save: --lora-modules-to-save.
 void set_saved(Section& section);
 
+struct ExampleScript;
+
+/// --model or --arch and its sizes, where the script makes a model of a configuration (fresh_model.cc); `script`: null
+/// of one's own.
+void read_fresh_model(Section& section, const ExampleScript* script);
+
 /// A path or a mapping of DeepSpeed's configuration.
 void read_deepspeed_key(Section& section, std::string_view key);
 

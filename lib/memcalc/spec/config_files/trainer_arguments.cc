@@ -188,7 +188,11 @@ void read_predictions(Section& section, std::string_view evaluation) {
 void read_evaluation(Section& section) {
   const bool old_name = !section.has("eval_strategy") && section.has("evaluation_strategy");
   std::string_view key = old_name ? "evaluation_strategy" : "eval_strategy";
-  const std::string strategy = section.text(key).value_or("no");
+  std::string strategy = section.text(key).value_or("no");
+  if (section.on("evaluate_during_training")) {  // before transformers 4
+    key = "evaluate_during_training";
+    strategy = "steps";
+  }
   // training_args.py: do_eval is what eval_strategy says; alone it lets transformers' example scripts evaluate after
   // the training, beside the same weights and states.
   const bool asked = section.on("do_eval");

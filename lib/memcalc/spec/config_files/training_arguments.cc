@@ -26,16 +26,16 @@ constexpr KeyRow kRows[] = {
     {"dtype torch_dtype attn_implementation", U::kUsed},
     {"block_size max_seq_length max_source_length max_length model_max_length", U::kUsed},
     {"max_target_length", U::kUsed, "", "--target-seq"},
-    {"config_name config_overrides", U::kRefused,
-     "another configuration of the model is told by --model FILE or --layers, --hidden, …"},
-    {"lora_r lora_alpha lora_dropout lora_target_modules use_peft use_lora q_lora load_in_4bit load_in_8bit",
+    {"config_name config_overrides model_type", U::kUsed},
+    {"lora_r lora_rank lora_alpha lora_dropout lora_target lora_targets lora_target_modules lora_modules use_peft "
+     "use_lora use_qlora q_lora load_in_4bit load_in_8bit quantization_bit",
      U::kRefused, "what a script of your own makes of it is not known: --lora, --lora-targets, --quantize say it"},
-    {"model_type tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code "
+    {"tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code "
      "low_cpu_mem_usage ignore_mismatched_sizes resize_position_embeddings image_processor_name",
      U::kIrrelevant, "the tokenizer and loading"},
     {"dataset_name dataset_config_name dataset_config train_file validation_file test_file task_name "
      "mlm_probability "
-     "preprocessing_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
+     "preprocessing_num_workers preprocess_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
      "max_train_samples max_eval_samples max_predict_samples text_column summary_column lang "
      "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token "
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
@@ -48,6 +48,9 @@ constexpr KeyRow kRows[] = {
     {"num_warmup_steps checkpointing_steps with_tracking use_slow_tokenizer", U::kIrrelevant,
      "the learning rate, saving and the tokenizer"},
     {"pad_to_max_length line_by_line", U::kUsed},
+    // examples/legacy/run_language_modeling.py
+    {"mlm evaluate_during_training", U::kUsed},
+    {"eval_all_checkpoints whole_word_mask", U::kIrrelevant, "the data, and what comes after the training"},
     // run_fim.py
     {"fim_rate fim_spm_rate truncate_or_pad", U::kIrrelevant, "the data"},
     {"fim_prefix_token fim_middle_token fim_suffix_token pad_to_multiple_of", U::kApproximated,
@@ -113,6 +116,8 @@ void read_generation(Section& section) {
 /// script it is, their own arguments do.
 void read_task(Section& section, const ExampleScript* script) {
   std::string_view task = script == nullptr ? "" : script->task;
+  const bool masks = script != nullptr && !script->masking_key.empty() && section.on(script->masking_key);
+  if (masks) task = "mlm";
   const auto take = [&](std::string_view key, std::string_view of) {
     if (!section.has(key)) return;
     if (key == "max_answer_length" && script != nullptr && script->target_length > 0) return;  // a length of its own
@@ -168,7 +173,8 @@ void read_length(Section& section, const ExampleScript* script) {
 
 void read_padding(Section& section, const ExampleScript& script) {
   Account& account = section.account();
-  const bool by_line = script.task == "mlm" && section.on("line_by_line");
+  const bool takes_lines = account.text_of("--task") == "mlm" || !script.masking_key.empty();
+  const bool by_line = takes_lines && section.on("line_by_line");
   const bool to_max = section.flag("pad_to_max_length").value_or(script.pads_to_max && !has_own_loop(account.script));
   if (!script.pads && !by_line) return section.irrelevant("pad_to_max_length", "texts are cut into full sequences");
   account.set("--padding");
@@ -190,6 +196,21 @@ void read_lengths(Section& section, const ExampleScript* script) {
   section.set("max_answer_length", "--target-seq", std::to_string(answer.value_or(script->target_length)));
 }
 
+/// "train_data_file", "eval_path": a script's own argument whose name says that it names data.
+bool is_place_of_data(std::string_view key) {
+  constexpr std::string_view kData =
+      " train training eval evaluation valid validation val dev test data dataset datasets ";
+  constexpr std::string_view kPlaces = " file files path paths dir dirs directory folder ";
+  constexpr std::string_view kOthers = " model config checkpoint weights adapter output save cache log ";
+  const auto is_of = [](std::string_view words, std::string_view word) {
+    return words.find(" " + std::string(word) + " ") != std::string_view::npos;
+  };
+  const std::vector<std::string_view> words = words_of(key, "_");
+  return words.size() > 1 && is_of(kPlaces, words.back()) &&
+         std::any_of(words.begin(), words.end(), [&](std::string_view word) { return is_of(kData, word); }) &&
+         std::none_of(words.begin(), words.end(), [&](std::string_view word) { return is_of(kOthers, word); });
+}
+
 /// run_…_no_trainer.py: torch's AdamW, no clipping, and the precision that accelerate is told.
 void read_own_loop(Section& section) {
   Account& account = section.account();
@@ -207,7 +228,12 @@ void read_training_arguments(Account& account, const JsonNode& root) {
   if (script != nullptr && script->task.empty()) {
     throw Error(ErrorCode::kUnsupported, fmt::format("command line: {} is not modelled", script->why), "--task");
   }
-  Section section(account, root, account.file(), {kRows, trainer_keys(), fsdp_keys()});
+  std::string places;
+  for (const JsonNode& child : root.children) {
+    if (is_place_of_data(child.key)) places += child.key + " ";
+  }
+  const KeyRow rows_of_places[] = {{places, U::kIrrelevant, "where data are, by its name"}};
+  Section section(account, root, account.file(), {kRows, trainer_keys(), fsdp_keys(), rows_of_places});
   account.set("--loop", "trainer");
   if (section.has("dataset_name") && script == nullptr) {
     account.note("the loop is transformers' Trainer; a file of TRL's is read by --config-format trl-sft or trl-dpo");
@@ -220,6 +246,7 @@ void read_training_arguments(Account& account, const JsonNode& root) {
     if (type == "float16") section.set(key, "--weights-dtype", "fp16");
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
+  read_fresh_model(section, script);
   read_generation(section);
   read_task(section, script);
   read_lengths(section, script);

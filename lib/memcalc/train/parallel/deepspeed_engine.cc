@@ -20,10 +20,15 @@ constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed
 
 }  // namespace
 
+DType deepspeed_dtype(const RunSpec& run) {
+  if (!run.uses_trainer() || !is_autocast(run.precision)) return weights_dtype_of(run);
+  return run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : DType::kFloat16;
+}
+
 DeepSpeedEngine::DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank)
     : ParallelWrapper(tape, run, rank),
       ranks(sharing_ranks(run.parallel)),
-      dtype(run.uses_trainer() && run.precision == Precision::kAmpBf16 ? DType::kBFloat16 : weights_dtype_of(run)),
+      dtype(deepspeed_dtype(run)),
       reduce_dtype(run.parallel.context > 1 ? DType::kFloat32 : dtype) {  // seq_parallel_communication_data_type
   empties_cache = false;
   if (run.uses_trainer()) {

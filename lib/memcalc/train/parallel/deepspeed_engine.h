@@ -14,6 +14,9 @@
 
 namespace memcalc {
 
+/// In which it holds the weights: what its configuration says of 16 bits, of which the Trainer tells it.
+[[nodiscard]] DType deepspeed_dtype(const RunSpec& run);
+
 class DeepSpeedEngine : public ParallelWrapper {
  public:
   DeepSpeedEngine(Tape& tape, const RunSpec& run, std::int64_t rank);
