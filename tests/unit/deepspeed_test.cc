@@ -146,6 +146,22 @@ TEST(DeepSpeedTest, TheTrainersTwoGroupsArePartedEachByItself) {
 
 Bytes peak_of(const RunSpec& run) { return replay(run_symbolically(llama(), run, test::h100()).trace).exact_peak; }
 
+// The engine halves the model, and no autocast and no scaler of torch's stand around it.
+TEST(DeepSpeedTest, TheTrainersFloat16HoldsWhatItsBfloat16Does) {
+  const auto held = [](Precision precision) {
+    RunSpec spec = run_on(2, DataParallel::kDsZero2);
+    spec.training().loop = Loop::kTrainer;
+    spec.precision = precision;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    return std::pair{replay(run.trace).exact_peak, run.trace.events.size()};
+  };
+  const auto [brain, events] = held(Precision::kAmpBf16);
+  const auto [half, its_events] = held(Precision::kAmpFp16);
+  EXPECT_EQ(half, brain);
+  EXPECT_EQ(its_events, events);
+  EXPECT_LT(half, held(Precision::kFp32).first);
+}
+
 TEST(DeepSpeedTest, TheBucketStandsInBackward) {
   RunSpec run = run_on(4, DataParallel::kDsZero2);
   const Bytes by_default = peak_of(run);

@@ -53,6 +53,62 @@ TEST(CommandLines, AScriptsNameSaysItsTask) {
   EXPECT_THAT(of("run_seq2seq_qa.py"), HasSubstr("--task seq2seq --seq 384 --padding --target-seq 30"));
 }
 
+TEST(CommandLines, AModelIsMadeAnewOfAConfiguration) {
+  const std::string overrides = "--config_overrides=n_embd=1024,n_head=16,n_layer=48,n_positions=102,bos_token_id=1";
+  EXPECT_THAT(options_of({"python", "run_clm.py", "--model_type", "gpt2", overrides, "--do_train"}),
+              HasSubstr("--arch gpt2 --hidden 1024 --heads 16 --layers 48 --max-positions 102"));
+  EXPECT_THAT(options_of({"python", "run_mlm.py", "--config_name", "roberta-base", "--model_type", "roberta"}),
+              HasSubstr("--model roberta-base"));
+  EXPECT_THAT(options_of({"python", "run_clm.py", "--model_name_or_path", "gpt2", "--model_type", "gpt2"}),
+              Not(HasSubstr("--arch")));
+  EXPECT_THAT(refused({"python", "run_clm.py", "--model_type", "gpt2", "--config_overrides", "n_ctx=1024"}),
+              HasSubstr("n_ctx of the configuration"));
+  EXPECT_THAT(refused({"python", "run_clm.py", "--model_name_or_path", "gpt2", overrides}),
+              HasSubstr("the script takes none beside model_name_or_path"));
+  EXPECT_THAT(refused({"python", "run_clm.py", "--model_name_or_path", "gpt2", "--config_name", "gpt2-xl"}),
+              HasSubstr("weights beside another configuration"));
+  EXPECT_THAT(refused({"python", "run_clm.py", "--model_type", "gpt2", "--config_overrides", "n_layer=many"}),
+              HasSubstr("accepted: n_layer with a whole number"));
+}
+
+TEST(CommandLines, AnOldScriptMasksWhereItIsToldTo) {
+  const std::vector<std::string> words = {"python",
+                                          "run_language_modeling.py",
+                                          "--model_name_or_path",
+                                          "bert-base-uncased",
+                                          "--mlm",
+                                          "--train_data_file",
+                                          "t.txt",
+                                          "--line_by_line",
+                                          "--do_train",
+                                          "--evaluate_during_training"};
+  EXPECT_THAT(options_of(words), HasSubstr("--eval-bs 8 --task mlm --padding"));
+  EXPECT_THAT(options_of({"python", "run_language_modeling.py", "--model_name_or_path", "gpt2", "--do_train"}),
+              HasSubstr("--task causal"));
+}
+
+TEST(CommandLines, OfAScriptOfOnesOwnAFewArgumentsDoNotMakeItAnotherTools) {
+  // FastChat's train_lora.py, alpaca-lora's finetune.py: no bf16 and no checkpoints by default, as TRL has them.
+  const std::string lora = refused({"python", "train.py", "--model_name_or_path", "gpt2", "--lora_r", "8"});
+  EXPECT_THAT(lora, HasSubstr("what a script of your own makes of it is not known"));
+  EXPECT_THAT(refused({"python", "finetune.py", "--model_name_or_path", "gpt2", "--cutoff_len", "512"}),
+              HasSubstr("/cutoff_len: unknown key"));
+  EXPECT_THAT(refused({"python", "run_glue.py", "--model_name_or_path", "bert-base-uncased", "--lora_r", "8"}),
+              HasSubstr("what a script of your own makes of it is not known"));
+  EXPECT_EQ(read({"python", "train.py", "--model_name_or_path", "gpt2", "--use_peft", "--lora_r", "8"}).program,
+            "TRL 1.16");
+}
+
+TEST(CommandLines, NamesOfDataAreIrrelevant) {
+  const ConfigFile file = read({"srun", "-n", "2", "--gres=gpu:2", "python", "train.py", "--model_name_or_path", "gpt2",
+                                "--train_data_path", "a", "--my_eval_file", "b"});
+  EXPECT_EQ(use_of(file, "train_data_path"), KeyUse::kIrrelevant);
+  EXPECT_EQ(use_of(file, "my_eval_file"), KeyUse::kIrrelevant);
+  EXPECT_EQ(use_of(file, "srun"), KeyUse::kIrrelevant);
+  EXPECT_THAT(refused({"python", "train.py", "--model_name_or_path", "gpt2", "--train_config_path", "a"}),
+              HasSubstr("/train_config_path: unknown key"));
+}
+
 TEST(CommandLines, OfAKnownScriptKeysOfOthersSayNothing) {
   // run_xnli.py has a language, too, and hears nothing.
   const ConfigFile xnli = read({"python", "run_xnli.py", "--model_name_or_path", "bert-base-multilingual-cased",

@@ -51,8 +51,7 @@ const test::RuleCase kCases[] = {
        run.fine_tuning.lora->trains_head = true;
      },
      kAdaptersInTrainer},
-    {"trainer-deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kAmpFp16; },
-     kInTrainer},
+    {"trainer-deepspeed-precision", "llama-3.2-1b", [](RunSpec& run) { run.precision = Precision::kFp16; }, kInTrainer},
     {"deepspeed-frozen", "llama-3.2-1b", [](RunSpec& run) { run.fine_tuning.frozen = {"model.embed_tokens"}; },
      kStage2},
     {"deepspeed-nvme-of-stage-3", "llama-3.2-1b", [](RunSpec& run) { run.parallel.offload_states = OffloadTo::kNvme; },

@@ -23,7 +23,7 @@ for key, value in dict(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKEN
 
 ON_CPU = os.environ.get("JOBS_DEVICE") == "cpu"
 DEVICE = "cpu" if ON_CPU else "cuda"
-FLAGS = ("--eval-logits", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
+FLAGS = ("--eval-logits", "--padding", "--lora-head", "--padding-free", "--fp16", "--bf16", "--vllm-sleep", "--no-router-loss",
          "--label-smoothing", "--fsdp-backward-prefetch", "--float32-head", "--cut-cross-entropy", "--optimizer-in-backward",
          "--whole-logits", "--quantize-experts", "--no-prepare-kbit", "--use-cache", "--liger", "--dora", "--group-by-length", "--reentrant")
 WORDS = 2000
@@ -49,12 +49,13 @@ OPTIMIZERS = {"adamw": "adamw_torch", "adamw-fused": "adamw_torch_fused", "adamw
 def import_all():
     """Before any fork; nothing of it starts CUDA."""
     if "JOBS_NO_VLLM" not in os.environ: sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_stand_in"))
-    import accelerate, datasets, peft, torch, transformers  # noqa: E401,F401
-    # No cache is wanted, and what functions close over is more than dill can pickle.
-    datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
+    import accelerate, torch, transformers  # noqa: E401,F401
     import transformers.models.auto.modeling_auto  # noqa: F401
     from transformers import Seq2SeqTrainer, Trainer  # noqa: F401
     if "JOBS_LIGHT" in os.environ: return  # of the Trainer alone
+    import datasets, peft  # noqa: E401,F401
+    # No cache is wanted, and what functions close over is more than dill can pickle.
+    datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
     for module in ("trl", "trl.experimental.orpo", "trl.experimental.online_dpo", "sentence_transformers"):
         try:
             __import__(module)
@@ -68,7 +69,7 @@ def import_all():
 
 def begin_rank(job, rank, port):
     """As torchrun starts a process."""
-    world = job["arguments"][job["arguments"].index("--gpus") + 1]
+    world = job["arguments"][job["arguments"].index("--gpus") + 1]  # one, too: DeepSpeed asks who it is
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, LOCAL_SIZE=world,
                       MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if not ON_CPU:
@@ -109,6 +110,7 @@ class Job:
         self.precision = self.options.get("--precision", "amp-bf16" if self.loop.startswith("trl-") else "fp32")
         self.zero_init = job.get("zero_init", False)  # else DeepSpeed gets a model that lies in host memory
         self.gpus, self.parallel = self.number("--gpus", 1), self.options.get("--parallel", "ddp")
+        self.is_wrapped = self.gpus > 1 or self.parallel.startswith("ds-")
         if ON_CPU:
             import transformers as tf
             keys = tf.AutoConfig.for_model(self.config["model_type"]).__dict__
@@ -166,7 +168,7 @@ def make_model(job, task, labels=2):
         from cut_cross_entropy.transformers.patch import cce_patch
         cce_patch(job.config["model_type"])
     if "--quantize" in job.options: return make_quantized(job, auto, config, dtype)
-    on_host = job.gpus > 1 or job.options.get("--load") == "host"
+    on_host = job.is_wrapped or job.options.get("--load") == "host"
     with contextlib.nullcontext() if job.zero_init else torch.device("cpu" if on_host else DEVICE):
         return auto.from_config(config, dtype=dtype, attn_implementation=job.options.get("--attn"))
 
@@ -268,7 +270,7 @@ def arguments_of(job):
         kw.update(per_device_eval_batch_size=job.number("--eval-bs", 8), eval_strategy="steps", eval_steps=2)
         if "--eval-accum" in o: kw["eval_accumulation_steps"] = job.number("--eval-accum", 1)
     kw.update({key: value for key, value in job.extra.items() if key not in ("st_loss", "lora")})
-    if job.gpus > 1:
+    if job.is_wrapped:
         if job.parallel.startswith("fsdp"):
             prefetch = dict(backward_prefetch="BACKWARD_PRE") if "--fsdp-backward-prefetch" in o else {}
             if "--save" in o: prefetch["state_dict_type"] = f"{o['--save'].upper()}_STATE_DICT"
@@ -277,6 +279,7 @@ def arguments_of(job):
             kw["deepspeed"] = dict(
                 train_micro_batch_size_per_gpu="auto", train_batch_size="auto", gradient_accumulation_steps="auto",
                 gradient_clipping="auto", bf16=dict(enabled="auto"), zero_force_ds_cpu_optimizer=False,
+                fp16=dict(enabled="auto", initial_scale_power=4),  # so small that no step is skipped
                 zero_optimization=dict(stage=int(job.parallel[-1]), reduce_bucket_size="auto",
                                        stage3_prefetch_bucket_size="auto",
                                        stage3_param_persistence_threshold="auto"))
@@ -298,7 +301,6 @@ def plain_trainer(job):
     import random
     import torch
     import transformers as tf
-    from peft import get_peft_model
     o, r = job.options, random.Random(1)
     task = o.get("--task", "causal")
     model = make_model(job, task)
@@ -306,6 +308,7 @@ def plain_trainer(job):
         from peft import prepare_model_for_kbit_training
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=o.get("--checkpointing") == "full")
     if (adapters := lora(job)) is not None:
+        from peft import get_peft_model
         model = get_peft_model(model, adapters)
         if o.get("--checkpointing") == "full": model.enable_input_require_grads()
     freeze(job, model)
@@ -330,6 +333,8 @@ def plain_trainer(job):
 
     lengths = job.lengths or [job.seq] * (job.train_samples + job.eval_samples)
     data = [sample(n) for n in lengths]
+    if "--padding" in o:  # every second text fills half of it
+        for i, each in enumerate(data): each["attention_mask"] = [int(k < job.seq // (1 + i % 2)) for k in range(job.seq)]
     if job.samples and task == "seq2seq": data = [dict(input_ids=ids(r, a), labels=ids(r, b)) for a, b in job.samples]
     collate = tf.default_data_collator
     if job.lengths:
@@ -695,7 +700,7 @@ def run(job, rank=None):
     import transformers as tf
     import jobs_card
     wants_events, wants_stacks = job.get("events", rank is None), job.get("stacks", True)
-    job = Job(job)
+    as_told, job = job, Job(job)
     keeps = job.keeps
     if job.loop == "bare":
         import jobs_bare
@@ -705,6 +710,7 @@ def run(job, rank=None):
     cuda = torch.cuda
     if not ON_CPU: torch.zeros(1, device="cuda")  # starts CUDA
     if job.gpus > 1 and rank is None: jobs_card.begin_fake_group(job.gpus)
+    if job.gpus == 1 and job.is_wrapped: begin_rank(as_told, 0, 29500 + os.getpid() % 4000)
     base = 0 if ON_CPU else cuda.memory_allocated()
     record = lambda: cuda.memory._record_memory_history(  # noqa: E731
         enabled="all", context="alloc" if wants_stacks else None, stacks="python", max_entries=4000000)
@@ -723,7 +729,7 @@ def run(job, rank=None):
             cuda.reset_peak_memory_stats()
 
         def on_train_begin(self, *unused, **more):
-            if job.gpus > 1 and not ON_CPU: cuda.reset_peak_memory_stats()  # what wraps the module is no step
+            if job.is_wrapped and not ON_CPU: cuda.reset_peak_memory_stats()  # what wraps the module is no step
 
         def on_step_begin(self, *unused, **more):
             if not ON_CPU: cuda.synchronize()

@@ -200,7 +200,8 @@ constexpr KeyRow kRows[] = {
     {"do_causal_lm_eval do_bench_eval generate_samples", U::kRefused, "evaluation that generates text is not modelled"},
     {"eval_causal_lm_metrics bench_dataset bench_split num_generation_samples generation_max_new_tokens "
      "generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample "
-     "eval_table_size eval_table_max_new_tokens eval_max_new_tokens eval_steps evals_per_epoch metric_for_best_model greater_is_better",
+     "eval_table_size eval_table_max_new_tokens eval_max_new_tokens eval_steps evals_per_epoch metric_for_best_model "
+     "greater_is_better",
      U::kIrrelevant, "when it evaluates"},
     {"output_dir hub_model_id hub_strategy hub_revision save_safetensors save_steps saves_per_epoch save_strategy "
      "save_total_limit save_first_step load_best_model_at_end save_only_model resume_from_checkpoint "

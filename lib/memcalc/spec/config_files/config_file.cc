@@ -66,7 +66,8 @@ constexpr Format kFormats[] = {
     {"trl-dpo", "TRL 1.16", read_dpo, "precompute_ref_log_probs f_divergence_type sync_ref_model disable_dropout",
      "beta"},
     {"trl-sft", "TRL 1.16", read_sft,
-     "use_peft use_peft_lora packing dataset_text_field completion_only_loss assistant_only_loss padding_free packing_strategy "
+     "use_peft use_peft_lora packing dataset_text_field completion_only_loss assistant_only_loss padding_free "
+     "packing_strategy "
      "dataset_kwargs",
      "lora_r lora_target_modules load_in_4bit"},
     {"training-arguments", "transformers 5.17", config::read_training_arguments,
@@ -334,8 +335,7 @@ ConfigFile read_command_line(std::span<const std::string> words, const std::vect
   const config::Command command = config::read_command(words);
   Account account("command line", left_out);
   account.script = command.script;
-  const Format& format =
-      command.format.empty() ? format_of_arguments(command) : *format_named(command.format);
+  const Format& format = command.format.empty() ? format_of_arguments(command) : *format_named(command.format);
   format.read(account, command.arguments);
   for (const config::Launcher& launcher : command.launchers) {
     config::read_accelerate(account, launcher.arguments, launcher.file, launcher.prefix);

@@ -15,7 +15,7 @@ struct ExampleScript {
   std::string_view names{};        // without "_no_trainer" and ".py", by blanks
   std::string_view task{};         // --task; empty: not modelled, as `why` says
   std::string_view masking_key{};  // the task is mlm where this argument is on
-  std::string_view length_key{};  // one of these says how many tokens a sequence has
+  std::string_view length_key{};   // one of these says how many tokens a sequence has
   // Where it does not: so many. 0: as many as the model has positions.
   std::int64_t length = 0;
   std::int64_t own_loop_length = 0;  // of run_…_no_trainer.py; 0: the same

@@ -35,7 +35,8 @@ constexpr KeyRow kRows[] = {
      U::kIrrelevant, "the tokenizer and loading"},
     {"dataset_name dataset_config_name dataset_config train_file validation_file test_file task_name "
      "mlm_probability "
-     "preprocessing_num_workers preprocess_num_workers overwrite_cache validation_split_percentage keep_linebreaks streaming "
+     "preprocessing_num_workers preprocess_num_workers overwrite_cache validation_split_percentage keep_linebreaks "
+     "streaming "
      "max_train_samples max_eval_samples max_predict_samples text_column summary_column lang "
      "source_lang target_lang source_prefix ignore_pad_token_for_loss forced_bos_token "
      "text_column_name label_column_name return_entity_level_metrics label_all_tokens text_column_names "
