@@ -3,6 +3,7 @@
 // MIRRORS(transformers, "models/t5/modeling_t5.py", "5.17.0")
 #include "memcalc/families/t5/spec.h"
 #include "memcalc/models/encoder_decoder.h"
+#include "memcalc/models/hooked_module.h"
 #include "memcalc/models/megatron_config.h"
 #include "memcalc/symbolic/capture.h"
 #include "memcalc/symbolic/ops/activation.h"
@@ -23,6 +24,11 @@ struct T5LayerNorm {
       : weight(b.parameter(std::string(name) + ".weight", {width}, false)) {}
 
   [[nodiscard]] Tensor operator()(const Tensor& x) const {
+    return hooked_module(*this, {&weight}, x, [this](const Tensor& hooked_x) { return normalize(hooked_x); });
+  }
+
+ private:
+  [[nodiscard]] Tensor normalize(const Tensor& x) const {
     Tensor variance = mean_last(power(to_dtype(x, DType::kFloat32)));
     Tensor hidden_states = x * reciprocal_sqrt(add_scalar(variance));
     if (is_half(weight.dtype())) hidden_states = to_dtype(hidden_states, weight.dtype());
@@ -106,7 +112,7 @@ Tensor tokens_so_far(Tape& tape) {
 
 struct T5Attention {
   Linear q, k, v, o;
-  Tensor relative_attention_bias;  // [buckets, heads]; the first layer of a stack
+  Embedding relative_attention_bias;  // of buckets; the first layer of a stack
   T5LayerNorm layer_norm;
   bool bidirectional;
   bool checkpointing;
@@ -132,8 +138,8 @@ struct T5Attention {
       v = Linear(b, "v", spec.d_model, inner, false);
       o = Linear(b, "o", inner, spec.d_model, false);
       if (config.relative_bias) {  // its name holds "bias", so the Trainer does not decay it
-        relative_attention_bias =
-            b.parameter("relative_attention_bias.weight", {spec.relative_attention_num_buckets, heads}, false);
+        relative_attention_bias = Embedding(b, "relative_attention_bias", spec.relative_attention_num_buckets, heads);
+        b.parameters.back().decays = false;
       }
       return 0;
     });
@@ -154,12 +160,12 @@ struct T5Attention {
   }
 
   [[nodiscard]] Tensor compute_bias(std::int64_t queries, std::int64_t keys) const {
-    Tape& tape = relative_attention_bias.tape();
+    Tape& tape = relative_attention_bias.weight.tape();
     Tensor context_position = places_of_queries(tape, queries);
     Tensor memory_position = no_grad::view(no_grad::arange(tape, keys), {1, keys});
     Tensor relative_position = no_grad::subtract(memory_position, context_position);
     Tensor bucket = relative_position_bucket(relative_position, bidirectional);
-    Tensor values = embedding(relative_attention_bias, bucket);
+    Tensor values = relative_attention_bias(bucket);
     values = unsqueeze(transpose(transpose(values, 1, 2), 0, 1), 0);  // permute([2, 0, 1])
     drop(context_position, memory_position, relative_position, bucket);
     return values;
@@ -186,8 +192,8 @@ struct T5Attention {
       if (cache != nullptr) cache->update(key_states, value_states);
     }
     if (!position_bias.defined()) {
-      position_bias = relative_attention_bias.defined() ? compute_bias(query_states.size(2), key_states.size(2))
-                                                        : zero_bias(query_states, key_states.size(2));
+      position_bias = relative_attention_bias.weight.defined() ? compute_bias(query_states.size(2), key_states.size(2))
+                                                               : zero_bias(query_states, key_states.size(2));
     }
     AttentionResult result = attention_interface(query_states, key_states, value_states, mask, options, position_bias);
     result.output = reshape(result.output, {hidden_states.size(0), hidden_states.size(1), -1});
@@ -216,7 +222,7 @@ struct T5Attention {
     if (!position_bias.defined()) {
       const bool by_cache_position = hidden_states.tape().behaviors.cache_positions;
       if (by_cache_position && !key_value_states.defined()) real_seq_length = tokens_so_far(hidden_states.tape());
-      if (relative_attention_bias.defined()) {
+      if (relative_attention_bias.weight.defined()) {
         position_bias = compute_bias(query_states.size(2), key_states.size(2));
         // position_bias[:, :, -seq_length:, :]
         if (by_cache_position) position_bias = open_slices(slice_whole(open_slices(position_bias, {0, 1}), 2), {3});
