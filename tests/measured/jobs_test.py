@@ -14,6 +14,11 @@ UNSLOTH = Path(__file__).resolve().parent / "jobs/unsloth.jsonl"
 MEMCALC = ""
 # Largest shares by which (allocated, reserved) are off today, in percent.
 OFF = {
+    "f212-t5-z3": (0.001, 0),
+    "f212-opt-z3": (0.001, 0),
+    "f212-t5-z2": (0, 0.027),
+    "f212-bart-z2": (0.001, 0),
+    "f212-bert-z2": (0.001, 0),
     "r112-qa-falcon": (0.047, 4.258),
     "r112-qa-mixtral": (0.019, 0),
     "j19-08-sft-gpt2": (0.137, 0),

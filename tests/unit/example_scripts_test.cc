@@ -27,7 +27,8 @@ std::string refused(std::vector<std::string> words) {
 }
 
 TEST(ExampleScripts, AreFoundWithTheirKinds) {
-  EXPECT_EQ(config::find_example_script("run_glue_no_trainer.py")->name, "run_glue");
+  EXPECT_EQ(config::find_example_script("run_xnli_no_trainer.py"), config::find_example_script("run_glue.py"));
+  EXPECT_EQ(config::find_example_script("run_.py"), nullptr);
   EXPECT_EQ(config::find_example_script("run_speech_recognition_seq2seq_streaming.py")->task, "speech");
   EXPECT_EQ(config::find_example_script("train.py"), nullptr);
   EXPECT_TRUE(config::has_own_loop("run_clm_no_trainer.py"));
@@ -102,9 +103,9 @@ TEST(CommandLines, OfAScriptOfOnesOwnAFewArgumentsDoNotMakeItAnotherTools) {
 TEST(CommandLines, NamesOfDataAreIrrelevant) {
   const ConfigFile file = read({"srun", "-n", "2", "--gres=gpu:2", "python", "train.py", "--model_name_or_path", "gpt2",
                                 "--train_data_path", "a", "--my_eval_file", "b"});
-  EXPECT_EQ(use_of(file, "train_data_path"), KeyUse::kIrrelevant);
-  EXPECT_EQ(use_of(file, "my_eval_file"), KeyUse::kIrrelevant);
-  EXPECT_EQ(use_of(file, "srun"), KeyUse::kIrrelevant);
+  EXPECT_THAT(use_of(file, "train_data_path"), HasSubstr("irrelevant"));
+  EXPECT_THAT(use_of(file, "my_eval_file"), HasSubstr("irrelevant"));
+  EXPECT_THAT(use_of(file, "srun"), HasSubstr("irrelevant"));
   EXPECT_THAT(refused({"python", "train.py", "--model_name_or_path", "gpt2", "--train_config_path", "a"}),
               HasSubstr("/train_config_path: unknown key"));
 }
