@@ -90,12 +90,22 @@ TEST(CommandLines, AnOldScriptMasksWhereItIsToldTo) {
 
 TEST(CommandLines, OfAScriptOfOnesOwnAFewArgumentsDoNotMakeItAnotherTools) {
   // FastChat's train_lora.py, alpaca-lora's finetune.py: no bf16 and no checkpoints by default, as TRL has them.
-  const std::string lora = refused({"python", "train.py", "--model_name_or_path", "gpt2", "--lora_r", "8"});
-  EXPECT_THAT(lora, HasSubstr("what a script of your own makes of it is not known"));
+  const ConfigFile lora =
+      read({"python", "train.py", "--model_name_or_path", "gpt2", "--lora_r", "8", "--q_lora", "True"});
+  EXPECT_EQ(lora.program, "transformers 5.17");
+  const std::string why = refusal_of([&] { (void)config_beside(lora, {}); });
+  EXPECT_THAT(why, HasSubstr("/q_lora: what a script of your own makes of it is not known"));
+  const std::vector<ConfigOption> adapters = {{"--lora", "8", ""}};
+  EXPECT_THAT(refusal_of([&] { (void)config_beside(lora, adapters); }), HasSubstr("/q_lora: what"));
+  const std::vector<ConfigOption> packed = {{"--lora", "8", ""}, {"--quantize", "nf4", ""}};
+  EXPECT_THAT(text_of(config_beside(lora, packed).options), HasSubstr("--precision fp32"));
+  const ConfigFile without =
+      read({"python", "train.py", "--model_name_or_path", "gpt2", "--use_lora", "False", "--lora_r", "8"});
+  EXPECT_THAT(use_of(without, "lora_r"), HasSubstr("irrelevant"));
   EXPECT_THAT(refused({"python", "finetune.py", "--model_name_or_path", "gpt2", "--cutoff_len", "512"}),
               HasSubstr("/cutoff_len: unknown key"));
-  EXPECT_THAT(refused({"python", "run_glue.py", "--model_name_or_path", "bert-base-uncased", "--lora_r", "8"}),
-              HasSubstr("what a script of your own makes of it is not known"));
+  EXPECT_EQ(read({"python", "run_glue.py", "--model_name_or_path", "bert-base-uncased", "--lora_r", "8"}).program,
+            "transformers 5.17");
   EXPECT_EQ(read({"python", "train.py", "--model_name_or_path", "gpt2", "--use_peft", "--lora_r", "8"}).program,
             "TRL 1.16");
 }

@@ -398,7 +398,8 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   for (const ConfigNeed& need : file.needs) {
     if (value_of(typed, file.options, need.flag)) continue;
     throw Error(ErrorCode::kUsage,
-                fmt::format("{}: /{}: {}; accepted: {} N", shown_path(file.file), need.key, need.why, need.flag),
+                fmt::format("{}: /{}: {}; accepted: {} {}", shown_path(file.file), need.key, need.why, need.flag,
+                            find_field(need.flag)->value),
                 need.flag);
   }
   const std::int64_t gpus = gpus_of(typed, file.options);

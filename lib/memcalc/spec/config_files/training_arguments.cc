@@ -29,7 +29,7 @@ constexpr KeyRow kRows[] = {
     {"config_name config_overrides model_type", U::kUsed},
     {"lora_r lora_rank lora_alpha lora_dropout lora_target lora_targets lora_target_modules lora_modules use_peft "
      "use_lora use_qlora q_lora load_in_4bit load_in_8bit quantization_bit",
-     U::kRefused, "what a script of your own makes of it is not known: --lora, --lora-targets, --quantize say it"},
+     U::kUsed},
     {"tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code "
      "low_cpu_mem_usage ignore_mismatched_sizes resize_position_embeddings image_processor_name",
      U::kIrrelevant, "the tokenizer and loading"},
@@ -197,6 +197,30 @@ void read_lengths(Section& section, const ExampleScript* script) {
   section.set("max_answer_length", "--target-seq", std::to_string(answer.value_or(script->target_length)));
 }
 
+/// Adapters and 4 bits, of which each script makes what it likes: the options that say it have to be typed.
+void read_adapters(Section& section) {
+  constexpr std::string_view kSwitches[] = {"use_lora", "use_peft"};
+  constexpr std::string_view kAdapters[] = {"use_lora",     "use_peft",    "use_qlora",    "q_lora",
+                                            "lora_r",       "lora_rank",   "lora_alpha",   "lora_dropout",
+                                            "lora_targets", "lora_target", "lora_modules", "lora_target_modules"};
+  constexpr std::string_view kPacks[] = {"load_in_4bit", "load_in_8bit", "quantization_bit", "q_lora", "use_qlora"};
+  const auto is_on = [&](std::string_view key) {
+    const std::string value = section.scalar(key).value_or(section.has(key) ? "a list" : "false");
+    return value != "false" && value != "False" && value != "0";
+  };
+  const bool off = std::any_of(std::begin(kSwitches), std::end(kSwitches),
+                               [&](std::string_view key) { return section.has(key) && !is_on(key); });
+  const auto ask = [&](std::string_view key, std::string_view flag) {
+    if (!section.has(key)) return;
+    if (off || !is_on(key)) return section.irrelevant(key, "no adapters, or as the model is stored");
+    section.account().need({std::string(flag), std::string(key),
+                            "what a script of your own makes of it is not known (--lora, --lora-targets and --quantize "
+                            "beside it say it, --config-without leaves it out)"});
+  };
+  for (const std::string_view key : kAdapters) ask(key, "--lora");
+  for (const std::string_view key : kPacks) ask(key, "--quantize");
+}
+
 /// "train_data_file", "eval_path": a script's own argument whose name says that it names data.
 bool is_place_of_data(std::string_view key) {
   constexpr std::string_view kData =
@@ -248,6 +272,7 @@ void read_training_arguments(Account& account, const JsonNode& root) {
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   read_fresh_model(section, script);
+  read_adapters(section);
   read_generation(section);
   read_task(section, script);
   read_lengths(section, script);
