@@ -132,6 +132,10 @@ TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
   // Of 150 W between an RTX A2000 of 70 and an RTX A6000 of 300; its kind's median share would be 102.
   EXPECT_NEAR(half("a10") * h100, 69.7e12, 0.5e12);
   EXPECT_NEAR(half("rtx-a5000") * h100, 91e12, 0.5e12) << "of 230 W: no more than its kind's share";
+  // An A100's products were timed by shape at 300 W.
+  EXPECT_NEAR(half("a100-sxm4-80gb") * h100, 253e12, 0.5e12);
+  EXPECT_NEAR(half("a100-pcie-80gb") * h100, 229.7e12, 0.5e12);
+  EXPECT_NEAR(half("a30") * h100, 0.811 * 165e12, 0.5e12) << "no more than its kind's share";
   // float32 has less in the same way.
   EXPECT_NEAR(card("a10").product_shares.float32 / card("rtx-a5000").product_shares.float32, 69.7 / 102.4, 0.01);
 }
