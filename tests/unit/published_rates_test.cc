@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -138,6 +139,25 @@ TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
   EXPECT_NEAR(half("a30") * h100, 0.811 * 165e12, 0.5e12) << "no more than its kind's share";
   // float32 has less in the same way.
   EXPECT_NEAR(card("a10").product_shares.float32 / card("rtx-a5000").product_shares.float32, 69.7 / 102.4, 0.01);
+}
+
+// What a Hopper card computes of misaligned rows are kernels of Turing and Ampere, which go with cycles.
+TEST(PublishedRates, MisalignedProductsOfCardsBeforeHopperLoseLess) {
+  const auto loss = [](const char* name, std::int64_t columns) {
+    const DeviceSpec device = card(name);
+    Kernel kernel = product_of(DType::kFloat16);
+    const auto seconds = [&](std::int64_t n) {
+      const work::Product product{.batch = 1, .m = 16384, .n = n, .k = 4096};
+      return product_seconds(kernel, product, device, device.rates->half);
+    };
+    return seconds(columns) / seconds(16384);
+  };
+  EXPECT_GT(loss("h100-sxm", 16383), 5.5);
+  EXPECT_NEAR(loss("a100-sxm4-80gb", 16383), 3.3, 0.2);
+  EXPECT_NEAR(loss("a100-sxm4-80gb", 16382), 1.7, 0.1);
+  EXPECT_NEAR(loss("rtx-3090", 16383), 2.2, 0.2) << "half as many units that load";
+  EXPECT_LT(loss("rtx-3090", 16382), 1.3);
+  EXPECT_NEAR(loss("v100-sxm2-16gb", 16383), loss("h100-sxm", 16383), 0.5) << "has none of these kernels";
 }
 
 TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {

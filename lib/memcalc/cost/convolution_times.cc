@@ -55,23 +55,16 @@ struct Mover {
   double multiprocessors;
 };
 
-/// Multiprocessors times their clock, of the datasheet's float32: in a cycle each multiplies and adds in 128 lanes, in
-/// 64 where it has as few (CUDA C++ Programming Guide, "Arithmetic Instructions").
-double cycles_of(const DeviceSpec& device) {
-  const CudaArchitecture architecture = architecture_of(device);
-  const bool half = architecture == architecture_of(6, 0) ||
-                    (architecture >= CudaArchitecture::kVolta && architecture <= CudaArchitecture::kAmpere);
-  return device.fp32_flops_per_second / (half ? 128 : 256);
-}
-
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s.
-constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
+constexpr std::array<double, kTypes> kMeasuredPeaks = {kMeasuredHalfFlops, 494.7e12, 67e12};
 constexpr Mover kMeasured = {
-    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
+    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = kMeasuredCycles, .multiprocessors = kMeasuredMultiprocessors};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of the passes of 20 us and more that both had taken, without groups: 245, 70 and 163 by type).
-constexpr Mover kOther = {
-    .bandwidth = 4.8e12, .share_of_memory = 0.9, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
+constexpr Mover kOther = {.bandwidth = 4.8e12,
+                          .share_of_memory = 0.9,
+                          .cycles = kMeasuredCycles,
+                          .multiprocessors = kMeasuredMultiprocessors};
 constexpr std::array<double, kTypes> kOtherLevel = {1.02, 1.03, 0.99};
 constexpr std::string_view kOtherName = "h200-sxm";
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
