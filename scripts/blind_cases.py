@@ -87,7 +87,8 @@ def cases(memcalc, with_mpt=False):
         for row in rows_of(name):
             model, argv = case_of(row)
             asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))
-    for group, name in (("others", "steps_blind.jsonl"), ("second round", "steps_later.jsonl"), ("third round", "steps_third.jsonl")):
+    for group, name in (("others", "steps_blind.jsonl"), ("second round", "steps_later.jsonl"), ("third round", "steps_third.jsonl"),
+                        ("fourth round", "steps_fourth.jsonl")):
         for row, config in with_options(name):
             network = ["--specs", networks[row["id"].split("-")[0], row["gpu"]]] if row["id"].startswith(NETWORKS) else []
             asked.append((group, row, [*model_and_options(row, config, memcalc), *network]))
