@@ -10,6 +10,7 @@
 #include <string>
 
 #include "memcalc/base/error.h"
+#include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/registry.h"
@@ -158,6 +159,28 @@ TEST(PublishedRates, MisalignedProductsOfCardsBeforeHopperLoseLess) {
   EXPECT_NEAR(loss("rtx-3090", 16383), 2.2, 0.2) << "half as many units that load";
   EXPECT_LT(loss("rtx-3090", 16382), 1.3);
   EXPECT_NEAR(loss("v100-sxm2-16gb", 16383), loss("h100-sxm", 16383), 0.5) << "has none of these kernels";
+}
+
+// Two forward passes over windows of 5 x 5 that Baidu's DeepBench has of a V100: 3.330 and 3.245 ms.
+TEST(PublishedRates, Float32ConvolutionsOfCardsWithFewLanesKeepThemBusy) {
+  const DeviceSpec device = card("v100-sxm2-16gb");
+  const auto milliseconds = [&](std::int64_t in, std::int64_t out, std::int64_t entering, std::int64_t pixels) {
+    constexpr std::int64_t kWindow = 25, kItem = 4;
+    Kernel kernel;
+    kernel.dtype = DType::kFloat32;
+    kernel.kind = KernelKind::kConvolution;
+    kernel.bytes = static_cast<double>(kItem * (entering * in + pixels * out + kWindow * in * out));
+    const work::Convolution convolution{.groups = 1,
+                                        .pixels = pixels,
+                                        .channels = out,
+                                        .depth = kWindow * in,
+                                        .group_channels = static_cast<double>(in),
+                                        .images = 16};
+    kernel.work = convolution;
+    return 1e3 * measured_convolution_seconds(kernel, convolution, device, *device.rates);
+  };
+  EXPECT_NEAR(milliseconds(64, 128, 448000, 108576), 3.330, 0.4);
+  EXPECT_NEAR(milliseconds(128, 256, 112000, 26448), 3.245, 0.4);
 }
 
 TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {
