@@ -60,6 +60,13 @@ def with_options(name):
     return [(row, config_of(row.get("config"))) for row in rows]
 
 
+def model_and_options(row, config, memcalc):
+    """`again`: what is asked today, where the options that were asked first are not what the source ran."""
+    now = row.get("again", row)
+    if "program" in now: return ["--model", PUBLISHED / "programs" / now["program"], *now["argv"]]
+    return [*(["--model", memcalc.file(config)] if config else []), *now["argv"]]
+
+
 def cases(memcalc, with_mpt=False):
     """[(group, row, words)] of every row but MPT's, which take longer than all others and differ little from those of
     published-throughput.md. `memcalc` writes the files that the questions need."""
@@ -80,10 +87,10 @@ def cases(memcalc, with_mpt=False):
         for row in rows_of(name):
             model, argv = case_of(row)
             asked.append((group, row, ["--model", model if isinstance(model, str) else memcalc.file(model), *argv]))
-    for group, name in (("others", "steps_blind.jsonl"), ("second round", "steps_later.jsonl")):
+    for group, name in (("others", "steps_blind.jsonl"), ("second round", "steps_later.jsonl"), ("third round", "steps_third.jsonl"),
+                        ("fourth round", "steps_fourth.jsonl")):
         for row, config in with_options(name):
             network = ["--specs", networks[row["id"].split("-")[0], row["gpu"]]] if row["id"].startswith(NETWORKS) else []
-            model = ["--model", memcalc.file(config)] if config else []
-            asked.append((group, row, [*model, *row["argv"], *network]))
+            asked.append((group, row, [*model_and_options(row, config, memcalc), *network]))
     memcalc.kept = folders  # as long as the questions
     return asked

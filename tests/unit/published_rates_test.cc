@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "memcalc/base/error.h"
+#include "memcalc/cost/convolution_times.h"
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/spec/carried_rates.h"
 #include "memcalc/spec/registry.h"
@@ -132,8 +134,53 @@ TEST(PublishedRates, ACardOfAnotherPowerLimitReachesWhatItsPowerAllows) {
   // Of 150 W between an RTX A2000 of 70 and an RTX A6000 of 300; its kind's median share would be 102.
   EXPECT_NEAR(half("a10") * h100, 69.7e12, 0.5e12);
   EXPECT_NEAR(half("rtx-a5000") * h100, 91e12, 0.5e12) << "of 230 W: no more than its kind's share";
+  // An A100's products were timed by shape at 300 W.
+  EXPECT_NEAR(half("a100-sxm4-80gb") * h100, 253e12, 0.5e12);
+  EXPECT_NEAR(half("a100-pcie-80gb") * h100, 229.7e12, 0.5e12);
+  EXPECT_NEAR(half("a30") * h100, 0.811 * 165e12, 0.5e12) << "no more than its kind's share";
   // float32 has less in the same way.
   EXPECT_NEAR(card("a10").product_shares.float32 / card("rtx-a5000").product_shares.float32, 69.7 / 102.4, 0.01);
+}
+
+// What a Hopper card computes of misaligned rows are kernels of Turing and Ampere, which go with cycles.
+TEST(PublishedRates, MisalignedProductsOfCardsBeforeHopperLoseLess) {
+  const auto loss = [](const char* name, std::int64_t columns) {
+    const DeviceSpec device = card(name);
+    Kernel kernel = product_of(DType::kFloat16);
+    const auto seconds = [&](std::int64_t n) {
+      const work::Product product{.batch = 1, .m = 16384, .n = n, .k = 4096};
+      return product_seconds(kernel, product, device, device.rates->half);
+    };
+    return seconds(columns) / seconds(16384);
+  };
+  EXPECT_GT(loss("h100-sxm", 16383), 5.5);
+  EXPECT_NEAR(loss("a100-sxm4-80gb", 16383), 3.3, 0.2);
+  EXPECT_NEAR(loss("a100-sxm4-80gb", 16382), 1.7, 0.1);
+  EXPECT_NEAR(loss("rtx-3090", 16383), 2.2, 0.2) << "half as many units that load";
+  EXPECT_LT(loss("rtx-3090", 16382), 1.3);
+  EXPECT_NEAR(loss("v100-sxm2-16gb", 16383), loss("h100-sxm", 16383), 0.5) << "has none of these kernels";
+}
+
+// Two forward passes over windows of 5 x 5 that Baidu's DeepBench has of a V100: 3.330 and 3.245 ms.
+TEST(PublishedRates, Float32ConvolutionsOfCardsWithFewLanesKeepThemBusy) {
+  const DeviceSpec device = card("v100-sxm2-16gb");
+  const auto milliseconds = [&](std::int64_t in, std::int64_t out, std::int64_t entering, std::int64_t pixels) {
+    constexpr std::int64_t kWindow = 25, kItem = 4;
+    Kernel kernel;
+    kernel.dtype = DType::kFloat32;
+    kernel.kind = KernelKind::kConvolution;
+    kernel.bytes = static_cast<double>(kItem * (entering * in + pixels * out + kWindow * in * out));
+    const work::Convolution convolution{.groups = 1,
+                                        .pixels = pixels,
+                                        .channels = out,
+                                        .depth = kWindow * in,
+                                        .group_channels = static_cast<double>(in),
+                                        .images = 16};
+    kernel.work = convolution;
+    return 1e3 * measured_convolution_seconds(kernel, convolution, device, *device.rates);
+  };
+  EXPECT_NEAR(milliseconds(64, 128, 448000, 108576), 3.330, 0.4);
+  EXPECT_NEAR(milliseconds(128, 256, 112000, 26448), 3.245, 0.4);
 }
 
 TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {

@@ -46,6 +46,7 @@ enum class ConvolutionKind : std::uint8_t {
   kChannelsLast,
 };
 constexpr std::size_t kKinds = 3;
+constexpr double kLanes = 128;  // of a Hopper card's multiprocessor, in float32
 
 /// What moves bytes on a card: its memory, and its multiprocessors, which calculate where each byte goes.
 struct Mover {
@@ -55,23 +56,16 @@ struct Mover {
   double multiprocessors;
 };
 
-/// Multiprocessors times their clock, of the datasheet's float32: in a cycle each multiplies and adds in 128 lanes, in
-/// 64 where it has as few (CUDA C++ Programming Guide, "Arithmetic Instructions").
-double cycles_of(const DeviceSpec& device) {
-  const CudaArchitecture architecture = architecture_of(device);
-  const bool half = architecture == architecture_of(6, 0) ||
-                    (architecture >= CudaArchitecture::kVolta && architecture <= CudaArchitecture::kAmpere);
-  return device.fp32_flops_per_second / (half ? 128 : 256);
-}
-
 /// Of the cards that the table is of, by type: the datasheet's FLOP/s.
-constexpr std::array<double, kTypes> kMeasuredPeaks = {989.4e12, 494.7e12, 67e12};
+constexpr std::array<double, kTypes> kMeasuredPeaks = {kMeasuredHalfFlops, 494.7e12, 67e12};
 constexpr Mover kMeasured = {
-    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
+    .bandwidth = 3.35e12, .share_of_memory = 1, .cycles = kMeasuredCycles, .multiprocessors = kMeasuredMultiprocessors};
 // Of an H200: its bandwidth and MemoryScaling, and what it takes, over its ideals, of what an H100 does over its own
 // (medians of the passes of 20 us and more that both had taken, without groups: 245, 70 and 163 by type).
-constexpr Mover kOther = {
-    .bandwidth = 4.8e12, .share_of_memory = 0.9, .cycles = 67e12 / 256, .multiprocessors = kMeasuredMultiprocessors};
+constexpr Mover kOther = {.bandwidth = 4.8e12,
+                          .share_of_memory = 0.9,
+                          .cycles = kMeasuredCycles,
+                          .multiprocessors = kMeasuredMultiprocessors};
 constexpr std::array<double, kTypes> kOtherLevel = {1.02, 1.03, 0.99};
 constexpr std::string_view kOtherName = "h200-sxm";
 constexpr std::array<double, kTypes> kItemSizes = {2, 4, 4};
@@ -316,16 +310,22 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                                : convolution.channels_last ? ConvolutionKind::kChannelsLast
                                                            : ConvolutionKind::kWhole;
   const std::size_t pass = !convolution.backward ? 0 : convolution.weight_gradient ? 2 : 1;
-  const double ideal = ideal_seconds(shape, kind, type, pass, sustained_flops(kernel, device),
-                                     {.bandwidth = device.memory_bandwidth_bytes_per_second,
-                                      .share_of_memory = rates.scaling.share,
-                                      .cycles = cycles_of(device),
-                                      .multiprocessors = static_cast<double>(device.multiprocessors)});
+  const Mover mover = {.bandwidth = device.memory_bandwidth_bytes_per_second,
+                       .share_of_memory = rates.scaling.share,
+                       .cycles = cycles_of(device),
+                       .multiprocessors = static_cast<double>(device.multiprocessors)};
+  const double peak = sustained_flops(kernel, device);
+  const double ideal = ideal_seconds(shape, kind, type, pass, peak, mover);
   const bool prefers = rates.measured_on == kOtherName && type != kFloat32;
   thread_local Remembered<Asked, 9> remembered;
-  return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind, .prefers = prefers}, [&] {
-    return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass, prefers);
-  });
+  const double ratio = remembered.of(
+      {.shape = shape, .type = type, .pass = pass, .kind = kind, .prefers = prefers},
+      [&] { return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass, prefers); });
+  // In float32 a Hopper card's convolutions keep a third to half of its 128 lanes busy: they wait for what a cycle
+  // loads. Where a multiprocessor has 64 lanes as much is done in a cycle, until the lanes are busy.
+  const double lanes = type == kFloat32 ? kLanes * 2 * cycles_of(device) / device.fp32_flops_per_second : 1;
+  if (lanes <= 1) return ratio * ideal;
+  return std::max(ratio * ideal_seconds(shape, kind, type, pass, lanes * peak, mover), std::min(1.0, ratio) * ideal);
 }
 
 }  // namespace memcalc

@@ -9,6 +9,7 @@
 
 #include "memcalc/base/seconds.h"
 #include "memcalc/cost/kernel_time.h"
+#include "memcalc/cost/measured_card.h"
 #include "memcalc/spec/cuda_architecture.h"
 
 namespace memcalc {
@@ -25,10 +26,27 @@ constexpr std::array<double, 4> kSplits = {1, 2, 4, 8};
 
 double ceil_of(double a, double b) { return std::ceil(a / b); }
 
+/// How much more of its aligned rate a card without Hopper's instructions keeps where rows are misaligned. An H200 then
+/// takes kernels of Turing and Ampere (cutlass_75_tensorop_bf16_s1688gemm_..._align1, cutlass_80_tensorop_..._align2:
+/// all 713 in tests/measured/product_times_h200.jsonl.gz), whose loads decide: they reach a sixth and a third of
+/// Hopper's own kernels' rate. Other cards take the same kernels at their multiprocessors' cycles and units that load
+/// and store: 32 of a multiprocessor, 16 of compute capability 7.5, 8.6 to 8.9 and 12.0 (NVIDIA's papers on each
+/// architecture).
+double misaligned_on(const Kernel& kernel, const DeviceSpec& device) {
+  const CudaArchitecture architecture = architecture_of(device);
+  const bool few_loads = architecture == CudaArchitecture::kTuring ||
+                         (architecture > CudaArchitecture::kAmpere && architecture < CudaArchitecture::kHopper) ||
+                         is_of(device, architecture_of(12, 0));
+  const bool same_kernels = few_loads || architecture == CudaArchitecture::kAmpere;
+  if (!same_kernels || !device.rates || !device.rates->predicted) return 1;
+  const double cycles = cycles_of(device) / kMeasuredCycles * (few_loads ? 0.5 : 1);
+  return cycles * kMeasuredHalfFlops / sustained_flops(kernel, device);
+}
+
 /// Share of the rate that misaligned rows leave. A row of 16-byte multiples can be fetched by the tensor memory
 /// accelerator and by 128-bit loads; rows at odd elements need one load an element.
-double alignment_share(const work::Product& product, bool in_half, bool by_hopper, double of_layout,
-                       const ProductRates& rates) {
+double alignment_share(const Kernel& kernel, const work::Product& product, bool in_half, double of_layout,
+                       const DeviceSpec& device, const ProductRates& rates) {
   const bool first = product.transposed == Transposed::kFirst || product.transposed == Transposed::kBoth;
   const bool second = product.transposed == Transposed::kSecond || product.transposed == Transposed::kBoth;
   const std::int64_t row_a = first ? product.m : product.k;
@@ -40,10 +58,12 @@ double alignment_share(const work::Product& product, bool in_half, bool by_hoppe
   // TF32 on Hopper: kernels of Ampere (cutlass_80_tensorop_s1688gemm) at 95 to 137 TFLOP/s, whatever the layout (13
   // vocabularies in product_times.txt; 250,054 at 117 to 131, step_operators_h200.jsonl.gz). Float32: no loss was seen.
   constexpr double kTf32Share = 0.25;  // of the datasheet's rate
+  const bool by_hopper = architecture_of(device) >= CudaArchitecture::kHopper;
   if (!in_half) return aligned_to(4) || !by_hopper ? 1 : std::min(1.0, kTf32Share / of_layout);
   if (aligned_to(8)) return 1;
   // 8 bytes: 0.32 to 0.35 of the rate in RemBERT's head of 250,300 (H100, 2026-11-26), as with 4 bytes
-  return aligned_to(2) ? rates.half_misaligned : rates.misaligned;
+  const double share = aligned_to(2) ? rates.half_misaligned : rates.misaligned;
+  return std::min(1.0, share * misaligned_on(kernel, device));
 }
 
 double efficiency(const work::Product& product, const ProductRates& rates) {
@@ -138,8 +158,7 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double multiprocessors = device.multiprocessors;
   const bool in_half = size_of(kernel.dtype) == 2 && share_of_float32(kernel, device) == 0;
   const double of_layout = efficiency(product, rates);
-  const double aligned =
-      alignment_share(product, in_half, architecture_of(device) >= CudaArchitecture::kHopper, of_layout, rates);
+  const double aligned = alignment_share(kernel, product, in_half, of_layout, device, rates);
   const double peak = sustained_flops(kernel, device) * of_layout * aligned;
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
