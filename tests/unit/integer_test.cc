@@ -97,6 +97,15 @@ TEST(Integer, ANumberToThePowerOfATensorIsOnTheCardForTheCall) {
             (Requests{5120, 8, -8}));
 }
 
+// copy_kernel_cuda: of pageable memory, for which the host waits.
+TEST(Integer, AListOfPythonsIsWaitedFor) {
+  TapeBench bench;
+  bench.start();
+  const Tensor ids = no_grad::from_list(bench.tape(), {3});
+  ASSERT_EQ(bench.tape().kernels.size(), 1U);
+  EXPECT_EQ(bench.tape().kernels.last()->kind, KernelKind::kSynchronize);
+}
+
 TEST(Integer, IsSeenNeitherByAutogradNorByTheListOfKernels) {
   TapeBench bench;
   bench.warm_up();
