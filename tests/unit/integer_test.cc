@@ -97,6 +97,18 @@ TEST(Integer, ANumberToThePowerOfATensorIsOnTheCardForTheCall) {
             (Requests{5120, 8, -8}));
 }
 
+// copy_kernel_cuda: of pageable memory, for which the host waits.
+TEST(Integer, AListOfPythonsIsWaitedFor) {
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({2}, DType::kFloat32);
+  KernelLog& kernels = x.tape().kernels;
+  kernels.recording = true;
+  const Tensor ids = no_grad::from_list(x.tape(), {3});
+  ASSERT_NE(kernels.last(), nullptr);
+  EXPECT_EQ(kernels.last()->kind, KernelKind::kSynchronize);
+}
+
 TEST(Integer, IsSeenNeitherByAutogradNorByTheListOfKernels) {
   TapeBench bench;
   bench.warm_up();

@@ -136,14 +136,36 @@ class CollectivesBeside : public testing::Test {
   double full_ = seconds_of({product_}, device(), rates()).front();
 };
 
-// Products t, a collective as long: 2 t / x + 0.2 t = x t.
+/// x of products t that draw so many times the limit, and of what else draws all the time: draws t / x + beside t = x
+/// t.
+double x_of(double draws, double beside) { return (beside + std::sqrt(beside * beside + 4 * draws)) / 2; }
+constexpr double kLinks = 0.034;  // of the limit: awake, between collectives
+
 TEST_F(CollectivesBeside, LowerTheClockByWhatTheyDraw) {
-  const double told = (0.2 + std::sqrt(0.04 + 8)) / 2 / std::sqrt(2.0);
   for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter, Collective::kBroadcast}) {
-    EXPECT_NEAR(longer(collective(kind, 1)), told, 0.01);
+    EXPECT_NEAR(longer(collective(kind, 1)), x_of(2, 0.2) / x_of(2, kLinks), 0.01);
   }
-  EXPECT_NEAR(longer(collective(Collective::kReduceScatter, 0.5)), (0.1 + std::sqrt(0.01 + 8)) / 2 / std::sqrt(2.0),
-              0.01);
+  EXPECT_NEAR(longer(collective(Collective::kReduceScatter, 0.5)), x_of(2, (0.2 + kLinks) / 2) / x_of(2, kLinks), 0.01);
+}
+
+TEST_F(CollectivesBeside, LeaveTheLinksAwakeForAWhile) {
+  const auto last_of = [&](double products_seconds, double link_bytes_per_second) {
+    card_.link_bytes_per_second = link_bytes_per_second;
+    card_.pcie_bytes_per_second = 64e9;
+    KernelList list{collective(Collective::kAllReduce, 1e-6)};
+    list.insert(list.end(), static_cast<std::size_t>(products_seconds / full_), product_);
+    return seconds_of(list, card_, limited_).back();
+  };
+  EXPECT_NEAR(last_of(0.018, 450e9) / last_of(0.018, 0), x_of(2, kLinks) / x_of(2, 0), 1e-3);
+  EXPECT_NEAR(last_of(0.4, 450e9) / last_of(0.4, 0), 1, 1e-3) << "they sleep again";
+}
+
+// A collective with nothing beside it draws 0.38 of the limit, its links among it, where another kernel draws half.
+TEST_F(CollectivesBeside, SavePowerWhereTheyBlock) {
+  Kernel blocking = collective(Collective::kAllReduce, 1);
+  blocking.stream = CudaStream::kDefault;
+  // 2 t / x + 0.034 t + 0.38 t = x t + t
+  EXPECT_NEAR(seconds_of({blocking, product_}, card_, limited_).back() / full_, x_of(2, 0.38 + kLinks - 1), 0.03);
 }
 
 TEST_F(CollectivesBeside, DrawNoMoreThanKernelsRunBesideThem) {
@@ -152,24 +174,28 @@ TEST_F(CollectivesBeside, DrawNoMoreThanKernelsRunBesideThem) {
   EXPECT_NEAR(longer(collective(Collective::kAllReduce, 10)), longer(collective(Collective::kAllReduce, 1)), 0.01);
 }
 
-// What is gathered runs beside what was computed before.
+// What is gathered runs beside what was computed before, from the end of the kernel on that runs when it is issued.
 TEST_F(CollectivesBeside, GathersAreIssuedAhead) {
-  Kernel gather = collective(Collective::kAllGather, 1, Phase::kForward);
-  gather.stream = CudaStream::kAllGather;
-  const auto seconds = [&](const Kernel& second) {
-    Kernel first = gather;
-    first.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1, .ranks = 2};
-    return seconds_of({first, product_, second, product_}, card_, limited_).back();
+  constexpr std::size_t kProducts = 20;
+  const auto gather = [&](double times) {
+    Kernel result = collective(Collective::kAllGather, times, Phase::kForward);
+    result.stream = CudaStream::kAllGather;
+    return result;
   };
-  Kernel nothing = gather;
-  nothing.work = work::Communication{.kind = Collective::kAllGather, .bytes = 1, .ranks = 2};
-  // Of two products one has it beside itself: 4 t / x + 0.2 t = 2 x t.
-  EXPECT_NEAR(seconds(gather) / seconds(nothing), (0.2 + std::sqrt(0.04 + 32)) / 4 / std::sqrt(2.0), 0.01);
+  const auto last_of = [&](double times) {
+    KernelList list{gather(1e-6)};
+    list.insert(list.end(), kProducts, product_);
+    list.push_back(gather(times));
+    list.insert(list.end(), kProducts, product_);
+    return seconds_of(list, card_, limited_).back();
+  };
+  // Half of the products have it beside themselves.
+  EXPECT_NEAR(last_of(kProducts - 2) / last_of(1e-6), x_of(2, (0.2 + kLinks) / 2) / x_of(2, kLinks), 0.015);
 }
 
 TEST_F(CollectivesBeside, DrawMoreOfALowerLimit) {
-  card_.power_watts = 350;  // 4 t / x + 0.4 t = x t
-  EXPECT_NEAR(longer(collective(Collective::kAllReduce, 1)), (0.4 + std::sqrt(0.16 + 16)) / 4, 0.01);
+  card_.power_watts = 350;
+  EXPECT_NEAR(longer(collective(Collective::kAllReduce, 1)), x_of(4, 0.4) / x_of(4, 2 * kLinks), 0.01);
 }
 
 TEST_F(CollectivesBeside, DrawWhatTheyMove) {

@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "memcalc/cost/collective.h"
-#include "memcalc/cost/exposed_collectives.h"
 #include "memcalc/cost/kernel_time.h"
 
 namespace memcalc {
@@ -27,11 +26,20 @@ constexpr double kLooksBack = 0.040;  // seconds
 // attention 580 and 555, which asks for 1.06, 1.07, 1.13 and 1.09 times the power.
 constexpr double kFloat16Power = 1.08;
 
-// What a collective draws beyond a card that waits, of 700 W, where it moves what an NVLink of 450 GB/s carries. Loops
-// of all-reduces, gathers and reduce-scatters of 256 MiB on two H200s (collective_power_h200.jsonl, 2026-11-30): 269 to
+// What NVLinks of 450 GB/s draw that were used lately, of 700 W. Products of 8,192 in a loop on two H200s
+// (two_cards_power_h200.jsonl.gz, 2026-11-30) take 1.9 and 1.1 % longer where 16 bytes are summed every 5 ms, 2.2 and
+// 3.0 with 1 MiB, 2.0 and 1.4 with 16; 1.8 and 1.2 with 1 MiB every 20 ms, 1.7 and 1.0 with 64: 1.73 % of time, which
+// is 3.4 % of the power. Behind longer pauses, which were not measured, they are taken to sleep.
+constexpr double kLinksPower = 0.034, kLinkRate = 450e9, kLinksAwake = 0.020;  // seconds
+
+// What a collective draws beyond that and beyond a card that waits, where it moves what such links carry. Loops of
+// all-reduces, gathers and reduce-scatters of 256 MiB on two H200s (collective_power_h200.jsonl, 2026-11-30): 269 to
 // 284 W on one card and 250 to 256 on the other, whichever it is; 124 and 122 without. Of others it was not measured.
 // What kernels take longer beside it is told apart (LinkRates) and taken to save nothing.
-constexpr double kCollectivePower = 0.2, kCollectiveRate = 450e9;
+constexpr double kCollectivePower = 0.2 - kLinksPower;
+
+// What a card draws in one with nothing beside it, without what is told of its links: the same loops.
+constexpr double kAlonePower = 0.38 - kLinksPower;
 
 /// The same of a card of the same die that may draw less or more: what other kernels draw is at most its limit, which
 /// is an assumption below 0.77 of 700 W.
@@ -176,7 +184,7 @@ Activity beside_kernels(const Kernel& kernel, double seconds, const DeviceSpec& 
   LinkRates of_host = links;
   of_host.gpus_per_host = group->ranks;
   const double busy = std::min(seconds, collective_seconds(within_host, device, of_host));
-  const double power = kCollectivePower * std::min(1.0, device.link_bytes_per_second / kCollectiveRate);
+  const double power = kCollectivePower * std::min(1.0, device.link_bytes_per_second / kLinkRate);
   return {.saved = -power * of_limit * busy};
 }
 
@@ -192,6 +200,9 @@ AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec
   if (!fills_card(kernel)) {
     return {.seconds = seconds, .activity = beside_kernels(kernel, seconds, device, links, of_limit)};
   }
+  if (kernel.communicates()) {
+    return {.seconds = seconds, .activity = {.seconds = seconds, .saved = (1 - kAlonePower * of_limit) * seconds}};
+  }
   AtFullClock result{.seconds = seconds, .of_products = busiest_seconds(kernel, seconds, device, power)};
   if (result.of_products > 0 && is_product(kernel)) {
     const double at_full_clock = result.of_products / power.full_clock;
@@ -204,25 +215,31 @@ AtFullClock at_full_clock(const Kernel& kernel, double seconds, const DeviceSpec
 
 }  // namespace
 
+bool has_power_limit(const DeviceSpec& device, const PowerRates& power) {
+  return at_limit_of(device, power).products > 1;
+}
+
 void lower_clock(const DistinctKernels& distinct, const DeviceSpec& device, const DeviceRates& rates,
-                 IssueTimes& issuing, double waiting, std::vector<double>& seconds) {
+                 IssueTimes& issuing, const std::vector<double>& waits, double waiting, std::vector<double>& seconds) {
   const PowerRates power = at_limit_of(device, rates.power);
-  if (power.products <= 1) return;
   const double of_limit = power.products / rates.power.products;
   const KernelList& kernels = distinct.kernels();
   const std::vector<AtFullClock> told = distinct.of_distinct([&](const Kernel& kernel) {
     return at_full_clock(kernel, seconds[static_cast<std::size_t>(&kernel - kernels.data())], device, rates.link, power,
                          of_limit);
   });
-  const std::vector<double> exposed = exposed_collectives(kernels, seconds, rates.link);
   std::vector<Stretch> stretches;
   bool uses_tensor_cores = false;
   double busy = 0;
+  double unused = kLinksAwake;  // seconds since the links were used
+  const double of_links = kLinksPower * of_limit * std::min(1.0, device.link_bytes_per_second / kLinkRate);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
     const AtFullClock& of = told[distinct.number_of(i)];
     Activity activity = of.activity;
-    if (!exposed.empty() && exposed[i] > 0) activity.add(pause(exposed[i], power));
+    if (!waits.empty() && waits[i] > 0) activity.add(pause(waits[i], power));
+    unused = kernel.communicates() ? 0 : unused + activity.seconds;
+    if (unused < kLinksAwake) activity.saved -= of_links * activity.seconds;
     if (activity.saved == 0 && !fills_card(kernel)) continue;
     if (fills_card(kernel)) {
       seconds[i] = of.seconds;

@@ -10,10 +10,14 @@
 
 namespace memcalc {
 
+/// Whether products alone would draw more than the card may.
+[[nodiscard]] bool has_power_limit(const DeviceSpec& device, const PowerRates& power);
+
 /// Lowers the clock of a step where the card would draw more than its limit: `seconds` of each kernel get longer.
-/// `issuing`: of the same kernels with autograd. `waiting`: of a pipeline's stage, what it waits for the others over
-/// what it computes. Pre: equal kernels have equal seconds; afterwards they have not.
+/// `issuing`: of the same kernels with autograd. `waits`: for collectives, in front of each kernel; empty: for none.
+/// `waiting`: of a pipeline's stage, what it waits for the others over what it computes. Pre: has_power_limit(); equal
+/// kernels have equal seconds; afterwards they have not.
 void lower_clock(const DistinctKernels& kernels, const DeviceSpec& device, const DeviceRates& rates,
-                 IssueTimes& issuing, double waiting, std::vector<double>& seconds);
+                 IssueTimes& issuing, const std::vector<double>& waits, double waiting, std::vector<double>& seconds);
 
 }  // namespace memcalc

@@ -32,21 +32,28 @@ bool is_pinned_copy(const Kernel& kernel) {
 // 2.0 % in TF32; here their root mean square. Networks that memory bounds (ResNet-50) vary by 0.1 to 0.6 %.
 constexpr double kCardSpread = 0.015;
 
-// Kernels of the compute stream follow each other later where other streams hold work that waits: 2.6, 2.7 and 2.5 us
-// after the one before in steps of FSDP2, with checkpoints and of FSDP1, 2.5 and 2.2 in tensor parallelism (DTensor),
-// 1.6 and 1.5 alone, 1.7 under DDP, 1.5 in a pipeline (medians of timelines on two H200s whose hosts ran ahead,
-// 2026-11-30: docs/studies/time.md). On those hosts all of them are 0.4 later than on a host of one card, alone, too.
-constexpr double kSeveralCardsGapUs = 0.4, kQueuesGapUs = 0.9;
+// Kernels of the compute stream follow each other later where other streams hold work: by means over steps of both
+// ranks, gaps above 8 us left out, 2.2 to 2.7 us after the one before under FSDP (2.4 in the middle of nine), 1.9 to
+// 2.3 under DDP and ZeRO-1 (1.94 of seven), 2.5 and 2.2 in tensor parallelism (DTensor), 1.5 in a pipeline and 1.6
+// to 1.8 alone (timelines on two H200s of six hosts that ran ahead: docs/studies/time.md). On those hosts all of them
+// are 0.4 later than on a host of one card.
+constexpr double kSeveralCardsGapUs = 0.4, kBucketsGapUs = 0.4, kQueuesGapUs = 0.9;
 constexpr std::string_view kFunctional = "_c10d_functional::";
 
-/// Whether such work stands on other streams all the time: FSDP's gathers, DTensor's collectives.
-bool queues_beside(const DistinctKernels& kernels) {
-  return std::any_of(kernels.distinct().begin(), kernels.distinct().end(), [](const Kernel* kernel) {
-    if (!kernel->communicates()) return false;
-    if (kernel->stream == CudaStream::kAllReduce) return false;  // DDP's buckets; HSDP is found by its gathers
-    if (kernel->stream != CudaStream::kDefault) return kernel->stream != CudaStream::kPointToPoint;
-    return kernel->op != nullptr && std::string_view(kernel->op->name).starts_with(kFunctional);
-  });
+/// What such work adds to the gap: FSDP's gathers and DTensor's collectives stand on other streams all the time, DDP's
+/// buckets in backward. HSDP is found by its gathers.
+double gap_us_beside(const DistinctKernels& kernels) {
+  double gap_us = 0;
+  for (const Kernel* kernel : kernels.distinct()) {
+    if (!kernel->communicates() || kernel->stream == CudaStream::kPointToPoint) continue;
+    if (kernel->stream == CudaStream::kAllReduce) {
+      gap_us = kBucketsGapUs;
+    } else if (kernel->stream != CudaStream::kDefault ||
+               (kernel->op != nullptr && std::string_view(kernel->op->name).starts_with(kFunctional))) {
+      return kQueuesGapUs;
+    }
+  }
+  return gap_us;
 }
 
 /// The ranks that wait for each other in a step.
@@ -136,7 +143,7 @@ std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec&
                                IssueTimes& issuing, double waiting) {
   const std::int64_t ranks = ranks_of(kernels);
   double gap_us = rates.host.gap_us;
-  if (ranks > 1) gap_us += kSeveralCardsGapUs + (queues_beside(kernels) ? kQueuesGapUs : 0);
+  if (ranks > 1) gap_us += kSeveralCardsGapUs + gap_us_beside(kernels);
   const double gap = gap_us * kMicrosecond;
   const double slowest = slowest_of(ranks, kCardSpread);
   std::vector<double> seconds = kernels.of_all(kernels.of_distinct([&](const Kernel& kernel) {
@@ -149,7 +156,13 @@ std::vector<double> seconds_of(const DistinctKernels& kernels, const DeviceSpec&
     return kernel_seconds(kernel, device, rates) * (at_power_limit ? slowest : 1) +
            (runs_on_card(kernel) ? gap * launches : 0);
   }));
-  lower_clock(kernels, device, rates, issuing, waiting, seconds);
+  if (!has_power_limit(device, rates.power)) return seconds;
+  std::vector<double> waits;
+  if (std::any_of(kernels.distinct().begin(), kernels.distinct().end(),
+                  [](const Kernel* kernel) { return runs_beside(*kernel); })) {
+    waits = Timeline(kernels, seconds, device, rates, issuing).waits_for_collectives();
+  }
+  lower_clock(kernels, device, rates, issuing, waits, waiting, seconds);
   return seconds;
 }
 
@@ -231,6 +244,19 @@ class Clocks {
     }
   }
 
+  /// Of a host that takes no time; `waits` gets what the compute stream waits for collectives in front of each kernel.
+  Clocks(const Timeline& timeline, std::vector<double>& waits)
+      : timeline_(timeline),
+        issuing_(timeline.issues_.size()),
+        queue_(timeline.queue_kernels_),
+        slowed_(timeline.queue_kernels_),
+        finished_(timeline.issues_.size()),
+        issued_late_(timeline.issues_.size()),
+        waits_(&waits) {}
+
+  /// The last kernel waits behind it for what is left of the collectives.
+  void note_end() { note_wait(timeline_.issues_.back(), communication_); }
+
   /// Runs a step; how long it is. Where one is told, `told` gets what happens in it.
   template <bool kTells>
   Seconds step(StepTime& told) {
@@ -263,6 +289,7 @@ class Clocks {
   void group(std::size_t begin, std::size_t end, double alike, StepTime& told) {
     StepTime part;
     const Seconds host_before = host_, compute_before = compute_;
+    if (waits_ != nullptr) std::fill(&(*waits_)[begin], &(*waits_)[begin] + (end - begin), 0.0);  // of the last
     for (std::size_t i = begin; i < end; ++i) {
       const Issue& of = timeline_.issues_[i];
       if (of.awaits >= 0) {
@@ -315,6 +342,7 @@ class Clocks {
     if (!launches) return communicate<kTells>(of, part);
     if (of.phase == Phase::kOptimizer) {
       end_alone();
+      note_wait(of, communication_);
       advance<kTells>(communication_, TimeClass::kCommunication, of, part);
     }
     if constexpr (kTells) part.kernels += of.launches;
@@ -426,12 +454,19 @@ class Clocks {
   /// Waits for a collective; until `issued` it is the host that the card waits for (0: it was not late).
   template <bool kTells>
   void await(const Seconds& until, double issued, const Issue& of, StepTime& part) {
+    note_wait(of, until);
     if constexpr (kTells) {
       Seconds issuing = compute_;
       issuing[0] = std::min(std::max(issued, compute_[0]), until[0]);
       advance<kTells>(issuing, TimeClass::kHost, of, part);
     }
     advance<kTells>(until, TimeClass::kCommunication, of, part);
+  }
+
+  void note_wait(const Issue& of, const Seconds& until) {
+    if (waits_ == nullptr) return;
+    const auto number = static_cast<std::size_t>(&of - timeline_.issues_.data());
+    (*waits_)[number] += std::max(until[0] - compute_[0], 0.0);
   }
 
   /// The optimizer waits: what is left of the collectives has nothing beside it.
@@ -512,7 +547,7 @@ class Clocks {
   double issued_late_now_ = 0;       // of the last one
   std::size_t next_slot_ = 0;        // in the queue
   Phase phase_ = Phase::kZero;       // of the kernel issued last
-  Seconds forward_, backward_, latency_;
+  Seconds forward_{}, backward_{}, latency_{};
   Seconds host_{}, compute_{};     // when each is free
   Seconds communication_{};        // when the stream of collectives is
   Seconds updated_{};              // when the optimizer had, that which ran last
@@ -520,6 +555,7 @@ class Clocks {
   double slowed_beside_ = 0;
   double contention_ = 0;     // what the collective issued last takes longer beside kernels
   bool all_reduces_ = false;  // whether that is an all-reduce
+  std::vector<double>* waits_ = nullptr;
 };
 
 namespace {
@@ -584,6 +620,15 @@ StepTime Timeline::steady(const HostRates& host) const {
   clocks.step<true>(result);
   spread_over_threads(*this, host, result);
   return result;
+}
+
+std::vector<double> Timeline::waits_for_collectives() const {
+  std::vector<double> waits(issues_.size());
+  Clocks<1> clocks(*this, waits);
+  StepTime untold;
+  clocks.step<false>(untold);
+  clocks.note_end();
+  return waits;
 }
 
 StepTime Timeline::call(const HostRates& host) const {

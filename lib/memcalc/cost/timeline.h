@@ -81,6 +81,10 @@ class Timeline {
   /// Of such calls on the quickest and on the slowest host, whose rates say in which state their one thread is.
   [[nodiscard]] std::array<double, 2> extreme_calls(const HostRates& quickest, const HostRates& slowest) const;
 
+  /// How long the compute stream waits for collectives in front of each kernel, at a gather for this; of the last
+  /// kernel, behind it, too. A step of a host that takes no time.
+  [[nodiscard]] std::vector<double> waits_for_collectives() const;
+
   /// Whether the host waits for all of the card within a step of which parts are gathered beside the kernels.
   [[nodiscard]] bool gathers_without_lead() const { return gathers_ && waits_; }
 

@@ -3,7 +3,7 @@ what the machine does for a while falls on all alike and the order is that of me
 
     layout_turns.py CASES.jsonl OUTDIR [--turns N] [--budget SECONDS] [--port N]
 
-The cases are those of measure_parallel.py (plain loops: one card, DDP, ZeRO-1, FSDP1, FSDP2). OUTDIR/turns.RANK.jsonl gets a line for
+The cases are those of measure_parallel.py (plain loops: one card, DDP, ZeRO-1, FSDP1, FSDP2, tensor parallelism). OUTDIR/turns.RANK.jsonl gets a line for
 each layout and turn, with the peaks of its first steps in the first turn; OUTDIR/timelines.RANK.jsonl the kernels of cases that say
 "trace_step", after the last turn; OUTDIR/clocks.jsonl, by a process of its own, the clock and power of each card every 20 ms.
 """
@@ -33,6 +33,9 @@ def wrapped(case, rank, m, torch):
         from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
         run = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({type(MP.layers_of(m)[0])}), device_id=rank, use_orig_params=True, sharding_strategy=ShardingStrategy.FULL_SHARD)
+    elif mode == "tp":
+        from torch.distributed.device_mesh import init_device_mesh
+        MP.split_model(m, init_device_mesh("cuda", (2,)), case)
     elif mode != "none": raise ValueError(mode)
     params = list(run.parameters())
     if mode == "zero1":
@@ -82,7 +85,7 @@ def turns(rank, world, folder, found, count, port, end):
 def main():
     ap = argparse.ArgumentParser(); ap.add_argument("cases"); ap.add_argument("outdir"); ap.add_argument("--turns", type=int, default=3); ap.add_argument("--budget", type=float, default=120); ap.add_argument("--port", type=int, default=29790)
     a = ap.parse_args(); end = time.time() + a.budget; os.makedirs(a.outdir, exist_ok=True)
-    import torch, transformers, torch.distributed.fsdp, torch.distributed.optim
+    import torch, transformers, torch.distributed.fsdp, torch.distributed.optim, torch.distributed.tensor.parallel
     from importlib import import_module
     import models
     found = cases.read(a.cases)

@@ -7,7 +7,8 @@ KINDS: "first" (those of seed 5003), "more" (of seed 7003: each way with more of
 "fourth" (of seed 10003: each way once, the Trainer under torchrun among them; what is profiled comes last, in processes of its own)
 "fifth" (of seed 11003: layouts of four sequences a card, some of them and a run that the host binds once more later; what is
 recorded or profiled comes last. Its MODEL may be "drawn": one of FRESH), or "turns" and "sixth" (of seed 12003: the layouts, for
-layout_turns.py, and the other runs, for two_cards.py and measure_deepspeed.py).
+layout_turns.py, and the other runs, for two_cards.py and measure_deepspeed.py), or "later-turns" and "seventh" (of seed 13003: the same
+with tensor parallelism of another model, more of them profiled, and drawn runs).
 """
 import random, sys
 
@@ -29,7 +30,8 @@ FRESH = ["phi-4-mini", "granite-3.0-8b", "olmo-2-7b", "gemma-2-9b"]  # of which 
 IMAGES = ["resnet152", "convnext_base", "vit-large", "vgg16"]
 TRACED = ("ddp-b2", "fsdp2-b2", "fsdp1-b2", "zero1-b2", "tp2-b4", "fsdp2-b1x2")
 if KINDS in ("turns", "sixth"): FRESH = [m for m in FRESH if m != "phi-4-mini"]
-if MODEL == "drawn": MODEL = R.choice(FRESH)
+LATER_FRESH = ["granite-3.0-8b", "qwen3-8b", "falcon3-7b", "gemma-7b", "starcoder2-7b", "yi-6b", "llama-3.2-3b", "deepseek-llm-7b", "olmo-7b", "phi-3.5-mini"]  # of 1B to 8B, of which none was by then
+if MODEL == "drawn": MODEL = R.choice(LATER_FRESH if KINDS in ("later-turns", "seventh") else FRESH)
 WIDE = dict(model=MODEL, layers=int(LAYERS), precision="bf16", weights_dtype="bf16", sequence_length=2048)
 
 
@@ -194,6 +196,15 @@ def in_turns():
         yield dict(c, time_s=1.3, beside=False, **(dict(trace_step=True) if name in ("w1-b4", "w2-ddp-b4", "w2-fsdp1-b4") else {}))
 
 
+def in_later_turns():
+    """The same and a LLaMA's tensor parallelism; four layouts and one card's step are profiled in the end."""
+    found = [c for c in layouts_of_four() if "framework" not in c]
+    found.append({k: v for k, v in dict(found[-1], id="yi-6b-6l-w2-tp2-b4", model="yi-6b", layers=6, gpus=2, tp=2, optimizer="adamw-for").items() if k != "parallel"})
+    for c in found:
+        name = c["id"].split("l-", 1)[1]
+        yield dict(c, time_s=1.2, beside=False, **(dict(trace_step=True) if name in ("w1-b4", "w2-ddp-b4", "w2-fsdp2-b4", "w2-fsdp1-b4", "w2-ddp-b4-ckpt", "w2-tp2-b4") else {}))
+
+
 def sixth():
     """Some ways, drawn; what is not understood, profiled: an image model under DDP, FSDP1's memory in both ranks, DeepSpeed's ZeRO."""
     kinds = R.sample(["ddp", "ddp-accumulated", "zero1", "fsdp2", "fsdp2-accumulated", "tp", "pp-1f1b", "cp-ring", "trainer-ddp", "trainer-fsdp2"], 5)
@@ -210,6 +221,7 @@ def sixth():
         if option == "accumulated": c["accumulation_steps"] = R.choice([2, 4]); c["batch_size"] = max(1, c["batch_size"] // 2)
         words = [kind, c["model"]] + [f"{n}{c[n]}" for n in ("layers", "batch_size", "sequence_length", "accumulation_steps", "micro_batches") if c.get(n, 1) != 1] + [c["precision"]] + [n for n in ("checkpointing",) if c.get(n)]
         yield dict(id="w2-" + "-".join(words), **c, time_s=1.4, limit=22, **(dict(timed_steps=12) if way == "trainer" else {}))
+    if KINDS == "seventh": return
     image = dict(COMMON, model="vgg16", batch_size=128, precision="bf16", weights_dtype="bf16", parallel="ddp")
     for key in ("task", "attention"): del image[key]
     yield dict(id="w2-ddp-image-vgg16-batch_size128-bf16", **image, other=True, time_s=.6, limit=20, beside=False, trace_step=True, trace_steps=3)
@@ -218,15 +230,18 @@ def sixth():
         if "framework" in c: yield dict(c, time_s=1.6, limit=30, beside=False, trace_step=True, trace_steps=2)
 
 
+IN_TURNS = {"fifth": in_order, "turns": in_turns, "sixth": sixth, "later-turns": in_later_turns, "seventh": sixth}
+
+
 def described(case):
     """A plain loop over a decoder holds its cache, but not with checkpointing, nor in stages."""
     if case.pop("other", False): return case
-    if not case.get("checkpointing") and "pp" not in case and (KINDS != "sixth" or case["loop"] != "trainer"): case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
+    if not case.get("checkpointing") and "pp" not in case and (KINDS not in ("sixth", "seventh") or case["loop"] != "trainer"): case["use_cache"] = True  # the Trainer none: seed 10003 told its DDP with one
     return case
 
 
 if __name__ == "__main__":
-    if KINDS in ("fifth", "turns", "sixth"): cases.write(map(described, dict(fifth=in_order, turns=in_turns, sixth=sixth)[KINDS]())); sys.exit()
+    if KINDS in IN_TURNS: cases.write(map(described, IN_TURNS[KINDS]())); sys.exit()
     found = [*(drawn() if KINDS == "first" else fourth() if KINDS == "fourth" else more()), *layouts()]
     if KINDS in LATER: found.sort(key=lambda c: 2 if c.get("framework") else "w2-" == c["id"][:3])  # layouts, other runs, DeepSpeed's
     if KINDS == "fourth": found += [dict(c, id=c["id"] + "-profiled", time_s=.3, trace_step=True, trace_steps=3, beside=False) for c in found if c["id"].rsplit("-w2-")[-1] in TRACED or c["id"].endswith("-w1-b2")]

@@ -122,7 +122,14 @@ Tensor zeros_like(const Tensor& x) { return filled_like(aten::kZerosLike, x); }
 Tensor ones_like(const Tensor& x) { return filled_like(aten::kOnesLike, x); }
 Tensor full_like(const Tensor& x) { return filled_like(aten::kFullLike, x); }
 Tensor scalar(Tape& tape, DType dtype) { return filled(tape, {}, dtype, aten::kScalarTensor); }
-Tensor from_list(Tape& tape, const Shape& shape, DType dtype) { return filled(tape, shape, dtype, aten::kToCopy); }
+// copy_kernel_cuda (native/cuda/Copy.cu): of pageable memory the host waits until the stream has come to the copy and
+// made it. Seen on two H200s: no launch is ahead in a forward pass whose sliding cache layers copy the window's length.
+Tensor from_list(Tape& tape, const Shape& shape, DType dtype) {
+  Tensor result = tape.empty(shape, dtype, aten::kToCopy);
+  tape.kernels.synchronize(aten::kToCopy);
+  Unseen::mark(tape.kernels);
+  return result;
+}
 
 Tensor add(Arg a, Arg b) { return binary(aten::kAdd, a, b); }
 Tensor add(Arg x) { return unary(aten::kAdd, x); }
