@@ -95,7 +95,7 @@ def draw(r, kind):
 def asked_for(arguments):
     """CPO's batch is ORPO's; trainers of an older TRL than memcalc has read are asked for as the newest's."""
     asked = ["trl-orpo" if each == "trl-cpo" else each for each in arguments]
-    if "--trl" not in asked or "trl-sft" in asked: return asked
+    if "--trl" not in asked or "trl-sft" in asked or "trl-reward" in asked: return asked
     at = asked.index("--trl")
     if int(asked[at + 1].split(".")[1]) < 15: del asked[at:at + 2]
     return asked

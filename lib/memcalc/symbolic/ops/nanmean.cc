@@ -5,6 +5,7 @@
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/elementwise.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -61,5 +62,68 @@ Tensor nanmean(const Tensor& x) {
   }
   return divide(nansum(x, 1, false), factor);
 }
+
+namespace no_grad {
+
+namespace {
+
+/// Neither autograd nor the list of kernels (but where it asks for integers) sees what is called while there is one.
+class Unlisted {
+ public:
+  explicit Unlisted(Tape& tape)
+      : no_grad_(tape.modes), recording_(tape.kernels.recording, tape.kernels.recording && tape.kernels.integers) {}
+
+ private:
+  NoGrad no_grad_;
+  Scoped<bool> recording_;
+};
+
+Tensor unlisted(const Operator& op, const Tensor& x) {
+  const Unlisted unlisted(x.tape());
+  return pointwise(op, {&x}, 1);
+}
+
+/// sum() of booleans: numbers of what is true.
+Tensor count(const Tensor& x, unsigned dims, bool keep_dims) {
+  const Unlisted unlisted(x.tape());
+  return reduced(aten::kSum, x, dims, keep_dims, DType::kInt64);
+}
+
+}  // namespace
+
+Tensor nansum(const Tensor& x, unsigned dims, bool keep_dims) {
+  const Unlisted unlisted(x.tape());
+  return reduced(aten::kSum, x, dims, keep_dims);
+}
+
+Tensor nanmean(const Tensor& x, unsigned dims, bool keep_dims) {
+  Tensor is_number = no_grad::isnan(x);  // logical_not_() is in place
+  const Tensor factor = count(is_number, dims, keep_dims);
+  is_number.reset();
+  return no_grad::divide(no_grad::nansum(x, dims, keep_dims), factor);
+}
+
+Tensor nanstd(const Tensor& x, unsigned dims) {
+  const Tensor mean = no_grad::nanmean(x, dims, true);
+  const Tensor variance = [&] {
+    const Tensor squares = [&] {
+      const Tensor difference = no_grad::subtract(x, mean);
+      return unlisted(aten::kPow, difference);
+    }();
+    return no_grad::nanmean(squares, dims, true);
+  }();
+  const Tensor numbers = [&] {
+    const Tensor is_number = no_grad::bitwise_not(no_grad::isnan(x));
+    return count(is_number, dims, true);
+  }();
+  Tensor correction = no_grad::divide(numbers, no_grad::subtract(numbers));
+  {
+    const Tensor several = no_grad::greater(numbers), no_number = no_grad::full_like(correction);
+    correction = no_grad::where(several, correction, no_number);
+  }
+  return unlisted(aten::kSqrt, variance);  // variance *= correction is in place
+}
+
+}  // namespace no_grad
 
 }  // namespace memcalc

@@ -14,6 +14,7 @@
 #include "memcalc/symbolic/ops/index.h"
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/nan_to_num.h"
+#include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
@@ -22,6 +23,7 @@
 #include "memcalc/train/parallel/wrapper.h"
 #include "memcalc/train/trl/grpo_loss.h"
 #include "memcalc/train/trl/metrics.h"
+#include "memcalc/train/trl/rewards.h"
 #include "memcalc/train/trl/vllm.h"
 
 namespace memcalc {
@@ -122,30 +124,34 @@ PerToken per_token(const RunSpec& run, const Sequences& sequences, std::int64_t 
   const std::int64_t completion = run.training().completion_length;
   const bool balances_experts = of_policy && run.training().balances_experts;
   std::vector<Tensor> all_log_probs, all_entropies, all_aux_losses;
-  {
-    Batch batch;  // the loop's variables
-    FusedHeadCall head;
-    ModelOutput outputs;
-    const auto last = [&](const Tensor& x) { return slice(x, 1, tokens - 1 - completion, completion); };
-    for (std::int64_t start = 0; start < rows; start += batch_size) {
-      const std::int64_t count = std::min(batch_size, rows - start);
-      batch.input_ids = no_grad::slice(input_ids, 0, start, count);
-      batch.attention_mask = no_grad::slice(attention_mask, 0, start, count);
-      batch.padded = padded;
-      head = {.outputs = head_outputs, .targets = count * completion, .balances_experts = balances_experts};
-      batch.fused_head = &head;
-      // input_ids.masked_fill(attention_mask == 0, -100), whose prompt becomes -100 in place
-      batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.attention_mask));
-      outputs = model(batch);
-      all_log_probs.push_back(last(outputs.fused.log_probs));
-      if (of_policy) all_entropies.push_back(last(outputs.fused.entropy));
-      if (balances_experts) all_aux_losses.push_back(unsqueeze(outputs.fused.aux_loss, 0));
-    }
+  Batch batch;
+  FusedHeadCall head;
+  ModelOutput outputs;
+  const auto last = [&](const Tensor& x) { return slice(x, 1, tokens - 1 - completion, completion); };
+  for (std::int64_t start = 0; start < rows; start += batch_size) {
+    const std::int64_t count = std::min(batch_size, rows - start);
+    batch.input_ids = no_grad::slice(input_ids, 0, start, count);
+    batch.attention_mask = no_grad::slice(attention_mask, 0, start, count);
+    batch.padded = padded;
+    head = {.outputs = head_outputs, .targets = count * completion, .balances_experts = balances_experts};
+    batch.fused_head = &head;
+    // input_ids.masked_fill(attention_mask == 0, -100), whose prompt becomes -100 in place
+    batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.attention_mask));
+    outputs = model(batch);
+    all_log_probs.push_back(last(outputs.fused.log_probs));
+    if (of_policy) all_entropies.push_back(last(outputs.fused.entropy));
+    if (balances_experts) all_aux_losses.push_back(unsqueeze(outputs.fused.aux_loss, 0));
   }
   PerToken result{.log_probs = concatenate(all_log_probs, 0)};
   if (of_policy) result.entropies = concatenate(all_entropies, 0);
   if (balances_experts) result.aux_loss = mean(concatenate(all_aux_losses, 0), 1, false);  // stack().mean()
   return result;
+}
+
+/// (x * mask).sum(1)
+Tensor masked_sum(const Tensor& x, const Tensor& mask) {
+  const Tensor masked = no_grad::multiply(x, mask);
+  return sum(masked, 0b10, false);
 }
 
 /// Of every completion, `batch_size` at a time, without gradients.
@@ -232,19 +238,29 @@ ScoredCompletions scored(Tape& tape, Model& model, const RunSpec& run, const Trl
         per_token(run, sequences, batch_size, {.entropy = true}, false, models.trainer_model).log_probs;
   }
   if (corrects) correction.compute(result);
-  if (!is_grpo) {
-    const Tensor old = per_token(run, sequences, batch_size, {.entropy = true}, false, models.trainer_model).log_probs;
-    result.old_logps = sum(no_grad::multiply(old, result.completion_mask), 0b10, false);
-    const Tensor ref = reference_log_probs(tape, run, sequences, batch_size, models);
-    if (ref.defined()) {  // a part of the rewards
-      sum(no_grad::multiply(no_grad::subtract(old, ref), result.completion_mask), 0b10, false).reset();
-    }
-  } else {
+  const std::int64_t generations = run.training().generations;
+  Tensor old_per_token_logps, ref_per_token_logps, per_token_kl, kl, kl_stats;  // RLOO's variables
+  Rewards rewards;
+  if (is_grpo) {
     result.ref_per_token_logps = reference_log_probs(tape, run, sequences, batch_size, models);
+    rewards = calculate_rewards(tape, rows);
+    result.advantages = grpo_advantages(rewards, generations);
+  } else {
+    const Tensor& mask = result.completion_mask;
+    old_per_token_logps =
+        per_token(run, sequences, batch_size, {.entropy = true}, false, models.trainer_model).log_probs;
+    result.old_logps = masked_sum(old_per_token_logps, mask);
+    ref_per_token_logps = reference_log_probs(tape, run, sequences, batch_size, models);
+    rewards = calculate_rewards(tape, rows);
+    if (ref_per_token_logps.defined()) {
+      per_token_kl = no_grad::subtract(old_per_token_logps, ref_per_token_logps);
+      kl = gathered(masked_sum(per_token_kl, mask));
+    }
+    result.advantages = rloo_advantages(rewards, kl, generations);
+    if (per_token_kl.defined()) kl_stats = look_at_masked_mean(per_token_kl, mask);
   }
-  // Of numbers that Python functions return, on all processes, this one's.
-  result.advantages = slice(gathered(moved_to_card(tape, {rows}, DType::kFloat32)), 0, 0, rows);
-  read_on_host(tape);
+  if (tape.processes > 1) result.advantages = slice(result.advantages, 0, 0, rows);  // this one's
+  look_at_rewards(rewards);
   if (corrects) correction.look(tape, result);
   return result;
 }
@@ -296,17 +312,27 @@ namespace {
 Tensor rloo_loss(Tape& tape, const ScoredCompletions& inputs, const PerToken& policy) {
   const Tensor& mask = inputs.completion_mask;
   const Tensor logps = sum(multiply(policy.log_probs, mask), 0b10, false);
-  const Tensor ratio = exponential(subtract(logps, inputs.old_logps));
-  Tensor loss = mean(clipped(ratio, inputs.advantages), 1, false);
+  const Tensor log_ratio = subtract(logps, inputs.old_logps), ratio = exponential(log_ratio);
+  const ClippedObjective clipped(ratio, inputs.advantages);
+  Tensor loss = mean(clipped.loss, 1, false);
   if (policy.aux_loss.defined()) {
     loss = add(loss, multiply_scalar(policy.aux_loss));
     look_at(policy.aux_loss);
   }
   const NoGrad no_grad(tape.modes);
-  look_at_masked_mean(policy.entropies, mask);
-  for (const Tensor& each : {no_grad::less(ratio), no_grad::greater(ratio)}) {
-    look_at(no_grad::to(each, DType::kFloat32));
-  }
+  const Tensor entropy_stats = look_at_masked_mean(policy.entropies, mask);
+  const Clipping clipping(tape.detach(ratio), inputs.advantages);
+  const auto seen = [](const Tensor& is_clipped) {
+    Tensor result = gathered(no_grad::to(is_clipped, DType::kFloat32));
+    no_grad::nanmean(result, 1, false).reset();
+    read_on_host(result);
+    return result;
+  };
+  const Tensor low = seen(clipping.is_low);
+  look_at_extreme(low, no_grad::min);
+  const Tensor high = seen(clipping.is_high);
+  look_at_extreme(high, no_grad::max);
+  const Tensor region = seen(clipping.is_clipped);
   return loss;
 }
 

@@ -16,11 +16,24 @@ struct PerToken {
   Tensor log_probs, entropies, aux_loss;
 };
 
-/// totals = reduce(stack([(x * mask).sum(), mask.sum().float()])); (totals[0] / totals[1].clamp(min=1)).item()
-void look_at_masked_mean(const Tensor& x, const Tensor& mask);
+/// global_masked_mean, and what RLOOTrainer writes in its place: totals = reduce(stack([(x * mask).sum(),
+/// mask.sum().float()])); (totals[0] / totals[1].clamp(min=1)).item(). Returns totals, which are a variable of its own.
+Tensor look_at_masked_mean(const Tensor& x, const Tensor& mask);
 
-/// The clipped objective: -min(ratio * advantages, clamp(ratio) * advantages).
-[[nodiscard]] Tensor clipped(const Tensor& ratio, const Tensor& advantages);
+/// TRL's nanmin(x).item(), nanmax(x).item() of a vector (trainer/utils.py).
+void look_at_extreme(const Tensor& x, Tensor (*extreme)(Arg));
+
+/// The clipped objective with Python's variables: -min(ratio * advantages, clamp(ratio) * advantages).
+struct ClippedObjective {
+  ClippedObjective(const Tensor& ratio, const Tensor& advantages);
+  Tensor clamped, loss1, loss2, loss;
+};
+
+/// Which ratios are clipped.
+struct Clipping {
+  Clipping(const Tensor& ratio, const Tensor& advantages);
+  Tensor is_low, is_high, is_clipped;
+};
 
 [[nodiscard]] Tensor grpo_loss(Tape& tape, const Training& training, const ScoredCompletions& inputs,
                                const PerToken& policy);
