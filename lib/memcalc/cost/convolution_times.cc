@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "memcalc/base/mixed_hash.h"
@@ -28,10 +27,12 @@ namespace memcalc {
 
 namespace {
 
-/// A row of specs/measured/h100-sxm/convolution_times.txt.
+/// A row of specs/measured/h100-sxm/convolution_times.txt, which is in the order of type, kind and a group's channels.
 struct Time {
   std::int8_t card, type, kind, dimensions;  // card: 0: an H100, 1: an H200
-  std::int32_t in_channels, out_channels, groups, entering, leaving, window, misaligned;
+  std::int16_t in_channels, out_channels, groups;
+  std::int32_t entering, leaving;
+  std::int16_t window, images;
   std::array<std::int32_t, 3> nanoseconds;
 };
 
@@ -83,7 +84,7 @@ double slower_cycles(const Mover& mover) { return mover.cycles > 0 ? kMeasured.c
 struct Sizes {
   double in_channels, out_channels;  // of a group
   double groups, entering, leaving, window, dimensions;
-  double misaligned;  // an image's pixels (misalignment)
+  double images;
 
   [[nodiscard]] bool operator==(const Sizes&) const = default;
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
@@ -145,7 +146,7 @@ double ideal_seconds(const Sizes& shape, ConvolutionKind kind, std::size_t type,
 }
 
 /// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
-using Features = std::array<double, 12>;
+using Features = std::array<double, 14>;
 
 /// 0: as many are a multiple of 16 bytes in 16 bits; to 3: odd.
 double misalignment(double elements) {
@@ -153,21 +154,50 @@ double misalignment(double elements) {
   return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
 }
 
+/// Of an image, in float32: a Fourier transform takes 32 x 32 pixels at a time, of which so many are results that the
+/// window allows. Images of 32 x 32 pixels take four, and eight times as long as those of 28 x 28.
+double fourier_tiles(const Sizes& shape) {
+  constexpr double kSide = 32;
+  if (shape.window <= 1 || shape.dimensions != 2) return 1;
+  const double results = kSide + 1 - std::sqrt(shape.window);
+  const double tiles = std::max(1.0, std::ceil(std::sqrt(shape.leaving / shape.images) / results));
+  return tiles * tiles;
+}
+
+/// The binary logarithm of what is mostly what was asked before.
+class RememberedLogarithm {
+ public:
+  double operator()(double value) {
+    if (value != of_) {
+      of_ = value;
+      is_ = value > 1 ? std::log2(value) : 0.0;
+    }
+    return is_;
+  }
+
+ private:
+  double of_ = 0, is_ = 0;
+};
+
+struct Logarithms {
+  RememberedLogarithm in, out, window, groups, leaving, entering, bytes, extent, tiles;
+};
+
 /// Where groups share channels a kernel is chosen by their number more than by the size of the images. A window of one
 /// pixel over row-major images is a product of matrices, if an image's pixels are a multiple of 16 bytes (28 x 28, but
 /// neither 14 x 14 in 16 bits nor 7 x 7): it takes a quarter of what the others do, which are converted.
-Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
-  const auto steps = [](double value) { return value > 1 ? std::log2(value) : 0.0; };
+Features features_of(const Sizes& shape, ConvolutionKind kind, std::size_t type, Logarithms& of) {
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
   const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
-  const double by_alignment = kind == ConvolutionKind::kWhole ? 0.5 : 0;
-  const double in = steps(shape.in_channels), out = steps(shape.out_channels), window = steps(shape.window);
-  const double groups = steps(shape.groups), leaving = steps(shape.leaving);
-  const double entering = shape.entering == shape.leaving ? leaving : steps(shape.entering);
+  const double by_extent = type == kFloat32 ? 1 : 0;
+  const double in = of.in(shape.in_channels), out = of.out(shape.out_channels), window = of.window(shape.window);
+  const double groups = of.groups(shape.groups), leaving = of.leaving(shape.leaving);
+  const double entering = shape.entering == shape.leaving ? leaving : of.entering(shape.entering);
+  const double pixels_of_image = shape.leaving / shape.images;
   constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
   return {0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
-          0.3 * steps(shape.elements() * item),
+          0.3 * of.bytes(shape.elements() * kItemSizes[type]),
           by_channels * in,
           by_channels * out,
           by_window * window,
@@ -177,7 +207,9 @@ Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
           0.8 * misalignment(shape.in_channels),
           0.8 * misalignment(shape.out_channels),
           by_dimensions * shape.dimensions,
-          by_alignment * shape.misaligned};
+          kind == ConvolutionKind::kWhole ? 0.5 * misalignment(pixels_of_image) : 0,
+          by_extent * of.extent(pixels_of_image),
+          by_extent * of.tiles(fourier_tiles(shape))};
 }
 
 struct Measured {
@@ -187,7 +219,7 @@ struct Measured {
 };
 
 Sizes sizes_of(const Time& time) {
-  const auto real = [](std::int32_t value) { return static_cast<double>(value); };
+  const auto real = [](auto value) { return static_cast<double>(value); };
   return {.in_channels = real(time.in_channels / time.groups),
           .out_channels = real(time.out_channels / time.groups),
           .groups = real(time.groups),
@@ -195,7 +227,7 @@ Sizes sizes_of(const Time& time) {
           .leaving = real(time.leaving),
           .window = real(time.window),
           .dimensions = static_cast<double>(time.dimensions),
-          .misaligned = real(time.misaligned)};
+          .images = real(time.images)};
 }
 
 /// The logarithm of measured over ideal. Of the few nearest alone: of all rows it would be asked in vain.
@@ -218,25 +250,25 @@ constexpr std::size_t kSortedBy = 2;
 
 bool has_fewer_channels(const Measured& row, double channels) { return row.features[kSortedBy] < channels; }
 
-/// Those of a type and a kind, made when first asked for, by their channels.
+/// Those of a type and a kind, made when first asked for.
 const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
   static std::array<std::vector<Measured>, kTypes * kKinds> all;
   static std::array<std::once_flag, kTypes * kKinds> made;
   const std::size_t place = type * kKinds + static_cast<std::size_t>(kind);
   std::call_once(made[place], [&] {
-    std::vector<Measured> rows;
-    rows.reserve(std::size(kTimes));
-    std::vector<std::pair<double, std::size_t>> order;  // moving a row costs more than all else
-    for (const Time& time : kTimes) {
-      if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
-      rows.push_back({.features = features_of(sizes_of(time), kind, kItemSizes[type]),
-                      .time = &time,
-                      .of_another = time.card == 0 ? kOfAnother : 0});
-      order.emplace_back(rows.back().features[kSortedBy], rows.size() - 1);
+    const auto place_of = [](const Time& time) {
+      return static_cast<std::size_t>(time.type) * kKinds + static_cast<std::size_t>(time.kind);
+    };
+    const auto* begin =
+        std::partition_point(std::begin(kTimes), std::end(kTimes), [&](const Time& t) { return place_of(t) < place; });
+    const auto* end = std::partition_point(begin, std::end(kTimes), [&](const Time& t) { return place_of(t) == place; });
+    all[place].reserve(static_cast<std::size_t>(end - begin));
+    Logarithms logarithms;
+    for (const auto* time = begin; time != end; ++time) {
+      all[place].push_back({.features = features_of(sizes_of(*time), kind, type, logarithms),
+                            .time = time,
+                            .of_another = time->card == 0 ? kOfAnother : 0});
     }
-    std::sort(order.begin(), order.end());
-    all[place].reserve(rows.size());
-    for (const auto& [channels, row] : order) all[place].push_back(rows[row]);
   });
   return all[place];
 }
@@ -308,10 +340,9 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .leaving = static_cast<double>(convolution.pixels),
                  .window = 1,
                  .dimensions = static_cast<double>(convolution.dimensions),
-                 .misaligned = 0};
+                 .images = static_cast<double>(std::max<std::int64_t>(convolution.images, 1))};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
-  shape.misaligned = misalignment(shape.leaving / static_cast<double>(std::max<std::int64_t>(convolution.images, 1)));
   const ConvolutionKind kind = convolution.groups > 1      ? ConvolutionKind::kGroups
                                : convolution.channels_last ? ConvolutionKind::kChannelsLast
                                                            : ConvolutionKind::kWhole;
@@ -324,7 +355,8 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   const bool prefers = rates.measured_on == kOtherName && type != kFloat32;
   thread_local Remembered<Asked, 9> remembered;
   return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind, .prefers = prefers}, [&] {
-    return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass, prefers);
+    Logarithms logarithms;
+    return median_ratio(measured(type, kind), features_of(shape, kind, type, logarithms), pass, prefers);
   });
 }
 
