@@ -196,20 +196,21 @@ Features features_of(const Sizes& shape, ConvolutionKind kind, std::size_t type,
   const double entering = shape.entering == shape.leaving ? leaving : of.entering(shape.entering);
   const double pixels_of_image = shape.leaving / shape.images;
   constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
-  return {0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
-          0.3 * of.bytes(shape.elements() * kItemSizes[type]),
-          by_channels * in,
+  // What tells most rows apart comes first: of most the search adds up no more.
+  return {by_channels * in,
           by_channels * out,
+          by_pixels * leaving,
           by_window * window,
+          by_extent * of.tiles(fourier_tiles(shape)),
+          by_extent * of.extent(pixels_of_image),
           by_stride * (entering - leaving),
           by_groups * groups,
-          by_pixels * leaving,
+          0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
+          0.3 * of.bytes(shape.elements() * kItemSizes[type]),
           0.8 * misalignment(shape.in_channels),
           0.8 * misalignment(shape.out_channels),
           by_dimensions * shape.dimensions,
-          kind == ConvolutionKind::kWhole ? 0.5 * misalignment(pixels_of_image) : 0,
-          by_extent * of.extent(pixels_of_image),
-          by_extent * of.tiles(fourier_tiles(shape))};
+          kind == ConvolutionKind::kWhole ? 0.5 * misalignment(pixels_of_image) : 0};
 }
 
 struct Measured {
@@ -245,10 +246,13 @@ double logarithm_of_ratio(const Time& time, std::size_t pass) {
 // by it, its profiled steps worse, and float32 is the same either way: they take all alike.
 constexpr double kOfAnother = 0.25;
 
-/// Most rows are too far by the channels of a group alone.
-constexpr std::size_t kSortedBy = 2;
+/// Most rows are too far by the channels of a group alone: those that enter, then those that leave.
+constexpr std::size_t kSortedBy = 0, kThenBy = 1;
 
-bool has_fewer_channels(const Measured& row, double channels) { return row.features[kSortedBy] < channels; }
+bool has_fewer_channels(const Measured& row, const Features& features) {
+  return row.features[kSortedBy] != features[kSortedBy] ? row.features[kSortedBy] < features[kSortedBy]
+                                                        : row.features[kThenBy] < features[kThenBy];
+}
 
 /// Those of a type and a kind, made when first asked for.
 const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
@@ -261,7 +265,8 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
     };
     const auto* begin =
         std::partition_point(std::begin(kTimes), std::end(kTimes), [&](const Time& t) { return place_of(t) < place; });
-    const auto* end = std::partition_point(begin, std::end(kTimes), [&](const Time& t) { return place_of(t) == place; });
+    const auto* end =
+        std::partition_point(begin, std::end(kTimes), [&](const Time& t) { return place_of(t) == place; });
     all[place].reserve(static_cast<std::size_t>(end - begin));
     Logarithms logarithms;
     for (const auto* time = begin; time != end; ++time) {
@@ -273,16 +278,19 @@ const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
   return all[place];
 }
 
+/// Measured over ideal: forward, the input's gradient and the weight's.
+using Ratios = std::array<double, 3>;
+
 /// The median of the nearest, each weighted by the inverse square of its distance: one that cuDNN gave another kernel
-/// does not move it.
-double median_ratio(std::span<const Measured> rows, const Features& features, std::size_t pass, bool prefers) {
+/// does not move it. Of each pass: all have the same neighbours.
+Ratios median_ratios(std::span<const Measured> rows, const Features& features, bool prefers) {
   constexpr std::size_t kNeighbours = 8;
   constexpr double kBlur = 0.15;           // one that was measured itself weighs most, but not alone
   Nearest<Measured, kNeighbours> nearest;  // by the squares of their distances
   const auto square_of = [](double value) { return value * value; };
-  const auto consider = [&](const Measured& row, double /*by_channels*/) {
-    double square = prefers ? row.of_another : 0;
-    for (std::size_t i = 0; i < features.size(); ++i) {
+  const auto consider = [&](const Measured& row, double by_channels) {
+    double square = by_channels + (prefers ? row.of_another : 0);
+    for (std::size_t i = kThenBy; i < features.size(); ++i) {
       square += square_of(features[i] - row.features[i]);
       if (square >= nearest.farthest()) return;
     }
@@ -290,12 +298,16 @@ double median_ratio(std::span<const Measured> rows, const Features& features, st
   };
   const double channels = features[kSortedBy];
   search_outward(
-      rows, std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), nearest,
+      rows, std::lower_bound(rows.begin(), rows.end(), features, has_fewer_channels), nearest,
       [&](const Measured& row) { return square_of(row.features[kSortedBy] - channels); }, consider);
   const auto weight_of = [&](double square) { return 1 / square_of(std::sqrt(square) + kBlur); };
-  const std::optional<double> ratio =
-      nearest.median([&](const Measured& row) { return logarithm_of_ratio(*row.time, pass); }, weight_of);
-  return ratio ? std::exp(*ratio) : 1;
+  Ratios ratios{};
+  for (std::size_t pass = 0; pass < ratios.size(); ++pass) {
+    const std::optional<double> ratio =
+        nearest.median([&](const Measured& row) { return logarithm_of_ratio(*row.time, pass); }, weight_of);
+    ratios[pass] = ratio ? std::exp(*ratio) : 1;
+  }
+  return ratios;
 }
 
 /// Pixels of all images that enter, of the bytes of an ideal kernel: it reads or writes images, results and filter
@@ -309,7 +321,7 @@ double entering_pixels(const Kernel& kernel, const Sizes& of_result) {
 /// What the rows say of: all that their answer depends on.
 struct Asked {
   Sizes shape;
-  std::size_t type, pass;
+  std::size_t type;
   ConvolutionKind kind;
   bool prefers;  // an H200's rows
 
@@ -320,10 +332,7 @@ struct Asked {
                               shape.window, shape.dimensions}) {
       mixed.add(static_cast<std::int64_t>(size));
     }
-    mixed.add(((static_cast<std::int64_t>(kind) * 4 + static_cast<std::int64_t>(pass)) * 4 +
-               static_cast<std::int64_t>(type)) *
-                  2 +
-              (prefers ? 1 : 0));
+    mixed.add((static_cast<std::int64_t>(kind) * 4 + static_cast<std::int64_t>(type)) * 2 + (prefers ? 1 : 0));
     return mixed.value();
   }
 };
@@ -353,11 +362,12 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                                       .cycles = cycles_of(device),
                                       .multiprocessors = static_cast<double>(device.multiprocessors)});
   const bool prefers = rates.measured_on == kOtherName && type != kFloat32;
-  thread_local Remembered<Asked, 9> remembered;
-  return ideal * remembered.of({.shape = shape, .type = type, .pass = pass, .kind = kind, .prefers = prefers}, [&] {
+  thread_local Remembered<Asked, 9, Ratios> remembered;
+  const Ratios ratios = remembered.of({.shape = shape, .type = type, .kind = kind, .prefers = prefers}, [&] {
     Logarithms logarithms;
-    return median_ratio(measured(type, kind), features_of(shape, kind, type, logarithms), pass, prefers);
+    return median_ratios(measured(type, kind), features_of(shape, kind, type, logarithms), prefers);
   });
+  return ideal * ratios[pass];
 }
 
 }  // namespace memcalc
