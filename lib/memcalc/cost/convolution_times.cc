@@ -191,7 +191,10 @@ Features features_of(const Sizes& shape, ConvolutionKind kind, std::size_t type,
   // In float32 channels decide whether it is a Fourier transform, Winograd's or an implicit product; the best for each
   // shape left out with those of its layer that have 0.7 to 1.45 times as many images.
   const bool many_engines = type == kFloat32 && kind == ConvolutionKind::kWhole;
-  const double by_channels = shared ? 3 : many_engines ? 1.4 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
+  const double by_channels = shared         ? 3
+                             : many_engines ? 1.4
+                                            : 0.7,
+               by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
   const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : many_engines ? 0.35 : 0.5;
   const double by_extent = many_engines ? 1 : 0;
   const double in = of.in(shape.in_channels), out = of.out(shape.out_channels), window = of.window(shape.window);
