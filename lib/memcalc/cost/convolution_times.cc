@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "memcalc/base/mixed_hash.h"
@@ -28,10 +27,12 @@ namespace memcalc {
 
 namespace {
 
-/// A row of specs/measured/h100-sxm/convolution_times.txt.
+/// A row of specs/measured/h100-sxm/convolution_times.txt, which is in the order of type, kind and a group's channels.
 struct Time {
   std::int8_t card, type, kind, dimensions;  // card: 0: an H100, 1: an H200
-  std::int32_t in_channels, out_channels, groups, entering, leaving, window, misaligned;
+  std::int16_t in_channels, out_channels, groups;
+  std::int32_t entering, leaving;
+  std::int16_t window, images;
   std::array<std::int32_t, 3> nanoseconds;
 };
 
@@ -77,7 +78,7 @@ double slower_cycles(const Mover& mover) { return mover.cycles > 0 ? kMeasured.c
 struct Sizes {
   double in_channels, out_channels;  // of a group
   double groups, entering, leaving, window, dimensions;
-  double misaligned;  // an image's pixels (misalignment)
+  double images;
 
   [[nodiscard]] bool operator==(const Sizes&) const = default;
   [[nodiscard]] double flops() const { return 2 * leaving * groups * out_channels * in_channels * window; }
@@ -139,7 +140,7 @@ double ideal_seconds(const Sizes& shape, ConvolutionKind kind, std::size_t type,
 }
 
 /// What makes two convolutions alike, each on a scale on which a difference of one counts as much as any other's.
-using Features = std::array<double, 12>;
+using Features = std::array<double, 14>;
 
 /// 0: as many are a multiple of 16 bytes in 16 bits; to 3: odd.
 double misalignment(double elements) {
@@ -147,31 +148,69 @@ double misalignment(double elements) {
   return count % 8 == 0 ? 0.0 : count % 4 == 0 ? 1.0 : count % 2 == 0 ? 2.0 : 3.0;
 }
 
+/// Of an image, in float32: a Fourier transform takes 32 x 32 pixels at a time, of which so many are results that the
+/// window allows. Images of 32 x 32 pixels take four, and eight times as long as those of 28 x 28.
+double fourier_tiles(const Sizes& shape) {
+  constexpr double kSide = 32;
+  if (shape.window <= 1 || shape.dimensions != 2) return 1;
+  const double results = kSide + 1 - std::sqrt(shape.window);
+  const double tiles = std::max(1.0, std::ceil(std::sqrt(shape.leaving / shape.images) / results));
+  return tiles * tiles;
+}
+
+/// The binary logarithm of what is mostly what was asked before.
+class RememberedLogarithm {
+ public:
+  double operator()(double value) {
+    if (value != of_) {
+      of_ = value;
+      is_ = value > 1 ? std::log2(value) : 0.0;
+    }
+    return is_;
+  }
+
+ private:
+  double of_ = 0, is_ = 0;
+};
+
+struct Logarithms {
+  RememberedLogarithm in, out, window, groups, leaving, entering, bytes, extent, tiles;
+};
+
 /// Where groups share channels a kernel is chosen by their number more than by the size of the images. A window of one
 /// pixel over row-major images is a product of matrices, if an image's pixels are a multiple of 16 bytes (28 x 28, but
 /// neither 14 x 14 in 16 bits nor 7 x 7): it takes a quarter of what the others do, which are converted.
-Features features_of(const Sizes& shape, ConvolutionKind kind, double item) {
-  const auto steps = [](double value) { return value > 1 ? std::log2(value) : 0.0; };
+Features features_of(const Sizes& shape, ConvolutionKind kind, std::size_t type, Logarithms& of) {
   const bool shared = shape.groups > 1 && shape.in_channels > 1;
-  const double by_channels = shared ? 3 : 0.7, by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
-  const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : 0.5;
-  const double by_alignment = kind == ConvolutionKind::kWhole ? 0.5 : 0;
-  const double in = steps(shape.in_channels), out = steps(shape.out_channels), window = steps(shape.window);
-  const double groups = steps(shape.groups), leaving = steps(shape.leaving);
-  const double entering = shape.entering == shape.leaving ? leaving : steps(shape.entering);
+  // In float32 channels decide whether it is a Fourier transform, Winograd's or an implicit product; the best for each
+  // shape left out with those of its layer that have 0.7 to 1.45 times as many images.
+  const bool many_engines = type == kFloat32 && kind == ConvolutionKind::kWhole;
+  const double by_channels = shared         ? 3
+                             : many_engines ? 1.4
+                                            : 0.7,
+               by_window = shared ? 3 : 1, by_stride = shared ? 1.5 : 1;
+  const double by_groups = shared ? 1.5 : 0.5, by_pixels = shared ? 0.4 : many_engines ? 0.35 : 0.5;
+  const double by_extent = many_engines ? 1 : 0;
+  const double in = of.in(shape.in_channels), out = of.out(shape.out_channels), window = of.window(shape.window);
+  const double groups = of.groups(shape.groups), leaving = of.leaving(shape.leaving);
+  const double entering = shape.entering == shape.leaving ? leaving : of.entering(shape.entering);
+  const double pixels_of_image = shape.leaving / shape.images;
   constexpr double by_dimensions = 2;  // cuDNN has other kernels for volumes, also where a window is 1 x 3 x 3
-  return {0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
-          0.3 * steps(shape.elements() * item),
-          by_channels * in,
+  // What tells most rows apart comes first: of most the search adds up no more.
+  return {by_channels * in,
           by_channels * out,
+          by_pixels * leaving,
           by_window * window,
+          by_extent * of.tiles(fourier_tiles(shape)),
+          by_extent * of.extent(pixels_of_image),
           by_stride * (entering - leaving),
           by_groups * groups,
-          by_pixels * leaving,
+          0.3 * (1 + leaving + groups + out + in + window),  // FLOPs
+          0.3 * of.bytes(shape.elements() * kItemSizes[type]),
           0.8 * misalignment(shape.in_channels),
           0.8 * misalignment(shape.out_channels),
           by_dimensions * shape.dimensions,
-          by_alignment * shape.misaligned};
+          kind == ConvolutionKind::kWhole ? 0.5 * misalignment(pixels_of_image) : 0};
 }
 
 struct Measured {
@@ -181,7 +220,7 @@ struct Measured {
 };
 
 Sizes sizes_of(const Time& time) {
-  const auto real = [](std::int32_t value) { return static_cast<double>(value); };
+  const auto real = [](auto value) { return static_cast<double>(value); };
   return {.in_channels = real(time.in_channels / time.groups),
           .out_channels = real(time.out_channels / time.groups),
           .groups = real(time.groups),
@@ -189,7 +228,7 @@ Sizes sizes_of(const Time& time) {
           .leaving = real(time.leaving),
           .window = real(time.window),
           .dimensions = static_cast<double>(time.dimensions),
-          .misaligned = real(time.misaligned)};
+          .images = real(time.images)};
 }
 
 /// The logarithm of measured over ideal. Of the few nearest alone: of all rows it would be asked in vain.
@@ -207,44 +246,51 @@ double logarithm_of_ratio(const Time& time, std::size_t pass) {
 // by it, its profiled steps worse, and float32 is the same either way: they take all alike.
 constexpr double kOfAnother = 0.25;
 
-/// Most rows are too far by the channels of a group alone.
-constexpr std::size_t kSortedBy = 2;
+/// Most rows are too far by the channels of a group alone: those that enter, then those that leave.
+constexpr std::size_t kSortedBy = 0, kThenBy = 1;
 
-bool has_fewer_channels(const Measured& row, double channels) { return row.features[kSortedBy] < channels; }
+bool has_fewer_channels(const Measured& row, const Features& features) {
+  return row.features[kSortedBy] != features[kSortedBy] ? row.features[kSortedBy] < features[kSortedBy]
+                                                        : row.features[kThenBy] < features[kThenBy];
+}
 
-/// Those of a type and a kind, made when first asked for, by their channels.
+/// Those of a type and a kind, made when first asked for.
 const std::vector<Measured>& measured(std::size_t type, ConvolutionKind kind) {
   static std::array<std::vector<Measured>, kTypes * kKinds> all;
   static std::array<std::once_flag, kTypes * kKinds> made;
   const std::size_t place = type * kKinds + static_cast<std::size_t>(kind);
   std::call_once(made[place], [&] {
-    std::vector<Measured> rows;
-    rows.reserve(std::size(kTimes));
-    std::vector<std::pair<double, std::size_t>> order;  // moving a row costs more than all else
-    for (const Time& time : kTimes) {
-      if (static_cast<std::size_t>(time.type) != type || static_cast<ConvolutionKind>(time.kind) != kind) continue;
-      rows.push_back({.features = features_of(sizes_of(time), kind, kItemSizes[type]),
-                      .time = &time,
-                      .of_another = time.card == 0 ? kOfAnother : 0});
-      order.emplace_back(rows.back().features[kSortedBy], rows.size() - 1);
+    const auto place_of = [](const Time& time) {
+      return static_cast<std::size_t>(time.type) * kKinds + static_cast<std::size_t>(time.kind);
+    };
+    const auto* begin =
+        std::partition_point(std::begin(kTimes), std::end(kTimes), [&](const Time& t) { return place_of(t) < place; });
+    const auto* end =
+        std::partition_point(begin, std::end(kTimes), [&](const Time& t) { return place_of(t) == place; });
+    all[place].reserve(static_cast<std::size_t>(end - begin));
+    Logarithms logarithms;
+    for (const auto* time = begin; time != end; ++time) {
+      all[place].push_back({.features = features_of(sizes_of(*time), kind, type, logarithms),
+                            .time = time,
+                            .of_another = time->card == 0 ? kOfAnother : 0});
     }
-    std::sort(order.begin(), order.end());
-    all[place].reserve(rows.size());
-    for (const auto& [channels, row] : order) all[place].push_back(rows[row]);
   });
   return all[place];
 }
 
+/// Measured over ideal: forward, the input's gradient and the weight's.
+using Ratios = std::array<double, 3>;
+
 /// The median of the nearest, each weighted by the inverse square of its distance: one that cuDNN gave another kernel
-/// does not move it.
-double median_ratio(std::span<const Measured> rows, const Features& features, std::size_t pass, bool prefers) {
+/// does not move it. Of each pass: all have the same neighbours.
+Ratios median_ratios(std::span<const Measured> rows, const Features& features, bool prefers) {
   constexpr std::size_t kNeighbours = 8;
   constexpr double kBlur = 0.15;           // one that was measured itself weighs most, but not alone
   Nearest<Measured, kNeighbours> nearest;  // by the squares of their distances
   const auto square_of = [](double value) { return value * value; };
-  const auto consider = [&](const Measured& row, double /*by_channels*/) {
-    double square = prefers ? row.of_another : 0;
-    for (std::size_t i = 0; i < features.size(); ++i) {
+  const auto consider = [&](const Measured& row, double by_channels) {
+    double square = by_channels + (prefers ? row.of_another : 0);
+    for (std::size_t i = kThenBy; i < features.size(); ++i) {
       square += square_of(features[i] - row.features[i]);
       if (square >= nearest.farthest()) return;
     }
@@ -252,12 +298,16 @@ double median_ratio(std::span<const Measured> rows, const Features& features, st
   };
   const double channels = features[kSortedBy];
   search_outward(
-      rows, std::lower_bound(rows.begin(), rows.end(), channels, has_fewer_channels), nearest,
+      rows, std::lower_bound(rows.begin(), rows.end(), features, has_fewer_channels), nearest,
       [&](const Measured& row) { return square_of(row.features[kSortedBy] - channels); }, consider);
   const auto weight_of = [&](double square) { return 1 / square_of(std::sqrt(square) + kBlur); };
-  const std::optional<double> ratio =
-      nearest.median([&](const Measured& row) { return logarithm_of_ratio(*row.time, pass); }, weight_of);
-  return ratio ? std::exp(*ratio) : 1;
+  Ratios ratios{};
+  for (std::size_t pass = 0; pass < ratios.size(); ++pass) {
+    const std::optional<double> ratio =
+        nearest.median([&](const Measured& row) { return logarithm_of_ratio(*row.time, pass); }, weight_of);
+    ratios[pass] = ratio ? std::exp(*ratio) : 1;
+  }
+  return ratios;
 }
 
 /// Pixels of all images that enter, of the bytes of an ideal kernel: it reads or writes images, results and filter
@@ -271,7 +321,7 @@ double entering_pixels(const Kernel& kernel, const Sizes& of_result) {
 /// What the rows say of: all that their answer depends on.
 struct Asked {
   Sizes shape;
-  std::size_t type, pass;
+  std::size_t type;
   ConvolutionKind kind;
   bool prefers;  // an H200's rows
 
@@ -282,10 +332,7 @@ struct Asked {
                               shape.window, shape.dimensions}) {
       mixed.add(static_cast<std::int64_t>(size));
     }
-    mixed.add(((static_cast<std::int64_t>(kind) * 4 + static_cast<std::int64_t>(pass)) * 4 +
-               static_cast<std::int64_t>(type)) *
-                  2 +
-              (prefers ? 1 : 0));
+    mixed.add((static_cast<std::int64_t>(kind) * 4 + static_cast<std::int64_t>(type)) * 2 + (prefers ? 1 : 0));
     return mixed.value();
   }
 };
@@ -302,10 +349,9 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
                  .leaving = static_cast<double>(convolution.pixels),
                  .window = 1,
                  .dimensions = static_cast<double>(convolution.dimensions),
-                 .misaligned = 0};
+                 .images = static_cast<double>(std::max<std::int64_t>(convolution.images, 1))};
   shape.window = std::max(1.0, static_cast<double>(convolution.depth) / shape.in_channels);
   shape.entering = entering_pixels(kernel, shape);
-  shape.misaligned = misalignment(shape.leaving / static_cast<double>(std::max<std::int64_t>(convolution.images, 1)));
   const ConvolutionKind kind = convolution.groups > 1      ? ConvolutionKind::kGroups
                                : convolution.channels_last ? ConvolutionKind::kChannelsLast
                                                            : ConvolutionKind::kWhole;
@@ -317,10 +363,12 @@ double measured_convolution_seconds(const Kernel& kernel, const work::Convolutio
   const double peak = sustained_flops(kernel, device);
   const double ideal = ideal_seconds(shape, kind, type, pass, peak, mover);
   const bool prefers = rates.measured_on == kOtherName && type != kFloat32;
-  thread_local Remembered<Asked, 9> remembered;
-  const double ratio = remembered.of(
-      {.shape = shape, .type = type, .pass = pass, .kind = kind, .prefers = prefers},
-      [&] { return median_ratio(measured(type, kind), features_of(shape, kind, kItemSizes[type]), pass, prefers); });
+  thread_local Remembered<Asked, 9, Ratios> remembered;
+  const Ratios ratios = remembered.of({.shape = shape, .type = type, .kind = kind, .prefers = prefers}, [&] {
+    Logarithms logarithms;
+    return median_ratios(measured(type, kind), features_of(shape, kind, type, logarithms), prefers);
+  });
+  const double ratio = ratios[pass];
   // In float32 a Hopper card's convolutions keep a third to half of its 128 lanes busy: they wait for what a cycle
   // loads. Where a multiprocessor has 64 lanes as much is done in a cycle, until the lanes are busy.
   const double lanes = type == kFloat32 ? kLanes * 2 * cycles_of(device) / device.fp32_flops_per_second : 1;

@@ -44,7 +44,7 @@ def machines():
     seeds = {"H200's host of 2026-11-29, morning": ("blind2929",), "H200's host of 2026-11-29, noon": ("blind3001",), "H200's host of 2026-11-29, afternoon": ("blind4001",),
              "H200's host of 2026-11-29, evening": ("blind5001",), "H200's host of 2026-11-30, night": ("blind7001", "blind5002", "extra7001"), "H200's host of 2026-11-30, morning": ("blind8001",), "H200's host of 2026-11-30, forenoon": ("blind9001",),
              "H200's host of 2026-11-30, noon": ("blind10001",), "H200's host of 2026-11-30, afternoon": ("blind11001",),
-             "H200's host of 2026-11-30, evening": ("blind12001",)}
+             "H200's host of 2026-11-30, evening": ("blind12001",), "H200's host of 2026-11-30, late evening": ("blind13001",)}
     folders = {"H200's host of 2026-11-23, noon": "any_module", "H200's host of 2026-11-23, afternoon": "drawn"}
     return ({name: lambda one, ids=ids: one["folder"] is None and one["seed"] is None and one["id"] in ids for name, ids in named.items()}
             | {name: lambda one, folder=folder: one["folder"] == folder for name, folder in folders.items()}
