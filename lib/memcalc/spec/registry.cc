@@ -314,7 +314,7 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
 // `name`: of a model whose file says none.
 ModelSpec model_from_document(const JsonDocument& document, const std::string& name) {
   if (is_model_file(document.root())) return read_model_file(document.root()).model;
-  if (is_custom_file(document.root())) return read_custom_file(document.root());
+  if (custom::is_layers_file(document.root())) return custom::read_layers_file(document.root());
   if (is_program_file(document.root())) return program_model(document.root());
   ModelSpec model = model_from_hf_config(document.root(), name);
   model.source = document.root().file();
