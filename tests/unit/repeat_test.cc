@@ -59,17 +59,6 @@ TEST_F(RepeatedStep, WhatIsNotFreedStays) {
             "+8 make; +2 make; +2 make; -2; +2 make; -2");
 }
 
-TEST_F(RepeatedStep, AMarkedTemporaryIsOfTheFirstStepAlone) {
-  Tensor gradient;
-  EXPECT_EQ(steps(gradient,
-                  [&] {
-                    const Tensor initial = make(4);
-                    bench_.tape.memory.only_once(initial.block());
-                    gradient = make(2);
-                  }),
-            "+4 make; +2 make; -4; +2 make; -2; +2 make; -2");
-}
-
 // A parameter that the loss does not depend on never gets a gradient.
 TEST_F(RepeatedStep, AVariableThatIsNeverAssignedLeavesNothing) {
   Tensor unused;
