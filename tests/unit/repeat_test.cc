@@ -1,5 +1,4 @@
-// train/repeat: one executed step and its copies. A variable of a loop outlives the step, a state stays for good, and a
-// marked temporary belongs to the first step alone.
+// train/repeat: one executed step and its copies. A variable of a loop outlives the step, a state stays for good.
 #include "memcalc/train/repeat.h"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ModelSpec read(const std::string& text) { return custom::read_layers_file(JsonDocument::parse(text, "net.json").root()); }
+ModelSpec read(const std::string& text) {
+  return custom::read_layers_file(JsonDocument::parse(text, "net.json").root());
+}
 
 /// A file of these layers over `input`, with `classes` to choose from.
 std::string file(const std::string& input, const std::string& layers, int classes = 10) {

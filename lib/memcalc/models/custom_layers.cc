@@ -258,8 +258,8 @@ class Repeated : public LayerModule {
       : checkpoint_(checkpoint && run.checkpointing() != Checkpointing::kNone) {
     blocks_.reserve(static_cast<std::size_t>(layer.times));
     for (std::int64_t i = 0; i < layer.times; ++i) {
-      blocks_.push_back(b.scope(std::to_string(i),
-                                [&] { return Chain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
+      blocks_.push_back(
+          b.scope(std::to_string(i), [&] { return Chain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
     }
   }
 
@@ -336,8 +336,7 @@ Module make_module(const Layer& layer, const SampleShape& in, const RunSpec& run
   return std::visit([&](const auto& kind) { return make(kind, place); }, layer.kind);
 }
 
-Chain::Chain(const Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b,
-                         bool checkpoint) {
+Chain::Chain(const Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint) {
   modules_.reserve(layers.size());
   for (const Layer& layer : layers) {
     if (is_container(layer)) {

@@ -32,7 +32,7 @@ class Chain : public LayerModule {
 };
 
 /// The module of a layer that is no container. Throws as output_shape does.
-[[nodiscard]] std::unique_ptr<LayerModule> make_module(const Layer& layer, const SampleShape& in,
-                                                              const RunSpec& run, ModuleBuilder& b);
+[[nodiscard]] std::unique_ptr<LayerModule> make_module(const Layer& layer, const SampleShape& in, const RunSpec& run,
+                                                       ModuleBuilder& b);
 
 }  // namespace memcalc::custom

@@ -93,7 +93,7 @@ class Memory {
 
   const CublasWorkspaces workspaces_;
   const Moment& moment_;
-  std::vector<std::int32_t> owners_;  // by block
+  std::vector<std::int32_t> owners_;                   // by block
   std::vector<std::pair<BlockId, BlockId>> storages_;  // resizable ones, upwards, and the block that fills each
   // By thread: forward's, autograd's. Handles, and so workspaces, belong to threads.
   std::array<bool, 2> cublas_used_{}, cublaslt_used_{};
