@@ -6,6 +6,6 @@
 MEMCALC_FUZZ_TARGET(custom_model) {
   memcalc::fuzz::expect_answer_or_one_line([&] {
     const auto document = memcalc::JsonDocument::parse(text, "layers.json");
-    (void)memcalc::read_custom_file(document.root());
+    (void)memcalc::custom::read_layers_file(document.root());
   });
 }

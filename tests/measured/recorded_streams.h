@@ -351,7 +351,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/trainer-roberta-large-mlm-2l-fp32"},
     {"histories/trainer-smollm2-2l-amp-bf16"},
     {"histories/trainer-tinyllama-2l-amp-fp16"},
-    // mT5, RoBERTa's and decoders' classifiers (harness/call_heads.sh)
+    // mT5, RoBERTa's and decoders' classifiers
     {"histories/bare-deepseek-v2-small-2l-bf16-seqcls"},
     {"histories/bare-deepseek-v3-small-2l-amp-bf16-seqcls", kShare, 1},
     {"histories/bare-gemma-2b-2l-bf16-seqcls"},
@@ -365,7 +365,7 @@ inline constexpr Expectation kHistories[] = {
     {"histories/trainer-mt5-small-2l-bf16"},
     {"histories/trainer-phi3-1024-2l-amp-bf16-seqcls", kShare, 1},
     {"histories/trainer-roberta-base-2l-fp32-padding", kEqual, 1, 3},
-    // Families, heads and loops of harness/call_families.sh
+    // Families, heads and loops
     {"histories/bare-bart-base-2l-bf16-ckpt"},
     {"histories/bare-bart-base-2l-fp32"},
     {"histories/bare-bert-large-tok-2l-amp-bf16", kShare, 0.998},

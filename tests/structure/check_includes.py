@@ -22,7 +22,7 @@ TYPE = re.compile(r"^(?:template\s*<[^\n]*>\s*)?(?:class|struct|enum class|enum|
 FUNCTION = re.compile(
     r"^(?!#|using\b|class\b|struct\b|enum\b|return\b|namespace\b|template\b)[\w\[][^\n;{}=()]*?[\s&*](\w+)\(", re.MULTILINE)
 NESTED_TYPE = re.compile(r"\b(?:class|struct|enum class|enum|using)\s+(?:\w+::)?([A-Z]\w+)\b")
-OF_THE_LIBRARY = r"(?<![\w.:])(?<!->)(?:(?:memcalc|family|compile|config|no_grad)::)*"
+OF_THE_LIBRARY = r"(?<![\w.:])(?<!->)(?:(?:memcalc|custom|family|compile|config|no_grad)::)*"
 TYPE_USED = re.compile(OF_THE_LIBRARY + r"([A-Z]\w+)\b")
 FUNCTION_USED = re.compile(OF_THE_LIBRARY + r"([a-z]\w+)\(")
 # What a source declares itself, within a class or a function: a member, a parameter, an enumerator, a variable.

@@ -169,6 +169,18 @@ TEST(Profiles, TheCudaOfTorchsWheelDecidesItsCudnn) {
   EXPECT_THAT(notes, ElementsAre(HasSubstr("which cuDNN this wheel brings is not known")));
 }
 
+TEST(Profiles, AWheelHasKernelsFromAnArchitectureOn) {
+  const auto oldest = [](const char* text) { return chosen(asking(Software::kTorch, text)).oldest_architecture; };
+  EXPECT_EQ(oldest("2.8.0"), 70);
+  EXPECT_EQ(oldest("2.8.0+cu126"), 50);
+  EXPECT_EQ(oldest("2.9.1+cu130"), 75);  // as 2.8 has it
+  EXPECT_EQ(oldest("2.11.0"), 75);
+  EXPECT_EQ(oldest("2.11.0+cu124"), 0);  // of no wheel that is known
+  EXPECT_EQ(chosen(asking(Software::kTorch, "2.11.0")), Profile{});
+  EXPECT_EQ(chosen(asking(Software::kTorch, "2.14.0")).wheel_of_older, (WheelArchitecture{{12, 6, 0}, 50}));
+  EXPECT_EQ(chosen(asking(Software::kTorch, "2.15.0")).wheel_of_older, WheelArchitecture{});
+}
+
 TEST(Profiles, NamedOnesInheritFromTheirParents) {
   const Profile p3 = chosen({.profile = "P3"});
   EXPECT_EQ(p3.version(Software::kTransformers), (Version{4, 57, 6}));

@@ -1,5 +1,4 @@
-// train/repeat: one executed step and its copies. A variable of a loop outlives the step, a state stays for good, and a
-// marked temporary belongs to the first step alone.
+// train/repeat: one executed step and its copies. A variable of a loop outlives the step, a state stays for good.
 #include "memcalc/train/repeat.h"
 
 #include <gtest/gtest.h>
@@ -57,17 +56,6 @@ TEST_F(RepeatedStep, WhatIsNotFreedStays) {
                     gradient = make(2);
                   }),
             "+8 make; +2 make; +2 make; -2; +2 make; -2");
-}
-
-TEST_F(RepeatedStep, AMarkedTemporaryIsOfTheFirstStepAlone) {
-  Tensor gradient;
-  EXPECT_EQ(steps(gradient,
-                  [&] {
-                    const Tensor initial = make(4);
-                    bench_.tape.memory.only_once(initial.block());
-                    gradient = make(2);
-                  }),
-            "+4 make; +2 make; -4; +2 make; -2; +2 make; -2");
 }
 
 // A parameter that the loss does not depend on never gets a gradient.

@@ -21,7 +21,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ModelSpec read(const std::string& text) { return read_custom_file(JsonDocument::parse(text, "net.json").root()); }
+ModelSpec read(const std::string& text) {
+  return custom::read_layers_file(JsonDocument::parse(text, "net.json").root());
+}
 
 /// A file of these layers over `input`, with `classes` to choose from.
 std::string file(const std::string& input, const std::string& layers, int classes = 10) {
@@ -330,7 +332,7 @@ std::string minimal(std::string_view type) {
 }
 
 TEST(Types, EachRunsInEveryPrecision) {
-  for (const std::string_view type : custom_layer_types()) {
+  for (const std::string_view type : custom::layer_types()) {
     const bool image = type == "conv2d";
     const std::string input = type == "embedding" ? kTokens : image ? kImages : kSequence;
     const std::string before = type == "embedding" ? "" : R"({"type": "layer_norm"}, )";
@@ -356,7 +358,7 @@ TEST(Types, AreThoseOfTheSchema) {
     for (const std::string& each : type.optional_strings("enum")) types.push_back(each);
   }
   std::sort(types.begin(), types.end());
-  const auto known = custom_layer_types();
+  const auto known = custom::layer_types();
   EXPECT_EQ(types, std::vector<std::string>(known.begin(), known.end()));
 }
 

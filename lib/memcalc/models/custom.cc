@@ -8,17 +8,9 @@
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/view.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 namespace {
-
-using custom::AttentionLayer;
-using custom::CausalLmLoss;
-using custom::ConvolutionLayer;
-using custom::for_each_layer;
-using custom::has_layer;
-using custom::Layer;
-using custom::TokensInput;
 
 Shape with_batch_dropped(const SampleShape& sample) {
   Shape shape;
@@ -32,7 +24,7 @@ class CustomModel : public Model {
     const SampleShape input = input_shape(spec, run);
     if (!input.is_ids) input_features = with_batch_dropped(input);
     SampleShape shape = input;
-    layers_ = b.scope("layers", [&] { return CustomChain(spec.layers, shape, run, b, /*checkpoint=*/true); });
+    layers_ = b.scope("layers", [&] { return Chain(spec.layers, shape, run, b, /*checkpoint=*/true); });
     if (const auto* loss = std::get_if<CausalLmLoss>(&spec.loss)) {
       has_head_ = true;
       make_head(*loss, std::get<TokensInput>(spec.input).vocabulary, shape.last(), b);
@@ -88,17 +80,21 @@ class CustomModel : public Model {
     if (one) not_modelled.emplace_back("cuDNN's workspaces and layouts for one-dimensional convolutions");
   }
 
-  CustomChain layers_;
+  Chain layers_;
   bool has_head_ = false;
   Linear head_;
 };
 
 }  // namespace
 
+}  // namespace memcalc::custom
+
+namespace memcalc {
+
 std::unique_ptr<Model> build_custom(const CustomSpec& spec, const RunSpec& run, ModuleBuilder& builder) {
   // torch's constructors make float32; m.to(dtype) then converts every floating-point tensor.
   const DType dtype = std::exchange(builder.dtype, DType::kFloat32);
-  auto model = std::make_unique<CustomModel>(spec, run, builder);
+  auto model = std::make_unique<custom::CustomModel>(spec, run, builder);
   if (dtype != DType::kFloat32) {
     for (const Tensor& tensor : builder.state) {
       if (is_floating(tensor.dtype())) builder.tape.convert(tensor, dtype, aten::kTo);

@@ -11,37 +11,13 @@
 #include "memcalc/symbolic/ops/integer.h"
 #include "memcalc/symbolic/ops/reduce.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 namespace {
 
-using custom::ActivationLayer;
-using custom::AttentionLayer;
-using custom::ConvolutionLayer;
-using custom::DropoutLayer;
-using custom::EmbeddingLayer;
-using custom::FirstLayer;
-using custom::FlattenLayer;
-using custom::Function;
-using custom::GatedLayer;
-using custom::is_container;
-using custom::Layer;
-using custom::Layers;
-using custom::LinearLayer;
-using custom::MeanLayer;
-using custom::NormKind;
-using custom::NormLayer;
-using custom::PoolKind;
-using custom::PoolLayer;
-using custom::PositionsLayer;
-using custom::RepeatLayer;
-using custom::ResidualLayer;
-using custom::SequentialLayer;
-using custom::TransposeLayer;
-
 /// A module whose forward is one call.
 template <typename Function>
-class Functional : public CustomModule {
+class Functional : public LayerModule {
  public:
   explicit Functional(Function function) : function_(std::move(function)) {}
   [[nodiscard]] Tensor forward(const Tensor& x) const override { return function_(x); }
@@ -51,11 +27,11 @@ class Functional : public CustomModule {
 };
 
 template <typename Function>
-std::unique_ptr<CustomModule> module_of(Function function) {
+std::unique_ptr<LayerModule> module_of(Function function) {
   return std::make_unique<Functional<Function>>(std::move(function));
 }
 
-using Module = std::unique_ptr<CustomModule>;
+using Module = std::unique_ptr<LayerModule>;
 
 /// What a layer is made in.
 struct Place {
@@ -108,7 +84,7 @@ Tensor turn(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   return std::move(kept) + std::move(turned) * sin;
 }
 
-class Attention : public CustomModule {
+class Attention : public LayerModule {
  public:
   Attention(const AttentionLayer& layer, const Place& p)
       : sizes_(attention_sizes(layer, p.in.last())),
@@ -269,27 +245,27 @@ Module make(const PositionsLayer&, const Place& p) {
   return module_of([weight = p.b.parameter(weight_of(p), shape)](const Tensor& x) { return x + weight; });
 }
 
-/// Containers are made by CustomChain.
+/// Containers are made by Chain.
 template <typename Container>
 Module make(const Container&, const Place&) {
   throw Error(ErrorCode::kInternal, "a container is no single layer");
 }
 
 /// Copies of one block, each a chain with weights of its own.
-class Repeated : public CustomModule {
+class Repeated : public LayerModule {
  public:
   Repeated(const RepeatLayer& layer, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint)
       : checkpoint_(checkpoint && run.checkpointing() != Checkpointing::kNone) {
     blocks_.reserve(static_cast<std::size_t>(layer.times));
     for (std::int64_t i = 0; i < layer.times; ++i) {
-      blocks_.push_back(b.scope(std::to_string(i),
-                                [&] { return CustomChain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
+      blocks_.push_back(
+          b.scope(std::to_string(i), [&] { return Chain(layer.layers, shape, run, b, checkpoint && !checkpoint_); }));
     }
   }
 
   [[nodiscard]] Tensor forward(const Tensor& x) const override {
     Tensor input = x;
-    for (const CustomChain& block : blocks_) {
+    for (const Chain& block : blocks_) {
       if (GraphCapture* capture = input.tape().modes.capture; checkpoint_ && capture != nullptr) {
         const CapturedCheckpoint checkpoint(*capture, Recomputes::kAll);  // a part of the graph
         input = block.forward(input);
@@ -304,15 +280,15 @@ class Repeated : public CustomModule {
 
  private:
   bool checkpoint_;  // torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
-  std::vector<CustomChain> blocks_;
+  std::vector<Chain> blocks_;
 };
 
 /// Two chains over one input, and what joins them.
 enum class Join { kAdd, kMultiply };
 
-class TwoPaths : public CustomModule {
+class TwoPaths : public LayerModule {
  public:
-  TwoPaths(Join join, CustomChain layers, CustomChain beside)
+  TwoPaths(Join join, Chain layers, Chain beside)
       : join_(join), layers_(std::move(layers)), beside_(std::move(beside)) {}
 
   [[nodiscard]] Tensor forward(const Tensor& x) const override {
@@ -324,17 +300,17 @@ class TwoPaths : public CustomModule {
 
  private:
   Join join_;
-  CustomChain layers_, beside_;
+  Chain layers_, beside_;
 };
 
 Module make_container(const Layer& layer, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint) {
   const auto chain = [&](const char* name, const Layers& layers, SampleShape& from) {
-    return b.scope(name, [&] { return CustomChain(layers, from, run, b, checkpoint); });
+    return b.scope(name, [&] { return Chain(layers, from, run, b, checkpoint); });
   };
   const auto two_paths = [&](Join join, const Layers& layers, const char* name, const Layers& beside) {
     SampleShape side = shape;
-    CustomChain main = chain("layers", layers, shape);
-    CustomChain other;
+    Chain main = chain("layers", layers, shape);
+    Chain other;
     if (!beside.empty()) other = chain(name, beside, side);
     return std::make_unique<TwoPaths>(join, std::move(main), std::move(other));
   };
@@ -349,34 +325,33 @@ Module make_container(const Layer& layer, SampleShape& shape, const RunSpec& run
       return std::make_unique<Repeated>(*repeat, shape, run, b, checkpoint);
     }
     const auto& layers = std::get<SequentialLayer>(layer.kind).layers;
-    return std::make_unique<CustomChain>(layers, shape, run, b, checkpoint);
+    return std::make_unique<Chain>(layers, shape, run, b, checkpoint);
   });
 }
 
 }  // namespace
 
-Module make_custom_layer(const Layer& layer, const SampleShape& in, const RunSpec& run, ModuleBuilder& b) {
+Module make_module(const Layer& layer, const SampleShape& in, const RunSpec& run, ModuleBuilder& b) {
   const Place place{layer.name, in, run, b};
   return std::visit([&](const auto& kind) { return make(kind, place); }, layer.kind);
 }
 
-CustomChain::CustomChain(const Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b,
-                         bool checkpoint) {
+Chain::Chain(const Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint) {
   modules_.reserve(layers.size());
   for (const Layer& layer : layers) {
     if (is_container(layer)) {
       modules_.push_back(make_container(layer, shape, run, b, checkpoint));
     } else {
-      modules_.push_back(make_custom_layer(layer, shape, run, b));
+      modules_.push_back(make_module(layer, shape, run, b));
       shape = output_shape(layer, shape);
     }
   }
 }
 
-Tensor CustomChain::forward(const Tensor& x) const {
+Tensor Chain::forward(const Tensor& x) const {
   Tensor input = x;
   for (const auto& module : modules_) input = module->forward(input);
   return input;
 }
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

@@ -8,31 +8,31 @@
 #include "memcalc/models/model.h"
 #include "memcalc/spec/custom_shapes.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
-class CustomModule {
+class LayerModule {
  public:
-  virtual ~CustomModule() = default;
+  virtual ~LayerModule() = default;
   [[nodiscard]] virtual Tensor forward(const Tensor& x) const = 0;
 };
 
 /// nn.Sequential: `for module in self: input = module(input)`.
-class CustomChain : public CustomModule {
+class Chain : public LayerModule {
  public:
-  CustomChain() = default;
+  Chain() = default;
   /// Makes the modules; `shape` becomes what they end in. `checkpoint`: repeated blocks may be checkpointed here
   /// (inside a checkpointed block nothing else is).
-  CustomChain(const custom::Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint);
+  Chain(const Layers& layers, SampleShape& shape, const RunSpec& run, ModuleBuilder& b, bool checkpoint);
 
   [[nodiscard]] Tensor forward(const Tensor& x) const override;
   [[nodiscard]] bool empty() const { return modules_.empty(); }
 
  private:
-  std::vector<std::unique_ptr<CustomModule>> modules_;
+  std::vector<std::unique_ptr<LayerModule>> modules_;
 };
 
 /// The module of a layer that is no container. Throws as output_shape does.
-[[nodiscard]] std::unique_ptr<CustomModule> make_custom_layer(const custom::Layer& layer, const SampleShape& in,
-                                                              const RunSpec& run, ModuleBuilder& b);
+[[nodiscard]] std::unique_ptr<LayerModule> make_module(const Layer& layer, const SampleShape& in, const RunSpec& run,
+                                                       ModuleBuilder& b);
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

@@ -45,16 +45,16 @@ Tensor BertEmbeddings::forward(const Tensor& input_ids, const Tensor& own_token_
   const std::int64_t sequence = input_ids.size(1);
   Tensor positions = counts_tokens ? positions_of_tokens(input_ids, true) : slice(position_ids, 1, 0, sequence);
   Tensor token_types = own_token_types;
-  const bool is_old = input_ids.tape().behaviors.masks_of_ones;  // 4.57.6
+  const bool in_place = input_ids.tape().behaviors.adds_positions_in_place;
   if (!token_types.defined()) {
-    token_types = is_old ? slice(token_type_ids, 1, 0, sequence) : no_grad::gather(token_type_ids, positions);
+    token_types = in_place ? slice(token_type_ids, 1, 0, sequence) : no_grad::gather(token_type_ids, positions);
     token_types = expand(token_types, {batch, sequence});
   }
   Tensor inputs_embeds = word_embeddings(input_ids);
   Tensor type_embeds = token_type_embeddings(token_types);
   Tensor embeddings = inputs_embeds + type_embeds;
   Tensor position_embeds = position_embeddings(positions);
-  embeddings = is_old ? add_in_place(embeddings, position_embeds) : embeddings + position_embeds;
+  embeddings = in_place ? add_in_place(embeddings, position_embeds) : embeddings + position_embeds;
   embeddings = layer_norm(embeddings);
   embeddings = dropout(embeddings, dropout_p);
   drop(positions, inputs_embeds, token_types, type_embeds, position_embeds);  // arguments first

@@ -204,27 +204,6 @@ Bytes managed_on_device(const DeviceSpec& device, Bytes managed, Bytes used) {
   return std::min(wanted, std::max<Bytes>(device.memory_bytes - used, 0));
 }
 
-/// The oldest architecture of PyTorch's own wheels from these versions on: RELEASE.md, "PyTorch CUDA Support Matrix"
-/// (pytorch/pytorch#157517, #172352, #175253); CUDA 13.0 itself has none before Turing.
-struct WheelArchitecture {
-  Version torch, cuda;
-  CudaArchitecture oldest;
-};
-constexpr WheelArchitecture kWheels[] = {{{2, 8, 0}, {12, 8, 0}, CudaArchitecture::kVolta},
-                                         {{2, 11, 0}, {12, 8, 0}, CudaArchitecture::kTuring},
-                                         {{2, 8, 0}, {13, 0, 0}, CudaArchitecture::kTuring}};
-
-CudaArchitecture oldest_of_wheels(const Version& torch, const Version& cuda) {
-  CudaArchitecture oldest = CudaArchitecture::kNone;
-  for (const WheelArchitecture& each : kWheels) {
-    if (torch >= each.torch && cuda >= each.cuda) oldest = std::max(oldest, each.oldest);
-  }
-  return oldest;
-}
-
-/// Of CUDA 12.6, which have Maxwell, Pascal and Volta (pytorch/pytorch#190385: not from 2.15 on).
-bool has_old_wheels(const Version& torch) { return torch < Version{2, 15, 0}; }
-
 void tell_what_is_assumed(Report& report) {
   const DeviceSpec& device = report.device;
   const bool parallel = report.run.parallel.is_parallel();
@@ -242,13 +221,18 @@ void tell_what_is_assumed(Report& report) {
                                              format_bytes(device.assumed_context->error),
                                              device.assumed_context->source));
   }
-  const Version& torch = report.run.profile.version(Software::kTorch);
-  if (is_cuda(device) && architecture_of(device) < oldest_of_wheels(torch, report.run.profile.cuda)) {
+  const Profile& profile = report.run.profile;
+  const Version& torch = profile.version(Software::kTorch);
+  const int capability = static_cast<int>(architecture_of(device));
+  if (is_cuda(device) && capability < profile.oldest_architecture) {
+    const WheelArchitecture& other = profile.wheel_of_older;
+    const bool has_other = other.oldest != 0 && other.oldest <= capability;
     report.assumptions.push_back(fmt::format(
         "PyTorch's own wheels of CUDA {}.{} have no kernels for {} (compute capability {}.{}): it has to be built from "
         "source{}",
-        report.run.profile.cuda.major, report.run.profile.cuda.minor, device.name, device.compute_capability_major,
-        device.compute_capability_minor, has_old_wheels(torch) ? ", or CUDA 12.6's taken" : ""));
+        profile.cuda.major, profile.cuda.minor, device.name, device.compute_capability_major,
+        device.compute_capability_minor,
+        has_other ? fmt::format(", or CUDA {}.{}'s taken", other.cuda.major, other.cuda.minor) : ""));
   }
   if (!device.measured_torch.empty() && version_of(device.measured_torch) != torch) {
     report.assumptions.push_back(fmt::format("context and kernels on {} take what they take with torch {}, not {}",

@@ -38,7 +38,7 @@ ModelSpec SpecRegistry::model(const std::string& reference, const ArchitectureCh
   if (changes.empty()) return model(reference);
   const std::string path = model_path(reference);
   const JsonDocument document = JsonDocument::read_file(path);
-  if (is_custom_file(document.root())) {
+  if (custom::is_layers_file(document.root())) {
     refuse_changes(reference, "described layer by layer; accepted: no sizes as options (" + changes.text() + ")");
   }
   const bool ours = is_model_file(document.root());

@@ -77,6 +77,9 @@ constexpr Behavior kTable[] = {
                         "masking_utils.py; 5.13.1, 5.14.1"),
     row<&B::masks_of_ones>(S::kTransformers, "encoders make a mask of ones where none is passed", kMeasured,
                            "models/bert/modeling_bert.py; 4.57.6, 5.5.4"),
+    row<&B::adds_positions_in_place>(
+        S::kTransformers, "encoders of BERT's line add positions in place and slice their token types, not gather them",
+        kMeasured, "models/bert/modeling_bert.py; 4.57.6, 5.5.4"),
     row<&B::roberta_positions_twice>(
         S::kTransformers,
         "RoBERTa makes its position embeddings twice: the second keep the first's place among the parameters",

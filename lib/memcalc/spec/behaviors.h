@@ -91,6 +91,7 @@ struct Behaviors {
   BehaviorChoice<bool, "masks.cache-positions"> cache_positions = false;
   BehaviorChoice<bool, "masks.all-by-sum"> all_by_sum = true;
   BehaviorChoice<bool, "masks.of-ones"> masks_of_ones = false;
+  BehaviorChoice<bool, "bert.adds-positions-in-place"> adds_positions_in_place = false;
   BehaviorChoice<bool, "roberta.positions-twice"> roberta_positions_twice = false;
   BehaviorChoice<bool, "checkpointing.reentrant"> reentrant_checkpoints = false;
   BehaviorChoice<bool, "checkpointing.inside-hooks"> checkpoints_forward = false;

@@ -12,37 +12,9 @@
 #include "memcalc/spec/custom_shapes.h"
 #include "memcalc/spec/limits.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 namespace {
-
-using custom::ActivationLayer;
-using custom::AttentionLayer;
-using custom::CausalLmLoss;
-using custom::ConvolutionLayer;
-using custom::CrossEntropyLoss;
-using custom::DropoutLayer;
-using custom::EmbeddingLayer;
-using custom::FeaturesInput;
-using custom::FirstLayer;
-using custom::FlattenLayer;
-using custom::Function;
-using custom::GatedLayer;
-using custom::ImagesInput;
-using custom::Layer;
-using custom::Layers;
-using custom::LinearLayer;
-using custom::MeanLayer;
-using custom::NormKind;
-using custom::NormLayer;
-using custom::PoolKind;
-using custom::PoolLayer;
-using custom::PositionsLayer;
-using custom::RepeatLayer;
-using custom::ResidualLayer;
-using custom::SequentialLayer;
-using custom::TokensInput;
-using custom::TransposeLayer;
 
 constexpr IntRange kSize = {1, std::int64_t{1} << 40U};
 constexpr IntRange kPadding = {0, std::int64_t{1} << 40U};
@@ -371,13 +343,13 @@ constexpr std::array<std::string_view, 6> kFileKeys = {"$schema", "name", "notes
 
 }  // namespace
 
-std::span<const std::string_view> custom_layer_types() { return kTypeNames; }
+std::span<const std::string_view> layer_types() { return kTypeNames; }
 
-bool is_custom_file(const JsonObject& json) {
+bool is_layers_file(const JsonObject& json) {
   return json.has("layers") && !json.has("model_type") && !json.has("config");
 }
 
-ModelSpec read_custom_file(const JsonObject& json) {
+ModelSpec read_layers_file(const JsonObject& json) {
   json.refuse_unknown_keys(kFileKeys);
   for (const std::string_view text : {"$schema", "notes"}) static_cast<void>(json.optional_string(text));
   CustomSpec spec;
@@ -397,4 +369,4 @@ ModelSpec read_custom_file(const JsonObject& json) {
   return model;
 }
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

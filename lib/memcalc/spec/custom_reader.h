@@ -9,15 +9,15 @@
 #include "memcalc/spec/json_reader.h"
 #include "memcalc/spec/model_spec.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 /// Whether an object describes a model by its layers, rather than by a config of transformers.
-[[nodiscard]] bool is_custom_file(const JsonObject& json);
+[[nodiscard]] bool is_layers_file(const JsonObject& json);
 
 /// Throws Error(kInput) with the JSON pointer of what is wrong.
-[[nodiscard]] ModelSpec read_custom_file(const JsonObject& json);
+[[nodiscard]] ModelSpec read_layers_file(const JsonObject& json);
 
 /// The values of a layer's `type`, in alphabetical order.
-[[nodiscard]] std::span<const std::string_view> custom_layer_types();
+[[nodiscard]] std::span<const std::string_view> layer_types();
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

@@ -7,37 +7,9 @@
 #include "memcalc/base/bytes.h"
 #include "memcalc/base/error.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 namespace {
-
-using custom::ActivationLayer;
-using custom::AttentionLayer;
-using custom::CausalLmLoss;
-using custom::ConvolutionLayer;
-using custom::CrossEntropyLoss;
-using custom::EmbeddingLayer;
-using custom::FeaturesInput;
-using custom::FirstLayer;
-using custom::FlattenLayer;
-using custom::for_each_layer;
-using custom::GatedLayer;
-using custom::has_layer;
-using custom::ImagesInput;
-using custom::Layer;
-using custom::Layers;
-using custom::LinearLayer;
-using custom::MeanLayer;
-using custom::NormKind;
-using custom::NormLayer;
-using custom::PoolKind;
-using custom::PoolLayer;
-using custom::PositionsLayer;
-using custom::RepeatLayer;
-using custom::ResidualLayer;
-using custom::SequentialLayer;
-using custom::TokensInput;
-using custom::TransposeLayer;
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40U;
 
@@ -373,4 +345,4 @@ const EmbeddingLayer* first_embedding(const Layers& layers) {
   return first;
 }
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

@@ -9,7 +9,7 @@
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 
-namespace memcalc {
+namespace memcalc::custom {
 
 /// What one sample looks like between two layers; the batch stands before it.
 struct SampleShape {
@@ -29,7 +29,7 @@ struct SampleShape {
 [[nodiscard]] SampleShape input_shape(const CustomSpec& spec, const RunSpec& run);
 
 /// After a layer that is no container. Throws Error(kInput) where it cannot take `in`.
-[[nodiscard]] SampleShape output_shape(const custom::Layer& layer, const SampleShape& in);
+[[nodiscard]] SampleShape output_shape(const Layer& layer, const SampleShape& in);
 
 /// Follows all layers to the loss and returns what they end in. Throws Error(kInput) where two do not fit, or where a
 /// tensor of `batch` samples has more than 2^40 elements: the sums of a run then stay within 63 bits.
@@ -38,9 +38,9 @@ SampleShape check_shapes(const CustomSpec& spec, const SampleShape& input, std::
 struct AttentionSizes {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
-[[nodiscard]] AttentionSizes attention_sizes(const custom::AttentionLayer& layer, std::int64_t width);
+[[nodiscard]] AttentionSizes attention_sizes(const AttentionLayer& layer, std::int64_t width);
 
 /// The first embedding among the layers, whose weight a tied head shares; null where there is none.
-[[nodiscard]] const custom::EmbeddingLayer* first_embedding(const custom::Layers& layers);
+[[nodiscard]] const EmbeddingLayer* first_embedding(const Layers& layers);
 
-}  // namespace memcalc
+}  // namespace memcalc::custom

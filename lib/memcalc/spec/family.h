@@ -64,6 +64,10 @@ inline constexpr SizeKeysOfFamily kEncoderKeys = {{{"num_hidden_layers", ""},
                                                    {}}};
 inline constexpr SizeKeysOfFamily kDecoderKeys =
     with(with(kEncoderKeys, 3, {"num_key_value_heads", ""}), 4, {"head_dim", ""});
+/// Of decoders whose heads are as wide as hidden_size has it.
+inline constexpr SizeKeysOfFamily kUnsizedHeadKeys = with(kDecoderKeys, 4, {});
+/// Of DeepSeek's attention, in which a head has several widths and every query its own key.
+inline constexpr SizeKeysOfFamily kLatentKeys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"});
 inline constexpr SizeKeysOfFamily kImageKeys =
     with(with(with(with(kEncoderKeys, 6, {}), 7, {}), 8, {}), 9, {"image_size", ""});
 inline constexpr SizeKeysOfFamily kSeq2SeqKeys = {{{"encoder_layers", "decoder_layers"},
@@ -76,6 +80,15 @@ inline constexpr SizeKeysOfFamily kSeq2SeqKeys = {{{"encoder_layers", "decoder_l
                                                    {"max_position_embeddings", ""},
                                                    {"tie_word_embeddings", ""},
                                                    {}}};
+
+/// Tasks that several families have or were compared in.
+inline constexpr Task kCausalLmAlone[] = {Task::kCausalLm};
+inline constexpr Task kCausalLmAndClassifier[] = {Task::kCausalLm, Task::kSequenceClassification};
+inline constexpr Task kMaskedLmAlone[] = {Task::kMaskedLm};
+inline constexpr Task kClassifierAndMaskedLm[] = {Task::kSequenceClassification, Task::kMaskedLm};
+inline constexpr Task kEncoderTasks[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
+inline constexpr Task kSeq2SeqAlone[] = {Task::kSeq2Seq};
+inline constexpr Task kImageClassifier[] = {Task::kImageClassification};
 
 /// The ids that generation_config holds as tensors on the card; the tokenizer's pad token always is one. What the
 /// configuration class of a model type gives where config.json says nothing (configuration_*.py).

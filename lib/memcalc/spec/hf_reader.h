@@ -26,6 +26,12 @@ inline constexpr IntRange kLayerRange = {1, kMostLayers};
   return checked_add(checked_multiply(rows, columns), columns);
 }
 
+/// Those of a layer: attention's four products of `width`, and the MLP's, of which a gated one has three.
+[[nodiscard]] inline std::int64_t layer_parameters(std::int64_t width, std::int64_t mlp_width, int mlp_products) {
+  return checked_add(checked_multiply(4, linear_parameters(width, width)),
+                     checked_multiply(mlp_products, linear_parameters(width, mlp_width)));
+}
+
 class HfReader {
  public:
   HfReader(const JsonObject& config, std::string model_type);

@@ -12,6 +12,8 @@ void take_software(Profile& profile, Software of, const Profile& from) {
   if (of != Software::kTorch) return;
   profile.cuda = from.cuda;
   profile.other_cuda = from.other_cuda;
+  profile.oldest_architecture = from.oldest_architecture;
+  profile.wheel_of_older = from.wheel_of_older;
   profile.cudnn = from.cudnn;
   profile.nccl = from.nccl;
 }

@@ -81,6 +81,39 @@ std::optional<Version> cudnn_of(const Release& release, const Version& cuda) {
   return std::nullopt;
 }
 
+/// "7.5" as 75.
+std::optional<int> capability_of(const std::string& text) {
+  const auto version = version_of(text);
+  if (!version || version->minor > 9) return std::nullopt;
+  return 10 * version->major + version->minor;
+}
+
+std::vector<WheelArchitecture> oldest_of_cuda(const JsonObject& row) {
+  std::vector<WheelArchitecture> found;
+  if (!row.has("oldest_of_cuda")) return found;
+  const JsonObject object = row.required_object("oldest_of_cuda");
+  for (const auto& [text, capability] : object.string_members()) {
+    const auto cuda = version_of(text);
+    const auto oldest = capability_of(capability);
+    if (!cuda || !oldest)
+      throw object.error(text, "a version of CUDA and a compute capability such as 7.5 are expected");
+    found.push_back({*cuda, *oldest});
+  }
+  const auto before = [](const WheelArchitecture& a, const WheelArchitecture& b) { return a.cuda < b.cuda; };
+  std::sort(found.begin(), found.end(), before);
+  return found;
+}
+
+/// Those that a release's wheels have kernels for; older than every wheel that is known: nothing is.
+void take_architectures(Profile& profile, const std::vector<WheelArchitecture>& known) {
+  profile.oldest_architecture = 0;
+  profile.wheel_of_older = {};
+  for (const WheelArchitecture& each : known) {
+    if (each.cuda <= profile.cuda) profile.oldest_architecture = each.oldest;
+  }
+  if (!known.empty() && known.front().oldest < profile.oldest_architecture) profile.wheel_of_older = known.front();
+}
+
 /// From 2.10 on cuDNN's attention stands first only with a cuDNN after 9.15.0, which is asked when it runs.
 /// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention: cudnn_version > 91500
 constexpr Version kLastCudnnWithout{9, 15, 0};
@@ -96,8 +129,9 @@ Profiles::Profiles(const std::string& directory) {
 
 void Profiles::read_releases(const std::string& path, Software of) {
   constexpr std::array<std::string_view, 3> kKeys = {"description", "source", "releases"};
-  constexpr std::array<std::string_view, 10> kReleaseKeys = {"version",   "from", "date",  "behaviors",     "source",
-                                                             "validated", "cuda", "cudnn", "cudnn_of_cuda", "nccl"};
+  constexpr std::array<std::string_view, 11> kReleaseKeys = {"version",       "from",      "date",          "behaviors",
+                                                             "source",        "validated", "cuda",          "cudnn",
+                                                             "cudnn_of_cuda", "nccl",      "oldest_of_cuda"};
   const JsonDocument document = JsonDocument::read_file(path);
   document.root().refuse_unknown_keys(kKeys);
   std::vector<Release>& releases = releases_[static_cast<std::size_t>(of)];
@@ -110,7 +144,8 @@ void Profiles::read_releases(const std::string& path, Software of) {
                     .validated = row.optional_string("validated").value_or(""),
                     .cuda = optional_version(row, "cuda"),
                     .cudnn = optional_version(row, "cudnn"),
-                    .nccl = optional_version(row, "nccl")};
+                    .nccl = optional_version(row, "nccl"),
+                    .oldest_of_cuda = oldest_of_cuda(row)};
     if (row.has("cudnn_of_cuda")) {
       const JsonObject others = row.required_object("cudnn_of_cuda");
       for (const auto& [cuda, cudnn] : others.string_members()) {
@@ -185,6 +220,7 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
   // A file says what is installed, so that "==5.5" there is 5.5.0.
   if (!lenient && !names_patch(text)) version = newest_patch(known, *version);
   const Release* release = release_before(known, *version);
+  const bool is_older = release == nullptr;
   if (release == nullptr && lenient) {
     release = &known.front();
     notes.push_back(fmt::format("{} {} is answered as {}: what earlier releases do is not known", name_of(of),
@@ -197,14 +233,19 @@ void Profiles::set_version(Profile& profile, Software of, const std::string& tex
                 option, "version-not-known");
   }
   profile.version(of) = *version;
+  const std::vector<WheelArchitecture>* wheels = nullptr;
   for (const Release& each : known) {
     if (each.version > release->version) break;
     for (const auto& [row, value] : each.changes) behavior_table()[row].set(profile.behaviors, value);
     if (each.cuda.known()) profile.cuda = each.cuda;
     if (each.cudnn.known()) profile.cudnn = each.cudnn;
     if (each.nccl.known()) profile.nccl = each.nccl;
+    if (!each.oldest_of_cuda.empty()) wheels = &each.oldest_of_cuda;
   }
-  if (of == Software::kTorch) take_cuda(profile, *release, text, notes);
+  if (of == Software::kTorch) {
+    take_cuda(profile, *release, text, notes);
+    take_architectures(profile, wheels == nullptr || is_older ? std::vector<WheelArchitecture>{} : *wheels);
+  }
   const bool is_patch = version->major == release->version.major && version->minor == release->version.minor;
   if (!is_patch && release->version < *version) {
     notes.push_back(fmt::format("{} {} behaves as {} does: its own sources were not read", name_of(of),

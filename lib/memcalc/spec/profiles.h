@@ -20,6 +20,7 @@ struct Release {
   std::string validated;                                      // runs that were compared under it; empty: none
   Version cuda, cudnn, nccl;                                  // of torch's wheel on PyPI
   std::vector<std::pair<Version, Version>> cudnn_of_cuda;     // of its wheels for other CUDAs: {12.6, 9.10}
+  std::vector<WheelArchitecture> oldest_of_cuda;              // of each CUDA and those after it, ascending
 };
 
 /// A combination that many people have.

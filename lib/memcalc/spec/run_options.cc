@@ -1,26 +1,24 @@
 // MIRRORS(transformers, "training_args.py", "5.17.0")
 // MIRRORS(trl, "experimental/online_dpo/online_dpo_trainer.py", "1.16.0")
-// MIRRORS(trl, "trainer/base_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/grpo_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/rloo_trainer.py", "1.16.0")
 // MIRRORS(trl, "trainer/sft_config.py", "1.16.0")
 // MIRRORS(trl, "trainer/sft_trainer.py", "1.16.0")
-// MIRRORS(trl, "trainer/utils.py", "1.16.0")
 #include "memcalc/spec/run_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "memcalc/base/error.h"
 #include "memcalc/spec/data_lengths.h"
 #include "memcalc/spec/family.h"
+#include "memcalc/spec/framework_defaults.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/inference.h"
+#include "memcalc/spec/input_sizes.h"
 #include "memcalc/spec/lit_config.h"
 #include "memcalc/spec/loaded_dtype.h"
 #include "memcalc/spec/native_format.h"
@@ -41,136 +39,6 @@ Task resolve_task(const ModelSpec& model, const RunOptions& options, std::vector
   const Task task = usual_task(model);
   assumptions.push_back("task " + std::string(name_of(task)) + ": the usual one for " + model.model_type + " (--task)");
   return task;
-}
-
-std::int64_t resolve_batch(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
-  if (options.batch_size) return *options.batch_size;
-  if (const auto* recorded = model.architecture.get_if<ProgramSpec>()) {
-    for (const ProgramSymbol& symbol : recorded->program->symbols) {  // of a user's own, or of one that takes no other
-      if (symbol.name != "batch" || (model.model_type != kProgramType && symbol.fixed.empty())) continue;
-      assumptions.push_back(fmt::format("batch size {}: as the program was recorded (--bs)", symbol.recorded));
-      return symbol.recorded;
-    }
-  }
-  // kto_trainer.py refuses less: one sample has no other whose answer it could take.
-  const bool takes_others = options.loop == Loop::kTrlKto && options.kto_loss.value_or(KtoLoss::kKto) == KtoLoss::kKto;
-  const std::int64_t least = takes_others ? 2 : 1;
-  assumptions.push_back(fmt::format("batch size {}: none was given (--bs)", least));
-  return least;
-}
-
-std::int64_t resolve_sequence(const ModelSpec& model, const RunOptions& options,
-                              std::vector<std::string>& assumptions) {
-  const std::optional<std::int64_t> context = trained_context(model);
-  if (options.sequence_length) {
-    if (context && *options.sequence_length > *context && !position_limit(model)) {
-      assumptions.push_back(
-          fmt::format("sequence length {} is beyond the {} tokens that the model was trained with; no "
-                      "table of positions forbids it",
-                      *options.sequence_length, *context));
-    }
-    return *options.sequence_length;
-  }
-  if (const std::optional<std::int64_t> most = model.architecture.dimensions().default_length;
-      most && context.value_or(*most) >= *most) {
-    assumptions.push_back(fmt::format(
-        "sequence length {}: the model runs token by token, so that a longer one takes long to answer (--seq)", *most));
-    return *most;
-  }
-  if (!context) {
-    assumptions.push_back(fmt::format(
-        "sequence length {}: the model has no positions, and config.json no length (--seq)", kDefaultSequenceLimit));
-    return kDefaultSequenceLimit;
-  }
-  const std::int64_t trained = *context;
-  std::int64_t length = std::min(trained, kDefaultSequenceLimit);
-  if (shows_images(model)) {
-    const ImageTextSpec& spec = *image_text_of(model);
-    const std::int64_t places = spec.places(options.image_size.value_or(spec.image_size));
-    while (length <= places && length < trained) length = std::min(trained, 2 * length);
-  }
-  assumptions.push_back("sequence length " + std::to_string(length) +
-                        (length > kDefaultSequenceLimit ? ": room for the images and for text beside them (--seq)"
-                         : length == trained
-                             ? ": the model's trained context (--seq)"
-                             : ": the model's trained context is " + std::to_string(trained) + ", of which at most " +
-                                   std::to_string(kDefaultSequenceLimit) + " is taken by default (--seq)"));
-  return length;
-}
-
-std::int64_t resolve_target_sequence(std::int64_t sequence, const RunOptions& options,
-                                     std::vector<std::string>& assumptions) {
-  if (options.target_sequence_length) return *options.target_sequence_length;
-  assumptions.push_back("target sequence length " + std::to_string(sequence) + ": as the source (--target-seq)");
-  return sequence;
-}
-
-std::int64_t resolve_image(const ModelSpec& model, const RunOptions& options, std::vector<std::string>& assumptions) {
-  if (options.image_size) return *options.image_size;
-  const std::int64_t size = trained_image_size(model);
-  assumptions.push_back("images of " + std::to_string(size) + " x " + std::to_string(size) + " pixels (--image)");
-  return size;
-}
-
-/// Each sequence shows as many images as the model's spec says, all of one size.
-void resolve_images_in_text(const ModelSpec& model, const RunOptions& options, RunSpec& run,
-                            std::vector<std::string>& assumptions) {
-  const ImageTextSpec& spec = *image_text_of(model);
-  if (!spec.images) {
-    assumptions.push_back(model.model_type +
-                          " sees images, too: this is its text model alone, without vision tower and "
-                          "projector (--images)");
-    return;
-  }
-  if (*spec.images == 0) {
-    assumptions.emplace_back("no images: the vision tower and its projector take memory all the same (--images)");
-    return;
-  }
-  run.image_size = options.image_size.value_or(spec.image_size);
-  const ImageSize size = spec.size_of_image(run.image_size);
-  assumptions.push_back(
-      fmt::format("each sequence shows {} image{} of {} x {} pixels, which take{} {} of its {} tokens "
-                  "(--images, --image, --seq)",
-                  *spec.images, *spec.images == 1 ? "" : "s", size.height, size.width, *spec.images == 1 ? "s" : "",
-                  spec.places(run.image_size), run.sequence_length));
-}
-
-/// What a file of layers says about its input, unless --seq or --image say otherwise.
-void resolve_custom_input(const ModelSpec& model, const RunOptions& options, RunSpec& run,
-                          std::vector<std::string>& assumptions) {
-  const CustomSpec& spec = model.architecture.as<CustomSpec>();
-  run.sequence_length = 1;  // one sample, unless it is a sequence of tokens
-  if (const auto* tokens = std::get_if<custom::TokensInput>(&spec.input)) {
-    run.sequence_length = options.sequence_length.value_or(tokens->length);
-    if (!options.sequence_length) {
-      assumptions.push_back("sequence length " + std::to_string(run.sequence_length) + ": as in the file (--seq)");
-    }
-  }
-  if (const auto* images = std::get_if<custom::ImagesInput>(&spec.input)) {
-    run.image_size = options.image_size.value_or(images->size);
-    const std::string side = std::to_string(run.image_size);
-    if (!options.image_size) {
-      assumptions.push_back("images of " + side + " x " + side + " pixels: as in the file (--image)");
-    }
-  }
-}
-
-/// The sizes that a program leaves free: as it was recorded, unless they are asked for.
-void resolve_program_sizes(const ModelSpec& model, const RunOptions& options, RunSpec& run,
-                           std::vector<std::string>& assumptions) {
-  run.sequence_length = 1;
-  const auto size = [&](const ProgramSymbol& symbol, std::optional<std::int64_t> asked, std::string_view flag) {
-    if (!asked) {
-      assumptions.push_back(fmt::format("{} {}: as the program was recorded ({})", symbol.name, symbol.recorded, flag));
-    }
-    return asked.value_or(symbol.recorded);
-  };
-  for (const ProgramSymbol& symbol : model.architecture.as<ProgramSpec>().program->symbols) {
-    if (symbol.name == "sequence") run.sequence_length = size(symbol, options.sequence_length, "--seq");
-    if (symbol.name == "target")
-      run.target_sequence_length = size(symbol, options.target_sequence_length, "--target-seq");
-    if (symbol.name == "image") run.image_size = size(symbol, options.image_size, "--image");
-  }
 }
 
 Loop resolve_loop(const ModelSpec& model, Task task, const RunOptions& options, std::vector<std::string>& assumptions) {
@@ -563,144 +431,16 @@ void say_what_else_holds(const ModelSpec& model, const RunSpec& run, std::vector
   }
 }
 
-/// Megatron-LM has its own loop and optimizer. A trainer that is another job stays as asked, and the rules refuse it.
-RunOptions with_megatron_defaults(const ModelSpec& model, RunOptions options) {
-  if (framework_asked(options) != Framework::kMegatron) return options;
-  if (!options.loop || !(is_trl(*options.loop) || is_sentence_transformers(*options.loop))) options.loop = Loop::kBare;
-  options.task = options.task.value_or(megatron_task(model));
-  options.optimizer = options.optimizer.value_or(Optimizer::kAdamWFused);
-  options.attention = options.attention.value_or(Attention::kSdpa);
-  options.max_grad_norm = options.max_grad_norm.value_or(1.0);
-  return options;
-}
-
-/// Whether the model's dropout is of nn.Dropout, which TRL's disable_dropout_in_model (trainer/utils.py) looks for.
-/// OPT, and the attention of decoders with rotary positions, call F.dropout with a number of the config: it stays.
-bool has_dropout_modules(const ModelSpec& model) {
-  const Family* const family = family_of(model);
-  return family != nullptr && family->dropout_is_module;
-}
-
-/// trl 1.16, trainer/base_config.py (_BaseConfig) and trainer/utils.py (create_model_from_path).
-RunOptions with_trl_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
-  if (!options.loop || !is_trl(*options.loop) || framework_asked(options) == Framework::kMegatron) return options;
-  const bool scores = *options.loop == Loop::kTrlReward;
-  options.task = options.task.value_or(scores ? Task::kSequenceClassification : Task::kCausalLm);
-  if (!options.checkpointing) {
-    options.checkpointing = Checkpointing::kFull;
-    assumptions.emplace_back("layers are checkpointed, TRL's default (--checkpointing none)");
-  }
-  // disable_dropout of their configurations.
-  const bool disables_dropout =
-      trains_on_pairs(*options.loop) || *options.loop == Loop::kTrlKto || *options.loop == Loop::kTrlOnlineDpo;
-  if (disables_dropout && !options.dropout && has_dropout_modules(model)) {
-    options.dropout = 0;
-    assumptions.emplace_back("no dropout: the trainer switches it off (--dropout)");
-  }
-  const bool says_precision = options.precision || options.mixed_precision;
-  if (!says_precision) {
-    options.precision = Precision::kAmpBf16;
-    assumptions.emplace_back("bf16=True, TRL's default: autocast to bfloat16 (--precision)");
-  }
-  if (!options.weights_dtype && !options.lora_rank.has_value() && !options.quantization) {
-    options.weights_dtype = DType::kFloat32;
-    // experimental/orpo and online_dpo leave the type to from_pretrained, which takes the checkpoint's.
-    const bool takes_checkpoints = *options.loop == Loop::kTrlOrpo || *options.loop == Loop::kTrlOnlineDpo;
-    assumptions.emplace_back(
-        takes_checkpoints ? "weights are in float32; the trainer loads a model that is named in its checkpoint's "
-                            "type (--weights-dtype bf16)"
-                          : "weights are loaded in float32, as TRL loads a model that is named (--weights-dtype)");
-  }
-  return options;
-}
-
-std::int64_t elements_of(const Program& program) {
-  std::int64_t sum = 0;
-  for (const ProgramTensor& each : program.parameters) {
-    std::int64_t elements = 1;
-    for (const ProgramArgument& size : each.shape) elements *= size.integer;
-    sum += elements;
-  }
-  return sum;
-}
-
-/// diffusers 0.42, examples/dreambooth/train_dreambooth_lora_flux.py and the scripts like it: the frozen network is
-/// cast to the type of mixed precision, checkpoints are not reentrant, gradients are clipped at 1.
-RunOptions with_diffusers_defaults(const ModelSpec& model, RunOptions options, std::vector<std::string>& assumptions) {
-  if (!is_denoiser(model) || options.inference) return options;
-  const Program& program = *model.architecture.as<ProgramSpec>().program;
-  assumptions.emplace_back(
-      "the step is that of diffusers' LoRA scripts, from latents and encoded prompts to the loss (mean squared error "
-      "in float32), in accelerate's autocast; its variables live until the next step");
-  for (const PipelinePart& part : program.parts) {
-    assumptions.push_back(fmt::format("{} ({:.2f} billion parameters) {}", part.program->name,
-                                      1e-9 * static_cast<double>(elements_of(*part.program)),
-                                      part.is_resident ? "is on the card, too, and encodes each batch"
-                                                       : "is not on the card: what it encodes was computed before"));
-  }
-  if (!options.precision && !options.mixed_precision) {
-    options.precision = Precision::kAmpBf16;
-    assumptions.emplace_back("mixed_precision=bf16, as the scripts are started: autocast to bfloat16 (--precision)");
-  }
-  const std::optional<DType> half = options.mixed_precision                    ? options.mixed_precision
-                                    : options.precision == Precision::kAmpBf16 ? std::optional(DType::kBFloat16)
-                                    : options.precision == Precision::kAmpFp16 ? std::optional(DType::kFloat16)
-                                                                               : std::nullopt;
-  options.max_grad_norm = options.max_grad_norm.value_or(1.0);
-  options.reentrant = false;  // ModelMixin.enable_gradient_checkpointing
-  if (!options.lora_rank) return options;
-  if (half && !options.weights_dtype) {
-    options.weights_dtype = half;
-    assumptions.push_back(
-        fmt::format("the frozen network is in {}, as the scripts cast it (--weights-dtype)", name_of(*half)));
-  }
-  assumptions.emplace_back(options.lora_in_base_dtype
-                               ? "adapters are in the network's type, as add_adapter makes them (--lora-dtype fp32)"
-                               : "adapters are in float32 (--lora-dtype)");
-  if (!options.lora_targets.empty() && options.lora_targets == program.lora_targets) {
-    assumptions.push_back(
-        fmt::format("adapters on the script's layers: {} (--lora-targets)", fmt::join(options.lora_targets, ", ")));
-  }
-  return options;
-}
-
-/// sentence-transformers 6.0: AutoModel for a bi-encoder, AutoModelForSequenceClassification for a cross-encoder.
-RunOptions with_sentence_transformers_defaults(RunOptions options) {
-  if (!options.loop || !is_sentence_transformers(*options.loop)) return options;
-  const bool is_bi_encoder = *options.loop == Loop::kSentenceTransformer;
-  options.task = options.task.value_or(is_bi_encoder ? Task::kFeatures : Task::kSequenceClassification);
-  return options;
-}
-
 }  // namespace
 
 ResolvedRun resolve(const ModelSpec& model, const RunOptions& asked) {
   ResolvedRun resolved;
   RunSpec& run = resolved.run;
   auto& assumptions = resolved.assumptions;
-  const RunOptions told = with_megatron_defaults(model, with_diffusers_defaults(model, asked, assumptions));
-  const RunOptions options =
-      with_sentence_transformers_defaults(with_trl_defaults(model, with_litgpt_defaults(model, told), assumptions));
+  const RunOptions options = with_framework_defaults(model, asked, assumptions);
   run.profile = options.profile;
   run.task = resolve_task(model, options, assumptions);
-  run.batch_size = resolve_batch(model, options, assumptions);
-  if (is_custom(model)) {
-    resolve_custom_input(model, options, run, assumptions);
-  } else if (is_program(model)) {
-    resolve_program_sizes(model, options, run, assumptions);
-  } else if (is_vision(model)) {
-    run.image_size = resolve_image(model, options, assumptions);
-    run.sequence_length = 1;  // one sample is one image
-  } else {
-    run.sequence_length = resolve_sequence(model, options, assumptions);
-    if (is_contrastive(model)) run.image_size = resolve_image(model, options, assumptions);
-    if (image_text_of(model) != nullptr) resolve_images_in_text(model, options, run, assumptions);
-  }
-  if (run.task == Task::kSeq2Seq && options.inference && !options.target_sequence_length) {
-    run.target_sequence_length = run.sequence_length;  // of labels that nobody takes
-  } else if (run.task == Task::kSeq2Seq) {
-    run.target_sequence_length = resolve_target_sequence(run.sequence_length, options, assumptions);
-  }
+  resolve_input_sizes(model, options, run, assumptions);
   if (!options.inference) resolve_training(model, options, run, assumptions);
   resolve_loaded_dtype(model, options, run, assumptions);
   if (options.inference) resolve_inference(model, options, run, assumptions);

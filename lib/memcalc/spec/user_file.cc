@@ -37,6 +37,16 @@ const char* kind_name(fs::file_type type) {
 
 }  // namespace
 
+bool is_file(const std::string& path) {
+  std::error_code status;
+  return fs::exists(path, status) && !fs::is_directory(path, status);
+}
+
+bool is_directory(const std::string& path) {
+  std::error_code status;
+  return fs::is_directory(path, status);
+}
+
 std::string shown_path(std::string_view path) {
   constexpr std::size_t kMost = 160;
   if (path.size() <= kMost) return one_line(path, kMost);

@@ -21,6 +21,10 @@ struct OpenFile {
   std::int64_t size = 0;  // bytes, when it was opened
 };
 
+/// Whether there is something at `path`, and whether that is a directory; what cannot be seen is not there.
+[[nodiscard]] bool is_file(const std::string& path);
+[[nodiscard]] bool is_directory(const std::string& path);
+
 /// Opens a regular file, or a link to one. `accepted` ends the message: "a JSON file". Throws Error(kInput) where there
 /// is none, where it cannot be read, and for a directory, a pipe, a socket or a device: opening a pipe would wait for
 /// somebody to write into it, and a device has no end.

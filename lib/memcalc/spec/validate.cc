@@ -12,7 +12,7 @@ void validate(const ModelSpec& model, const RunSpec& run) {
   check_bounds(RunRecord{model, run});
   check_rules(model, run);
   if (const auto* layers = model.architecture.get_if<CustomSpec>()) {
-    check_shapes(*layers, input_shape(*layers, run), run.batch_size);
+    custom::check_shapes(*layers, custom::input_shape(*layers, run), run.batch_size);
   }
 }
 

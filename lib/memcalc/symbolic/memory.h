@@ -44,9 +44,6 @@ class Memory {
   void set_category(BlockId block, Category category);
   /// A temporary that is saved for backward counts as an activation from then on.
   void mark_saved(BlockId block);
-  /// A later step of the same kind does not ask for this one, though it is freed.
-  void only_once(BlockId block) { once_.push_back(block); }
-  [[nodiscard]] const std::vector<BlockId>& blocks_only_once() const { return once_; }
 
   // --- streams
   /// Tensor.record_stream: once freed, the block is not handed out again before streams_done().
@@ -96,8 +93,7 @@ class Memory {
 
   const CublasWorkspaces workspaces_;
   const Moment& moment_;
-  std::vector<std::int32_t> owners_;  // by block
-  std::vector<BlockId> once_;
+  std::vector<std::int32_t> owners_;                   // by block
   std::vector<std::pair<BlockId, BlockId>> storages_;  // resizable ones, upwards, and the block that fills each
   // By thread: forward's, autograd's. Handles, and so workspaces, belong to threads.
   std::array<bool, 2> cublas_used_{}, cublaslt_used_{};

@@ -11,7 +11,7 @@ namespace memcalc {
 
 namespace {
 
-/// kOnce: the first step alone asks for it, to keep it for good or because it is marked so.
+/// kOnce: the first step alone asks for it, to keep it for good.
 enum class Fate : std::uint8_t { kTransient, kCarried, kOnce };
 
 /// Takes out of the second step the large workspaces of convolutions that find no memory there. In the first one they
@@ -83,8 +83,6 @@ void repeat_step(Tape& tape, std::size_t first_event, std::size_t first_block, c
     fate(left) = Fate::kCarried;
     ++owners[static_cast<std::size_t>(left) - first_block];
   }
-
-  for (const BlockId block : tape.memory.blocks_only_once()) fate(block) = Fate::kOnce;
 
   // The second step: without what is asked for once, with the frees of what the first one left.
   KeptVector<Event> second(step.size());

@@ -1,6 +1,6 @@
 // All steps of a run but the first ask for memory in the same order, and the first differs from them only in what it
-// allocates for good (optimizer states, workspaces) or is marked to take alone (Memory::only_once), and in that nothing
-// is left over from a step before it. So one step is executed and the others are copied from it.
+// allocates for good (optimizer states, workspaces), and in that nothing is left over from a step before it. So one
+// step is executed and the others are copied from it.
 #pragma once
 
 #include <cstddef>

@@ -28,17 +28,13 @@ Architecture albert(HfReader& config) {
     config.only_absent("chunk_size_feed_forward");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 2);
     const std::int64_t layers = checked_multiply(spec.num_hidden_groups, spec.inner_group_num);
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.type_vocab_size + spec.hidden_size;
     return checked_add(checked_multiply(layer, layers), checked_multiply(rows, spec.embedding_size));
   });
   return spec;
 }
-
-constexpr Task kAlbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm};
 
 }  // namespace
 
@@ -48,7 +44,7 @@ const Family kAlbert = {
     .read = albert,
     .build = build_albert,
     .size_keys = kEncoderKeys,
-    .measured = kAlbertMeasured,
+    .measured = kClassifierAndMaskedLm,
     .checkpoints = false,
     .repeats_layers = true,
     .answers_questions = true,

@@ -24,8 +24,6 @@ Architecture apertus(HfReader& config) {
 constexpr std::string_view kApertusPlan[] = {"q_proj", "k_proj",  "v_proj",    "q_norm", "k_norm",
                                              "o_proj", "up_proj", "down_proj", "lm_head"};
 
-constexpr Task kApertusMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kApertus = {
@@ -34,7 +32,7 @@ const Family kApertus = {
     .read = apertus,
     .build = build_apertus,
     .size_keys = kDecoderKeys,
-    .measured = kApertusMeasured,
+    .measured = kCausalLmAlone,
     .tp_plan = kApertusPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 41,

@@ -19,8 +19,6 @@ Architecture arcee(HfReader& config) {
 
 constexpr std::string_view kArceePlan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "lm_head"};
 
-constexpr Task kArceeMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kArcee = {
@@ -29,7 +27,7 @@ const Family kArcee = {
     .read = arcee,
     .build = build_arcee,
     .size_keys = kDecoderKeys,
-    .measured = kArceeMeasured,
+    .measured = kCausalLmAlone,
     .tp_plan = kArceePlan,
     .dropout_is_module = false,
     .answers_questions = true,

@@ -31,8 +31,6 @@ Architecture bamba(HfReader& config) {
   return spec;
 }
 
-constexpr Task kBambaMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kBamba = {
@@ -40,8 +38,8 @@ const Family kBamba = {
     .kind = FamilyKind::kDecoder,
     .read = bamba,
     .build = build_bamba,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kBambaMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

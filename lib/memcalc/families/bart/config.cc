@@ -50,11 +50,7 @@ BartSpec bart_spec(HfReader& config, const BartDefaults& defaults) {
 
 Architecture bart(HfReader& config) { return bart_spec(config); }
 
-namespace {
-
-constexpr Task kBartMeasured[] = {Task::kSeq2Seq};
-
-}  // namespace
+namespace {}  // namespace
 
 const Family kBart = {
     .model_type = "bart",
@@ -62,7 +58,7 @@ const Family kBart = {
     .read = bart,
     .build = build_bart,
     .size_keys = kSeq2SeqKeys,
-    .measured = kBartMeasured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = {.has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -50,9 +50,7 @@ BertSpec bert_block(HfReader& config, BertKind kind) {
     config.only_absent("chunk_size_feed_forward");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 2);
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.type_vocab_size + spec.num_labels;
     const std::int64_t width = std::max(spec.hidden_size, spec.embedding_size);
     return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, width));
@@ -68,12 +66,6 @@ Architecture xlm_roberta(HfReader& config) { return bert_block(config, BertKind:
 
 Architecture electra(HfReader& config) { return bert_block(config, BertKind::kElectra); }
 
-constexpr Task kBertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-
-constexpr Task kMeasuredOfXlmRoberta[] = {Task::kSequenceClassification, Task::kMaskedLm};
-
-constexpr Task kMeasuredOfCamembert[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-
 }  // namespace
 
 const Family kBert = {
@@ -82,7 +74,7 @@ const Family kBert = {
     .read = bert,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kBertMeasured,
+    .measured = kEncoderTasks,
     .answers_questions = true,
     .to_megatron = bert_to_megatron,
 };
@@ -93,7 +85,7 @@ const Family kCamembert = {
     .read = xlm_roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasuredOfCamembert,
+    .measured = kEncoderTasks,
     .answers_questions = true,
 };
 
@@ -103,7 +95,7 @@ const Family kRoberta = {
     .read = roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kBertMeasured,
+    .measured = kEncoderTasks,
     .answers_questions = true,
 };
 
@@ -113,7 +105,7 @@ const Family kXlmRoberta = {
     .read = xlm_roberta,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kMeasuredOfXlmRoberta,
+    .measured = kClassifierAndMaskedLm,
     .answers_questions = true,
 };
 
@@ -123,7 +115,7 @@ const Family kElectra = {
     .read = electra,
     .build = build_bert,
     .size_keys = kEncoderKeys,
-    .measured = kBertMeasured,
+    .measured = kEncoderTasks,
     .is_eager = [](const Behaviors& b) -> bool { return b.electra_eager; },
     .answers_questions = true,
 };

@@ -38,8 +38,6 @@ constexpr SizeKeysOfFamily kBloomKeys = {{{"n_layer", ""},
                                           {},
                                           {"tie_word_embeddings", ""}}};
 
-constexpr Task kBloomMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kBloom = {
@@ -48,7 +46,7 @@ const Family kBloom = {
     .read = bloom,
     .build = build_bloom,
     .size_keys = kBloomKeys,
-    .measured = kBloomMeasured,
+    .measured = kCausalLmAlone,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
     .answers_questions = true,

@@ -22,10 +22,7 @@ ClipTower tower(HfReader& config, const TowerDefaults& defaults, std::string_vie
   tower.attention_dropout = config.probability("attention_dropout", 0);
   config.divides("num_attention_heads", tower.num_attention_heads, "hidden_size", tower.hidden_size);
   config.check_parameter_count([&] {
-    return checked_multiply(
-        tower.num_hidden_layers,
-        checked_add(checked_multiply(4, linear_parameters(tower.hidden_size, tower.hidden_size)),
-                    checked_multiply(2, linear_parameters(tower.hidden_size, tower.intermediate_size))));
+    return checked_multiply(tower.num_hidden_layers, layer_parameters(tower.hidden_size, tower.intermediate_size, 2));
   });
   return tower;
 }

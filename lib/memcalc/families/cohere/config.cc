@@ -2,6 +2,7 @@
 #include "memcalc/families/cohere/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -43,10 +44,6 @@ Architecture cohere2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kCohereMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kCoherePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                            "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kCohere = {
@@ -55,8 +52,8 @@ const Family kCohere = {
     .read = cohere,
     .build = build_cohere,
     .size_keys = kDecoderKeys,
-    .measured = kCohereMeasured,
-    .tp_plan = kCoherePlan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 58,
     .fp8_layers = true,
@@ -67,9 +64,9 @@ const Family kCohere2 = {
     .kind = FamilyKind::kDecoder,
     .read = cohere2,
     .build = build_cohere,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kCohereMeasured,
-    .tp_plan = kCoherePlan,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 68,
     .fp8_layers = true,

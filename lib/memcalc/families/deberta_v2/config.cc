@@ -97,8 +97,6 @@ Architecture deberta_v2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kDebertaV2Measured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-
 }  // namespace
 
 const Family kDebertaV2 = {
@@ -107,7 +105,7 @@ const Family kDebertaV2 = {
     .read = deberta_v2,
     .build = build_deberta_v2,
     .size_keys = kEncoderKeys,
-    .measured = kDebertaV2Measured,
+    .measured = kEncoderTasks,
     .is_eager = [](const Behaviors&) { return true; },
     .answers_questions = true,
 };

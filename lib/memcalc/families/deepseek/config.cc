@@ -8,6 +8,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -96,14 +97,11 @@ Architecture kimi_k2(HfReader& config) {
   return deepseek_v3(config);
 }
 
-constexpr Task kDeepseekMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kDeepseekMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kV2Plan[] = {"q_proj",    "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj",
                                         "gate_proj", "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kLitePlan[] = {"q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",    "o_proj", "gate_proj",
                                           "up_proj",  "down_proj",          "gate_up_proj", "lm_head"};
 constexpr std::string_view kYoutuPlan[] = {"gate_proj", "up_proj", "down_proj", "lm_head"};
-constexpr std::string_view kV3Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 
 }  // namespace
 
@@ -112,8 +110,8 @@ const Family kDeepseekV2 = {
     .kind = FamilyKind::kDecoder,
     .read = deepseek_v2,
     .build = build_deepseek_v2,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kDeepseekMeasured,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kV2Plan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -129,9 +127,9 @@ const Family kDeepseekV3 = {
     .kind = FamilyKind::kDecoder,
     .read = deepseek_v3,
     .build = build_deepseek_v3,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kDeepseekMeasured,
-    .tp_plan = kV3Plan,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAndClassifier,
+    .tp_plan = kMlpAndExpertsPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -144,8 +142,8 @@ const Family kGlm4MoeLite = {
     .kind = FamilyKind::kDecoder,
     .read = glm4_moe_lite,
     .build = build_glm4_moe_lite,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kDeepseekMeasuredCausal,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kLitePlan,
     .dropout_is_module = false,
@@ -158,9 +156,9 @@ const Family kKimiK2 = {
     .kind = FamilyKind::kDecoder,
     .read = kimi_k2,
     .build = build_deepseek_v3,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kDeepseekMeasuredCausal,
-    .tp_plan = kV3Plan,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
+    .tp_plan = kMlpAndExpertsPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
     .has_stages = true,
@@ -173,8 +171,8 @@ const Family kYoutu = {
     .kind = FamilyKind::kDecoder,
     .read = youtu,
     .build = build_youtu,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kDeepseekMeasuredCausal,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
     .tp_plan = kYoutuPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 50,

@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -23,11 +24,6 @@ Architecture deepseek_ocr2(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kOcr2Plan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                          "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
-constexpr Task kDeepseekOcr2TextMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kDeepseekOcr2Text = {
@@ -36,8 +32,8 @@ const Family kDeepseekOcr2Text = {
     .read = deepseek_ocr2,
     .build = build_deepseek_ocr2,
     .size_keys = kDecoderKeys,
-    .measured = kDeepseekOcr2TextMeasured,
-    .tp_plan = kOcr2Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDenseAndExpertsPlan,
     .dropout_is_module = false,
     .preset = R"("num_experts_per_tok": 6)",  // transformers has no default, and no option says it
     .told = "num_experts_per_tok = 6, as in DeepSeek-OCR",

@@ -6,6 +6,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -93,10 +94,6 @@ Architecture glm_moe_dsa(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kDeepseekV32Plan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
-constexpr Task kSparseMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kDeepseekV32 = {
@@ -104,9 +101,9 @@ const Family kDeepseekV32 = {
     .kind = FamilyKind::kDecoder,
     .read = deepseek_v32,
     .build = build_deepseek_v32,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kSparseMeasured,
-    .tp_plan = kDeepseekV32Plan,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
+    .tp_plan = kMlpAndExpertsPlan,
     .dropout_is_module = false,
     .has_latent_attention = true,
     .compiled_whole_alone = true,
@@ -117,10 +114,10 @@ const Family kGlmMoeDsa = {
     .kind = FamilyKind::kDecoder,
     .read = glm_moe_dsa,
     .build = build_deepseek_v32,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kSparseMeasured,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kDeepseekV32Plan,
+    .tp_plan = kMlpAndExpertsPlan,
     .dropout_is_module = false,
     .has_latent_attention = true,
     .compiled_whole_alone = true,

@@ -153,8 +153,6 @@ Architecture deepseek_v4(HfReader& config) {
   return spec;
 }
 
-constexpr Task kDeepseekV4Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kDeepseekV4 = {
@@ -163,7 +161,7 @@ const Family kDeepseekV4 = {
     .read = deepseek_v4,
     .build = build_deepseek_v4,
     .size_keys = with(kEncoderKeys, 5, {"moe_intermediate_size", ""}),
-    .measured = kDeepseekV4Measured,
+    .measured = kCausalLmAlone,
     .is_eager = [](const Behaviors&) { return true; },  // _supports_sdpa is False: sinks
     .dropout_is_module = false,
     .compiled_whole_alone = true,

@@ -22,8 +22,7 @@ Architecture distilbert(HfReader& config) {
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("n_heads", spec.n_heads, "dim", spec.dim);
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.dim, spec.dim)),
-                                           checked_multiply(2, linear_parameters(spec.dim, spec.hidden_dim)));
+    const std::int64_t layer = layer_parameters(spec.dim, spec.hidden_dim, 2);
     const std::int64_t rows = 2 * spec.vocab_size + spec.max_position_embeddings + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.n_layers), checked_multiply(rows, spec.dim));
   });
@@ -39,7 +38,6 @@ constexpr SizeKeysOfFamily kDistilbertKeys = {{{"n_layers", ""},
                                                {"vocab_size", ""},
                                                {"max_position_embeddings", ""},
                                                {"tie_word_embeddings", ""}}};
-constexpr Task kDistilbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -49,7 +47,7 @@ const Family kDistilBert = {
     .read = distilbert,
     .build = build_distilbert,
     .size_keys = kDistilbertKeys,
-    .measured = kDistilbertMeasured,
+    .measured = kEncoderTasks,
     .answers_questions = true,
 };
 

@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -43,11 +44,6 @@ Architecture dots1(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kDots1Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
-                                           "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
-constexpr Task kDots1Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kDots1 = {
@@ -56,9 +52,9 @@ const Family kDots1 = {
     .read = dots1,
     .build = build_dots1,
     .size_keys = kDecoderKeys,
-    .measured = kDots1Measured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kDots1Plan,
+    .tp_plan = kNormedDenseAndExpertsPlan,
     .dropout_is_module = false,
     .preset = R"("num_experts_per_tok": 6, "n_routed_experts": 128, "n_shared_experts": 2)",
     .told = "128 experts, of which a token takes 6, and 2 for all, as in dots.llm1",

@@ -21,8 +21,6 @@ Architecture dream(HfReader& config) {
   return spec;
 }
 
-constexpr Task kDreamTasks[] = {Task::kMaskedLm};
-
 }  // namespace
 
 const Family kDream = {
@@ -30,9 +28,9 @@ const Family kDream = {
     .kind = FamilyKind::kEncoder,
     .read = dream,
     .build = build_dream,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .tasks = kDreamTasks,
-    .measured = kDreamTasks,
+    .size_keys = kUnsizedHeadKeys,
+    .tasks = kMaskedLmAlone,
+    .measured = kMaskedLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

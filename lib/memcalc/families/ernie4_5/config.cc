@@ -2,6 +2,7 @@
 #include "memcalc/families/ernie4_5/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -24,10 +25,6 @@ Architecture ernie4_5(HfReader& config) {
   return spec;
 }
 
-constexpr Task kErnie45Measured[] = {Task::kCausalLm};
-constexpr std::string_view kErnie45Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kErnie45 = {
@@ -36,8 +33,8 @@ const Family kErnie45 = {
     .read = ernie4_5,
     .build = build_ernie4_5,
     .size_keys = kDecoderKeys,
-    .measured = kErnie45Measured,
-    .tp_plan = kErnie45Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 52,
     .fp8_layers = true,

@@ -2,6 +2,7 @@
 #include "memcalc/families/ernie4_5_moe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -40,10 +41,6 @@ Architecture ernie4_5_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kErnie45MoeMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kErnie45MoePlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                                "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
 }  // namespace
 
 const Family kErnie45Moe = {
@@ -52,8 +49,8 @@ const Family kErnie45Moe = {
     .read = ernie4_5_moe,
     .build = build_ernie4_5_moe,
     .size_keys = kDecoderKeys,
-    .measured = kErnie45MoeMeasured,
-    .tp_plan = kErnie45MoePlan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDenseAndExpertsPlan,
     .dropout_is_module = false,
 };
 

@@ -4,6 +4,7 @@
 #include "memcalc/families/exaone4/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -27,10 +28,6 @@ Architecture exaone4(HfReader& config) {
   return spec;
 }
 
-constexpr Task kExaone4Measured[] = {Task::kCausalLm};
-constexpr std::string_view kExaone4Plan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
-                                             "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kExaone4 = {
@@ -39,8 +36,8 @@ const Family kExaone4 = {
     .read = exaone4,
     .build = build_exaone4,
     .size_keys = kDecoderKeys,
-    .measured = kExaone4Measured,
-    .tp_plan = kExaone4Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kNormedDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 53,

@@ -50,9 +50,7 @@ Architecture falcon(HfReader& config) {
                                                  "; accepted: an even one (rotary positions turn pairs)");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.ffn_hidden_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.ffn_hidden_size, 2);
     const std::int64_t rows = 2 * spec.vocab_size + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, spec.hidden_size));
   });
@@ -62,8 +60,6 @@ Architecture falcon(HfReader& config) {
 // Without --kv-heads: num_kv_heads says nothing where multi_query is true, which is the class's default.
 constexpr SizeKeysOfFamily kFalconKeys = with(kEncoderKeys, 5, {"ffn_hidden_size", ""});
 
-constexpr Task kFalconMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kFalcon = {
@@ -72,7 +68,7 @@ const Family kFalcon = {
     .read = falcon,
     .build = build_falcon,
     .size_keys = kFalconKeys,
-    .measured = kFalconMeasured,
+    .measured = kCausalLmAlone,
     .has_own_classifier = true,
     .answers_questions = true,
     .instructions_per_operator = 61,

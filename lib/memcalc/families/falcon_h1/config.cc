@@ -46,8 +46,6 @@ Architecture falcon_h1(HfReader& config) {
   return spec;
 }
 
-constexpr Task kFalconH1Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kFalconH1 = {
@@ -56,7 +54,7 @@ const Family kFalconH1 = {
     .read = falcon_h1,
     .build = build_falcon_h1,
     .size_keys = kDecoderKeys,
-    .measured = kFalconH1Measured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .instructions_per_operator = 58,
     .cut_cross_entropy = false,

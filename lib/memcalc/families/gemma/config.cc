@@ -152,8 +152,6 @@ Architecture paligemma(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGemmaMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kGemmaMeasuredCausal[] = {Task::kCausalLm};
 constexpr std::string_view kGemmaPlan[] = {"embed_tokens", "q_proj",    "k_proj",  "v_proj",
                                            "o_proj",       "gate_proj", "up_proj", "down_proj"};
 constexpr std::string_view kGemmaNormedPlan[] = {"embed_tokens", "q_proj", "k_proj",    "v_proj",  "o_proj",
@@ -167,7 +165,7 @@ const Family kGemma = {
     .read = gemma,
     .build = build_gemma,
     .size_keys = kDecoderKeys,
-    .measured = kGemmaMeasured,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kGemmaPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -180,7 +178,7 @@ const Family kGemma2 = {
     .read = gemma2,
     .build = build_gemma2,
     .size_keys = kDecoderKeys,
-    .measured = kGemmaMeasured,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kGemmaPlan,
     .is_eager = [](const Behaviors& b) -> bool { return b.gemma2_eager; },
     .dropout_is_module = false,
@@ -194,7 +192,7 @@ const Family kGemma3 = {
     .kind = FamilyKind::kDecoder,
     .read = gemma3,
     .build = build_gemma3_vision,
-    .measured = kGemmaMeasuredCausal,
+    .measured = kCausalLmAlone,
     .tp_plan = kGemmaNormedPlan,
     .dropout_is_module = false,
     .fp8_layers = true,
@@ -207,7 +205,7 @@ const Family kGemma3Text = {
     .read = gemma3_text,
     .build = build_gemma3,
     .size_keys = kDecoderKeys,
-    .measured = kGemmaMeasured,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kGemmaNormedPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 38,
@@ -220,7 +218,7 @@ const Family kPaliGemma = {
     .kind = FamilyKind::kDecoder,
     .read = paligemma,
     .build = build_paligemma,
-    .measured = kGemmaMeasuredCausal,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
 };
 

@@ -108,14 +108,12 @@ Architecture gemma3n(HfReader& config) {
   return architecture;
 }
 
-constexpr Task kGemma3nMeasured[] = {Task::kCausalLm};
-
 constexpr Family family_of_gemma3n(std::string_view model_type, Architecture (*read)(HfReader&)) {
   return {.model_type = model_type,
           .kind = FamilyKind::kDecoder,
           .read = read,
           .build = build_gemma3n,
-          .measured = kGemma3nMeasured,
+          .measured = kCausalLmAlone,
           .dropout_is_module = false,
           .compiled_whole_alone = true};
 }

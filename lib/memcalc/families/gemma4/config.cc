@@ -85,8 +85,6 @@ Architecture of_text_config(HfReader& config, const char* type, bool is_unified)
 Architecture gemma4(HfReader& config) { return of_text_config(config, "gemma4_text", false); }
 Architecture gemma4_unified(HfReader& config) { return of_text_config(config, "gemma4_unified_text", true); }
 
-constexpr Task kGemma4TextMeasured[] = {Task::kCausalLm};
-
 constexpr Family family_of_gemma4(std::string_view model_type, Architecture (*read)(HfReader&),
                                   std::span<const Task> measured = {}) {
   return {.model_type = model_type,
@@ -101,8 +99,8 @@ constexpr Family family_of_gemma4(std::string_view model_type, Architecture (*re
 }  // namespace
 
 const Family kGemma4 = family_of_gemma4("gemma4", gemma4);
-const Family kGemma4Text = family_of_gemma4("gemma4_text", gemma4_text, kGemma4TextMeasured);
+const Family kGemma4Text = family_of_gemma4("gemma4_text", gemma4_text, kCausalLmAlone);
 const Family kGemma4Unified = family_of_gemma4("gemma4_unified", gemma4_unified);
-const Family kGemma4UnifiedText = family_of_gemma4("gemma4_unified_text", gemma4_unified_text, kGemma4TextMeasured);
+const Family kGemma4UnifiedText = family_of_gemma4("gemma4_unified_text", gemma4_unified_text, kCausalLmAlone);
 
 }  // namespace memcalc::family

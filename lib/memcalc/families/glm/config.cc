@@ -2,6 +2,7 @@
 #include "memcalc/families/glm/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -21,10 +22,6 @@ Architecture glm(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGlmMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kGlmPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                         "gate_up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kGlm = {
@@ -33,9 +30,9 @@ const Family kGlm = {
     .read = glm,
     .build = build_glm,
     .size_keys = kDecoderKeys,
-    .measured = kGlmMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kGlmPlan,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 56,
     .fp8_layers = true,
@@ -47,9 +44,9 @@ const Family kGlm4 = {
     .read = glm,
     .build = build_glm4,
     .size_keys = kDecoderKeys,
-    .measured = kGlmMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kGlmPlan,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .instructions_per_operator = 46,
     .fp8_layers = true,

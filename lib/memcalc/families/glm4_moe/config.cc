@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -29,10 +30,6 @@ Architecture glm4_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGlm4MoeMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kGlm4MoePlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                             "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
 }  // namespace
 
 const Family kGlm4Moe = {
@@ -41,9 +38,9 @@ const Family kGlm4Moe = {
     .read = glm4_moe,
     .build = build_glm4_moe,
     .size_keys = kDecoderKeys,
-    .measured = kGlm4MoeMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kGlm4MoePlan,
+    .tp_plan = kDenseAndExpertsPlan,
     .dropout_is_module = false,
     .has_stages = true,
     .preset = R"("head_dim": 128)",  // transformers' own sizes give heads of 42, of which 21 would be rotated

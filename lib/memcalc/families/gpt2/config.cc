@@ -25,15 +25,12 @@ Architecture gpt2(HfReader& config) {
   config.only_flag("reorder_and_upcast_attn", false);
   config.only_flag("add_cross_attention", false);
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.n_embd, spec.n_embd)),
-                                           checked_multiply(2, linear_parameters(spec.n_embd, spec.n_inner)));
+    const std::int64_t layer = layer_parameters(spec.n_embd, spec.n_inner, 2);
     const std::int64_t rows = 2 * spec.vocab_size + spec.n_positions + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.n_layer), checked_multiply(rows, spec.n_embd));
   });
   return spec;
 }
-
-constexpr Task kGpt2Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
 
 }  // namespace
 
@@ -43,7 +40,7 @@ const Family kGpt2 = {
     .read = gpt2,
     .build = build_gpt2,
     .size_keys = kGpt2Keys,
-    .measured = kGpt2Measured,
+    .measured = kCausalLmAndClassifier,
     .has_own_classifier = true,
     .answers_questions = true,
     .instructions_per_operator = 128,

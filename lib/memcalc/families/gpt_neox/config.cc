@@ -24,9 +24,7 @@ Architecture gpt_neox(HfReader& config) {
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   spec.rotary_dim = rotary_dim(config, "rotary_pct", 0.25, spec.hidden_size / spec.num_attention_heads);
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 2);
     return checked_add(checked_multiply(layer, spec.num_hidden_layers),
                        checked_multiply(2 * spec.vocab_size + spec.num_labels, spec.hidden_size));
   });
@@ -34,7 +32,6 @@ Architecture gpt_neox(HfReader& config) {
 }
 
 constexpr Renaming kGptNeoxRenamings[] = {{"embed_out.", "lm_head.", /*starts_name=*/true}};
-constexpr Task kGptNeoxMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 constexpr std::string_view kGptNeoxPlan[] = {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "lm_head"};
 
 }  // namespace
@@ -45,7 +42,7 @@ const Family kGptNeox = {
     .read = gpt_neox,
     .build = build_gpt_neox,
     .size_keys = kEncoderKeys,
-    .measured = kGptNeoxMeasured,
+    .measured = kCausalLmAndClassifier,
     .renamings = kGptNeoxRenamings,
     .loads_by_checkpoint_names = true,
     .tp_plan = kGptNeoxPlan,

@@ -31,7 +31,6 @@ Architecture gpt_oss(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGptOssMeasured[] = {Task::kCausalLm};
 constexpr std::string_view kGptOssPlan[] = {"lm_head"};
 
 }  // namespace
@@ -42,7 +41,7 @@ const Family kGptOss = {
     .read = gpt_oss,
     .build = build_gpt_oss,
     .size_keys = kDecoderKeys,
-    .measured = kGptOssMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
     .tp_plan = kGptOssPlan,
     .is_eager = [](const Behaviors&) { return true; },  // attention sinks; others are kernels of the hub

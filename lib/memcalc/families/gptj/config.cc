@@ -32,15 +32,12 @@ Architecture gptj(HfReader& config) {
                                                 std::to_string(head_dim) + ")");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.n_embd, spec.n_embd)),
-                                           checked_multiply(2, linear_parameters(spec.n_embd, spec.n_inner)));
+    const std::int64_t layer = layer_parameters(spec.n_embd, spec.n_inner, 2);
     const std::int64_t rows = 2 * spec.vocab_size + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.n_layer), checked_multiply(rows, spec.n_embd));
   });
   return spec;
 }
-
-constexpr Task kGptjMeasured[] = {Task::kCausalLm};
 
 }  // namespace
 
@@ -50,7 +47,7 @@ const Family kGptj = {
     .read = gptj,
     .build = build_gptj,
     .size_keys = kGpt2Keys,
-    .measured = kGptjMeasured,
+    .measured = kCausalLmAlone,
     .is_eager = [](const Behaviors&) { return true; },
     .has_own_classifier = true,
     .answers_questions = true,

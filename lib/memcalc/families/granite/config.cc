@@ -2,6 +2,7 @@
 #include "memcalc/families/granite/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -14,10 +15,6 @@ Architecture granite(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGraniteMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kGranitePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kGranite = {
@@ -26,8 +23,8 @@ const Family kGranite = {
     .read = granite,
     .build = build_granite,
     .size_keys = kDecoderKeys,
-    .measured = kGraniteMeasured,
-    .tp_plan = kGranitePlan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 58,
     .fp8_layers = true,

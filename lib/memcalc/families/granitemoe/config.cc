@@ -15,8 +15,6 @@ Architecture granitemoe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGraniteMoeMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kGraniteMoe = {
@@ -25,7 +23,7 @@ const Family kGraniteMoe = {
     .read = granitemoe,
     .build = build_granitemoe,
     .size_keys = kDecoderKeys,
-    .measured = kGraniteMoeMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .instructions_per_operator = 59,
 };

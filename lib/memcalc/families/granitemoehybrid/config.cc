@@ -39,8 +39,6 @@ Architecture granitemoehybrid(HfReader& config) {
   return spec;
 }
 
-constexpr Task kGranitemoehybridMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kGraniteMoeHybrid = {
@@ -49,7 +47,7 @@ const Family kGraniteMoeHybrid = {
     .read = granitemoehybrid,
     .build = build_granitemoehybrid,
     .size_keys = kDecoderKeys,
-    .measured = kGranitemoehybridMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -13,8 +13,6 @@ Architecture hunyuan(HfReader& config) {
   return spec;
 }
 
-constexpr Task kHunyuanV1DenseMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kHunyuanV1Dense = {
@@ -23,7 +21,7 @@ const Family kHunyuanV1Dense = {
     .read = hunyuan,
     .build = build_hunyuan,
     .size_keys = kDecoderKeys,
-    .measured = kHunyuanV1DenseMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .instructions_per_operator = 49,
     .fp8_layers = true,

@@ -34,8 +34,6 @@ Architecture hunyuan_v1_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kHunyuanV1MoeMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kHunyuanV1Moe = {
@@ -44,7 +42,7 @@ const Family kHunyuanV1Moe = {
     .read = hunyuan_v1_moe,
     .build = build_hunyuan_moe,
     .size_keys = kDecoderKeys,
-    .measured = kHunyuanV1MoeMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
 };
 

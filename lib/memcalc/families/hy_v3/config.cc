@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -28,11 +29,6 @@ Architecture hy_v3(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kHyV3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
-                                          "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
-constexpr Task kHyV3Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kHyV3 = {
@@ -41,9 +37,9 @@ const Family kHyV3 = {
     .read = hy_v3,
     .build = build_hy_v3,
     .size_keys = kDecoderKeys,
-    .measured = kHyV3Measured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kHyV3Plan,
+    .tp_plan = kNormedDenseAndExpertsPlan,
     .dropout_is_module = false,
 };
 

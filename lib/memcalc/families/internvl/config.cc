@@ -83,8 +83,6 @@ Architecture internvl(HfReader& config) {
   return spec;
 }
 
-constexpr Task kInternVlMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kInternVl = {
@@ -92,7 +90,7 @@ const Family kInternVl = {
     .kind = FamilyKind::kDecoder,
     .read = internvl,
     .build = build_internvl,
-    .measured = kInternVlMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .has_router_loss = true,
 };

@@ -47,8 +47,6 @@ Architecture jamba(HfReader& config) {
   return spec;
 }
 
-constexpr Task kJambaMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kJamba = {
@@ -56,8 +54,8 @@ const Family kJamba = {
     .kind = FamilyKind::kDecoder,
     .read = jamba,
     .build = build_jamba,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kJambaMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -91,8 +91,6 @@ Architecture kimi_linear(HfReader& config) {
   return spec;
 }
 
-constexpr Task kKimiLinearMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kKimiLinear = {
@@ -101,7 +99,7 @@ const Family kKimiLinear = {
     .read = kimi_linear,
     .build = build_kimi_linear,
     .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", ""}),
-    .measured = kKimiLinearMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .has_latent_attention = true,
     .compiled_whole_alone = true,

@@ -101,8 +101,6 @@ Architecture lfm2_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kLfm2Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kLfm2 = {
@@ -111,7 +109,7 @@ const Family kLfm2 = {
     .read = lfm2,
     .build = build_lfm2,
     .size_keys = kDecoderKeys,
-    .measured = kLfm2Measured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .instructions_per_operator = 70,
     .compiled_whole_alone = true,
@@ -122,7 +120,7 @@ const Family kLfm2Moe = {
     .kind = FamilyKind::kDecoder,
     .read = lfm2_moe,
     .build = build_lfm2,
-    .measured = kLfm2Measured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

@@ -103,9 +103,7 @@ ModelSpec model_from_lit_config(const JsonObject& json, std::string name) {
   const LitConfig config = read(json);
   HfReader reader(json, std::string(kLitGptType));
   reader.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(config.n_embd, config.n_embd)),
-                    checked_multiply(3, linear_parameters(config.n_embd, config.intermediate_size)));
+    const std::int64_t layer = layer_parameters(config.n_embd, config.intermediate_size, 3);
     return checked_add(checked_multiply(layer, config.n_layer), checked_multiply(2 * config.vocab_size, config.n_embd));
   });
   ModelSpec model;

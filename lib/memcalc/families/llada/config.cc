@@ -69,9 +69,7 @@ Architecture llada(HfReader& config) {
                                     "; accepted: an even one (rotary positions turn pairs)");
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(3, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 3);
     return checked_add(checked_multiply(layer, spec.num_hidden_layers),
                        checked_multiply(2 * spec.vocab_size, spec.hidden_size));
   });
@@ -80,8 +78,6 @@ Architecture llada(HfReader& config) {
       "weigh it by token (some make one more copy of the logits for that)");
   return spec;
 }
-
-constexpr Task kLladaTasks[] = {Task::kMaskedLm};
 
 }  // namespace
 
@@ -100,8 +96,8 @@ const Family kLlada = {
                    {"max_sequence_length", ""},
                    {"weight_tying", ""},
                    {}}},
-    .tasks = kLladaTasks,
-    .measured = kLladaTasks,
+    .tasks = kMaskedLmAlone,
+    .measured = kMaskedLmAlone,
     .compiled_whole_alone = true,
     .preset = R"("block_type": "llama", "layer_norm_type": "rms", "activation_type": "silu", "rope": true)",
     .told = "blocks as in LLaDA-8B: LLaMA's, with RMS norms and rotary positions",

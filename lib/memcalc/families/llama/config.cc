@@ -2,6 +2,7 @@
 #include "memcalc/families/llama/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -22,10 +23,6 @@ Architecture mistral(HfReader& config) {
   return spec;
 }
 
-constexpr Task kLlamaMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kLlamaPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                           "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kLlama = {
@@ -34,8 +31,8 @@ const Family kLlama = {
     .read = llama,
     .build = build_llama,
     .size_keys = kDecoderKeys,
-    .measured = kLlamaMeasured,
-    .tp_plan = kLlamaPlan,
+    .measured = kCausalLmAndClassifier,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 61,
@@ -54,8 +51,8 @@ const Family kMistral = {
     .read = mistral,
     .build = build_llama,
     .size_keys = kDecoderKeys,
-    .measured = kLlamaMeasured,
-    .tp_plan = kLlamaPlan,
+    .measured = kCausalLmAndClassifier,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 64,

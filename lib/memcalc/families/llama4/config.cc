@@ -8,6 +8,7 @@
 #include "memcalc/families/llama4/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -85,9 +86,6 @@ Architecture llama4_text(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kLlama4Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                            "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 /// Its text_config alone: what AutoModelForCausalLM makes of it.
 Architecture llama4(HfReader& config) {
   const JsonDocument none = JsonDocument::parse("{}", config.json().file());  // Llama4TextConfig()
@@ -101,8 +99,6 @@ Architecture llama4(HfReader& config) {
   return architecture;
 }
 
-constexpr Task kLlama4Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kLlama4 = {
@@ -111,7 +107,7 @@ const Family kLlama4 = {
     .read = llama4,
     .build = build_llama4_text,
     .measured = {},
-    .tp_plan = kLlama4Plan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };
@@ -122,8 +118,8 @@ const Family kLlama4Text = {
     .read = llama4_text,
     .build = build_llama4_text,
     .size_keys = kDecoderKeys,
-    .measured = kLlama4Measured,
-    .tp_plan = kLlama4Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 57,
     .compiled_whole_alone = true,

@@ -41,8 +41,6 @@ Architecture llava(HfReader& config) {
   return spec;
 }
 
-constexpr Task kLlavaMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kLlava = {
@@ -50,7 +48,7 @@ const Family kLlava = {
     .kind = FamilyKind::kDecoder,
     .read = llava,
     .build = build_llava,
-    .measured = kLlavaMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
 };
 

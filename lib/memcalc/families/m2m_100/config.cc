@@ -18,8 +18,6 @@ Architecture m2m_100(HfReader& config) {
   return spec;
 }
 
-constexpr Task kM2m100Measured[] = {Task::kSeq2Seq};
-
 }  // namespace
 
 const Family kM2M100 = {
@@ -28,7 +26,7 @@ const Family kM2M100 = {
     .read = m2m_100,
     .build = build_m2m_100,
     .size_keys = kSeq2SeqKeys,
-    .measured = kM2m100Measured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = {.has_decoder_start = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

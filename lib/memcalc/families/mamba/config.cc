@@ -31,8 +31,6 @@ Architecture mamba(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMambaMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMamba = {
@@ -40,7 +38,7 @@ const Family kMamba = {
     .kind = FamilyKind::kDecoder,
     .read = mamba,
     .build = build_mamba,
-    .measured = kMambaMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .has_no_attention = true,
     .cut_cross_entropy = false,

@@ -18,8 +18,6 @@ Architecture marian(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMarianMeasured[] = {Task::kSeq2Seq};
-
 }  // namespace
 
 const Family kMarian = {
@@ -28,7 +26,7 @@ const Family kMarian = {
     .read = marian,
     .build = build_marian,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMarianMeasured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

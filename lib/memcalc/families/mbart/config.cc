@@ -2,11 +2,7 @@
 #include "memcalc/families/mbart/spec.h"
 
 namespace memcalc::family {
-namespace {
-
-constexpr Task kMbartMeasured[] = {Task::kSeq2Seq};
-
-}  // namespace
+namespace {}  // namespace
 
 const Family kMbart = {
     .model_type = "mbart",
@@ -14,7 +10,7 @@ const Family kMbart = {
     .read = bart,
     .build = build_mbart,
     .size_keys = kSeq2SeqKeys,
-    .measured = kMbartMeasured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = {.has_decoder_start = false, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -4,6 +4,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/latent_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -65,11 +66,6 @@ Architecture mimo_v2_flash(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kMiMoPlan[] = {"q_proj",  "k_proj",    "v_proj",       "o_proj", "gate_proj",
-                                          "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
-constexpr Task kMiMoV2FlashMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMiMoV2Flash = {
@@ -78,9 +74,9 @@ const Family kMiMoV2Flash = {
     .read = mimo_v2_flash,
     .build = build_mimo_v2_flash,
     .size_keys = kDecoderKeys,
-    .measured = kMiMoV2FlashMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.ends = false},
-    .tp_plan = kMiMoPlan,
+    .tp_plan = kDenseAndExpertsPlan,
     .is_eager = [](const Behaviors&) { return true; },  // _supports_sdpa is False: sinks
     .dropout_is_module = false,
 };

@@ -33,8 +33,6 @@ Architecture minicpm3(HfReader& config) {
 constexpr std::string_view kMiniCpm3Plan[] = {"q_proj",    "q_b_proj", "kv_b_proj", "o_proj",
                                               "gate_proj", "up_proj",  "down_proj", "lm_head"};
 
-constexpr Task kMiniCpm3Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMiniCpm3 = {
@@ -42,8 +40,8 @@ const Family kMiniCpm3 = {
     .kind = FamilyKind::kDecoder,
     .read = minicpm3,
     .build = build_minicpm3,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kMiniCpm3Measured,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
     .tp_plan = kMiniCpm3Plan,
     .dropout_is_module = false,
     .instructions_per_operator = 44,

@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/linear_attention_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -24,11 +25,6 @@ Architecture minimax(HfReader& config) {
   return spec;
 }
 
-constexpr std::string_view kMiniMaxPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                             "gate_up_proj", "down_proj", "lm_head"};
-
-constexpr Task kMiniMaxMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMiniMax = {
@@ -37,8 +33,8 @@ const Family kMiniMax = {
     .read = minimax,
     .build = build_minimax,
     .size_keys = kDecoderKeys,
-    .measured = kMiniMaxMeasured,
-    .tp_plan = kMiniMaxPlan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .answers_questions = true,
 };

@@ -2,6 +2,7 @@
 #include "memcalc/families/minimax_m2/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -25,10 +26,6 @@ Architecture minimax_m2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMinimaxM2Measured[] = {Task::kCausalLm};
-constexpr std::string_view kMinimaxM2Plan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                               "gate_up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kMiniMaxM2 = {
@@ -37,8 +34,8 @@ const Family kMiniMaxM2 = {
     .read = minimax_m2,
     .build = build_minimax_m2,
     .size_keys = kDecoderKeys,
-    .measured = kMinimaxM2Measured,
-    .tp_plan = kMinimaxM2Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .has_stages = true,
 };

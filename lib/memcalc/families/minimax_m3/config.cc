@@ -97,8 +97,6 @@ Architecture minimax_m3_text(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMiniMaxM3Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMiniMaxM3Text = {
@@ -107,7 +105,7 @@ const Family kMiniMaxM3Text = {
     .read = minimax_m3_text,
     .build = build_minimax_m3,
     .size_keys = kDecoderKeys,
-    .measured = kMiniMaxM3Measured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

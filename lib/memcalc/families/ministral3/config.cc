@@ -9,6 +9,7 @@
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "memcalc/spec/text_config.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -100,10 +101,6 @@ Architecture mistral3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMinistral3Measured[] = {Task::kCausalLm};
-constexpr std::string_view kMinistral3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                                "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kMinistral3 = {
@@ -112,8 +109,8 @@ const Family kMinistral3 = {
     .read = ministral3,
     .build = build_ministral3,
     .size_keys = kDecoderKeys,
-    .measured = kMinistral3Measured,
-    .tp_plan = kMinistral3Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 56,
@@ -125,8 +122,8 @@ const Family kMistral3 = {
     .kind = FamilyKind::kDecoder,
     .read = mistral3,
     .build = build_mistral3,
-    .measured = kMinistral3Measured,
-    .tp_plan = kMinistral3Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .fp8_layers = true,
 };

@@ -33,8 +33,6 @@ Architecture mistral4(HfReader& config) {
   return spec;
 }
 
-constexpr Task kMistral4Measured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMistral4 = {
@@ -42,8 +40,8 @@ const Family kMistral4 = {
     .kind = FamilyKind::kDecoder,
     .read = mistral4,
     .build = build_mistral4,
-    .size_keys = with(kEncoderKeys, 2, {"num_attention_heads", "num_key_value_heads"}),
-    .measured = kMistral4Measured,
+    .size_keys = kLatentKeys,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .has_latent_attention = true,
 };

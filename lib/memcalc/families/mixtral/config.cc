@@ -2,6 +2,7 @@
 #include "memcalc/families/mixtral/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -17,9 +18,6 @@ Architecture mixtral(HfReader& config) {
 }
 
 constexpr Renaming kMixtralRenamings[] = {{".block_sparse_moe.", ".mlp."}};
-constexpr Task kMixtralMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kMixtralPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                             "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
 
@@ -29,10 +27,10 @@ const Family kMixtral = {
     .read = mixtral,
     .build = build_mixtral,
     .size_keys = kDecoderKeys,
-    .measured = kMixtralMeasured,
+    .measured = kCausalLmAndClassifier,
     .renamings = kMixtralRenamings,
     .loads_by_checkpoint_names = true,
-    .tp_plan = kMixtralPlan,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 61,

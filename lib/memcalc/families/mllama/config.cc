@@ -43,8 +43,6 @@ Architecture mllama(HfReader& config) {
   return architecture;
 }
 
-constexpr Task kMllamaTextModelMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMllama = {
@@ -62,8 +60,8 @@ const Family kMllamaTextModel = {
     .kind = FamilyKind::kDecoder,
     .read = mllama_text,
     .build = build_mllama_text,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kMllamaTextModelMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
 };

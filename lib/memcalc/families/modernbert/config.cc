@@ -69,16 +69,12 @@ Architecture modernbert(HfReader& config) {
     }
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(3, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 3);
     return checked_add(checked_multiply(layer, spec.num_hidden_layers),
                        checked_multiply(2 * spec.vocab_size + spec.num_labels, spec.hidden_size));
   });
   return spec;
 }
-
-constexpr Task kModernbertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -88,7 +84,7 @@ const Family kModernBert = {
     .read = modernbert,
     .build = build_modernbert,
     .size_keys = kEncoderKeys,
-    .measured = kModernbertMeasured,
+    .measured = kEncoderTasks,
     .answers_questions = true,
 };
 

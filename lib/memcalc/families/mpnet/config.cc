@@ -21,16 +21,12 @@ Architecture mpnet(HfReader& config) {
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   config.check_parameter_count([&] {
-    const std::int64_t layer =
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.intermediate_size, 2);
     const std::int64_t rows = spec.vocab_size + spec.max_position_embeddings + spec.relative_attention_num_buckets;
     return checked_add(checked_multiply(layer, spec.num_hidden_layers), checked_multiply(rows, spec.hidden_size));
   });
   return spec;
 }
-
-constexpr Task kMpnetMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
 
 }  // namespace
 
@@ -40,7 +36,7 @@ const Family kMpnet = {
     .read = mpnet,
     .build = build_mpnet,
     .size_keys = kEncoderKeys,
-    .measured = kMpnetMeasured,
+    .measured = kEncoderTasks,
     .is_eager = [](const Behaviors&) { return true; },
     .checkpoints = false,
     .answers_questions = true,

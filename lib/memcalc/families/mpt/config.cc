@@ -38,8 +38,6 @@ constexpr SizeKeysOfFamily kMptKeys = {{{"n_layers", ""},
                                         {"max_seq_len", ""},
                                         {"tie_word_embeddings", ""}}};
 
-constexpr Task kMptMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMpt = {
@@ -48,7 +46,7 @@ const Family kMpt = {
     .read = mpt,
     .build = build_mpt,
     .size_keys = kMptKeys,
-    .measured = kMptMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
     .is_eager = [](const Behaviors&) { return true; },
     .use_cache_by_default = false,

@@ -52,8 +52,6 @@ Architecture muse_glimmer_text(HfReader& config) {
 constexpr std::string_view kMusePlan[] = {"embed_tokens", "q_proj",  "k_proj",    "v_proj", "gate_proj",
                                           "o_proj",       "up_proj", "down_proj", "lm_head"};
 
-constexpr Task kMuseGlimmerTextMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kMuseGlimmerText = {
@@ -62,7 +60,7 @@ const Family kMuseGlimmerText = {
     .read = muse_glimmer_text,
     .build = build_muse_glimmer_text,
     .size_keys = kDecoderKeys,
-    .measured = kMuseGlimmerTextMeasured,
+    .measured = kCausalLmAlone,
     .tp_plan = kMusePlan,
     .dropout_is_module = false,
     .cut_cross_entropy = false,

@@ -22,8 +22,6 @@ Architecture nemotron(HfReader& config) {
   return spec;
 }
 
-constexpr Task kNemotronMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kNemotron = {
@@ -32,7 +30,7 @@ const Family kNemotron = {
     .read = nemotron,
     .build = build_nemotron,
     .size_keys = kDecoderKeys,
-    .measured = kNemotronMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 83,

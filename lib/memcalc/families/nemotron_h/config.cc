@@ -95,8 +95,6 @@ Architecture nemotron_h(HfReader& config) {
   return spec;
 }
 
-constexpr Task kNemotronHMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kNemotronH = {
@@ -104,7 +102,7 @@ const Family kNemotronH = {
     .kind = FamilyKind::kDecoder,
     .read = nemotron_h,
     .build = build_nemotron_h,
-    .measured = kNemotronHMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
     .compiled_whole_alone = true,
     .to_megatron = nemotron_h_to_megatron,

@@ -45,8 +45,6 @@ Architecture nomic_bert(HfReader& config) {
   return spec;
 }
 
-constexpr Task kNomicBertMeasured[] = {Task::kSequenceClassification, Task::kMaskedLm, Task::kTokenClassification};
-
 }  // namespace
 
 const Family kNomicBert = {
@@ -55,7 +53,7 @@ const Family kNomicBert = {
     .read = nomic_bert,
     .build = build_nomic_bert,
     .size_keys = with(kEncoderKeys, 4, {"head_dim", ""}),
-    .measured = kNomicBertMeasured,
+    .measured = kEncoderTasks,
 };
 
 }  // namespace memcalc::family

@@ -2,6 +2,7 @@
 #include "memcalc/families/olmo/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -17,10 +18,6 @@ Architecture olmo(HfReader& config) {
   return spec;
 }
 
-constexpr Task kOlmoMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kOlmoPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                          "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kOlmo = {
@@ -29,9 +26,9 @@ const Family kOlmo = {
     .read = olmo,
     .build = build_olmo,
     .size_keys = kDecoderKeys,
-    .measured = kOlmoMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kOlmoPlan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 78,
     .fp8_layers = true,

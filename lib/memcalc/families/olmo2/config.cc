@@ -2,6 +2,7 @@
 #include "memcalc/families/olmo2/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -27,11 +28,6 @@ Architecture olmo3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kOlmo2Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr Task kOlmo2MeasuredCausal[] = {Task::kCausalLm};
-constexpr std::string_view kOlmo2Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                           "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kOlmo2 = {
@@ -40,9 +36,9 @@ const Family kOlmo2 = {
     .read = olmo2,
     .build = build_olmo2,
     .size_keys = kDecoderKeys,
-    .measured = kOlmo2Measured,
+    .measured = kCausalLmAndClassifier,
     .special_tokens = {.begins = false},
-    .tp_plan = kOlmo2Plan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 47,
     .fp8_layers = true,
@@ -55,9 +51,9 @@ const Family kOlmo3 = {
     .read = olmo3,
     .build = build_olmo2,
     .size_keys = kDecoderKeys,
-    .measured = kOlmo2MeasuredCausal,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kOlmo2Plan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .instructions_per_operator = 51,
     .fp8_layers = true,

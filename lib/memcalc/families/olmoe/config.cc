@@ -2,6 +2,7 @@
 #include "memcalc/families/olmoe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -24,10 +25,6 @@ Architecture olmoe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kOlmoeMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kOlmoePlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                           "gate_up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kOlmoe = {
@@ -35,10 +32,10 @@ const Family kOlmoe = {
     .kind = FamilyKind::kDecoder,
     .read = olmoe,
     .build = build_olmoe,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kOlmoeMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kOlmoePlan,
+    .tp_plan = kExpertsPlan,
     .dropout_is_module = false,
     .has_stages = true,
 };

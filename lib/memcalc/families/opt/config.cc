@@ -29,16 +29,13 @@ Architecture opt(HfReader& config) {
                               ErrorCode::kUnsupported);
   }
   config.check_parameter_count([&] {
-    const std::int64_t layer = checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                                           checked_multiply(2, linear_parameters(spec.hidden_size, spec.ffn_dim)));
+    const std::int64_t layer = layer_parameters(spec.hidden_size, spec.ffn_dim, 2);
     const std::int64_t rows = 2 * spec.vocab_size + spec.max_position_embeddings + spec.num_labels;
     return checked_add(checked_multiply(layer, spec.num_hidden_layers),
                        checked_multiply(rows, checked_add(spec.hidden_size, spec.word_embed_proj_dim)));
   });
   return spec;
 }
-
-constexpr Task kOptMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 
 }  // namespace
 
@@ -48,7 +45,7 @@ const Family kOpt = {
     .read = opt,
     .build = build_opt,
     .size_keys = with(kEncoderKeys, 5, {"ffn_dim", ""}),
-    .measured = kOptMeasured,
+    .measured = kCausalLmAndClassifier,
     .dropout_is_module = false,
     .has_own_classifier = true,
     .skips_layers_at_random = true,

@@ -2,11 +2,7 @@
 #include "memcalc/families/pegasus/spec.h"
 
 namespace memcalc::family {
-namespace {
-
-constexpr Task kPegasusMeasured[] = {Task::kSeq2Seq};
-
-}  // namespace
+namespace {}  // namespace
 
 const Family kPegasus = {
     .model_type = "pegasus",
@@ -14,7 +10,7 @@ const Family kPegasus = {
     .read = bart,
     .build = build_pegasus,
     .size_keys = kSeq2SeqKeys,
-    .measured = kPegasusMeasured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = {.begins = false, .has_decoder_start = true, .forces_end = true},
     .dropout_is_module = false,
     .keeps_cache_in_inference = true,

@@ -23,7 +23,6 @@ Architecture phi(HfReader& config) {
   return spec;
 }
 
-constexpr Task kPhiMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
 constexpr std::string_view kPhiPlan[] = {"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2", "lm_head"};
 
 }  // namespace
@@ -34,7 +33,7 @@ const Family kPhi = {
     .read = phi,
     .build = build_phi,
     .size_keys = kDecoderKeys,
-    .measured = kPhiMeasured,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kPhiPlan,
     .instructions_per_operator = 77,
     .fp8_layers = true,

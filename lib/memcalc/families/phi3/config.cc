@@ -17,7 +17,6 @@ Architecture phi3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kPhi3Measured[] = {Task::kCausalLm, Task::kSequenceClassification};
 constexpr std::string_view kPhi3Plan[] = {"qkv_proj", "o_proj", "gate_up_proj", "down_proj", "lm_head"};
 
 }  // namespace
@@ -28,7 +27,7 @@ const Family kPhi3 = {
     .read = phi3,
     .build = build_phi3,
     .size_keys = kDecoderKeys,
-    .measured = kPhi3Measured,
+    .measured = kCausalLmAndClassifier,
     .tp_plan = kPhi3Plan,
     .fp8_layers = true,
     .has_stages = true,

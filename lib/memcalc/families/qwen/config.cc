@@ -2,6 +2,7 @@
 #include "memcalc/families/qwen/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -36,12 +37,6 @@ Architecture qwen3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kQwenMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kQwenPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                          "gate_proj", "up_proj", "down_proj", "lm_head"};
-constexpr std::string_view kQwenNormedPlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
-                                                "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kQwen2 = {
@@ -50,9 +45,9 @@ const Family kQwen2 = {
     .read = qwen2,
     .build = build_qwen2,
     .size_keys = kDecoderKeys,
-    .measured = kQwenMeasured,
+    .measured = kCausalLmAndClassifier,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kQwenPlan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 63,
@@ -70,9 +65,9 @@ const Family kQwen3 = {
     .read = qwen3,
     .build = build_qwen3,
     .size_keys = kDecoderKeys,
-    .measured = kQwenMeasured,
+    .measured = kCausalLmAndClassifier,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kQwenNormedPlan,
+    .tp_plan = kNormedDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 50,

@@ -3,6 +3,7 @@
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
 #include "memcalc/spec/qwen_moe_defaults.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -31,10 +32,6 @@ Architecture qwen2_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kQwen2MoeMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kQwen2MoePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                              "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kQwen2Moe = {
@@ -42,10 +39,10 @@ const Family kQwen2Moe = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_moe,
     .build = build_qwen2_moe,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kQwen2MoeMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kQwen2MoePlan,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .has_stages = true,

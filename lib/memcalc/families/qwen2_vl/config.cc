@@ -180,8 +180,6 @@ Architecture with_tower(HfReader& config, bool is_2_5) {
 Architecture qwen2_vl(HfReader& config) { return with_tower(config, false); }
 Architecture qwen2_5_vl(HfReader& config) { return with_tower(config, true); }
 
-constexpr Task kQwen2VlMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kQwen2Vl = {
@@ -189,7 +187,7 @@ const Family kQwen2Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_vl,
     .build = build_qwen2_vl,
-    .measured = kQwen2VlMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
 };
 
@@ -198,7 +196,7 @@ const Family kQwen25Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen2_5_vl,
     .build = build_qwen2_vl,
-    .measured = kQwen2VlMeasured,
+    .measured = kCausalLmAlone,
     .dropout_is_module = false,
 };
 
@@ -207,7 +205,7 @@ const Family kQwen3Vl = {
     .kind = FamilyKind::kDecoder,
     .read = qwen3_vl,
     .build = build_qwen2_vl,
-    .measured = kQwen2VlMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
 };
@@ -217,7 +215,7 @@ const Family kQwen3VlMoe = {
     .kind = FamilyKind::kDecoder,
     .read = qwen3_vl_moe,
     .build = build_qwen2_vl,
-    .measured = kQwen2VlMeasured,
+    .measured = kCausalLmAlone,
     .special_tokens = {.begins = false, .ends = false},
     .dropout_is_module = false,
     .has_router_loss = true,

@@ -2,6 +2,7 @@
 #include "memcalc/families/qwen3_moe/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -26,10 +27,6 @@ Architecture qwen3_moe(HfReader& config) {
   return spec;
 }
 
-constexpr Task kQwen3MoeMeasured[] = {Task::kCausalLm, Task::kSequenceClassification};
-constexpr std::string_view kQwen3MoePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",       "q_norm", "k_norm",
-                                              "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-
 }  // namespace
 
 const Family kQwen3Moe = {
@@ -38,9 +35,9 @@ const Family kQwen3Moe = {
     .read = qwen3_moe,
     .build = build_qwen3_moe,
     .size_keys = kDecoderKeys,
-    .measured = kQwen3MoeMeasured,
+    .measured = kCausalLmAndClassifier,
     .special_tokens = {.begins = false, .ends = false},
-    .tp_plan = kQwen3MoePlan,
+    .tp_plan = kNormedDenseAndExpertsPlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .has_router_loss = true,

@@ -110,8 +110,6 @@ Architecture text_of(HfReader& config, std::string_view type, ReadFamily& read) 
 Architecture qwen3_5(HfReader& config) { return text_of(config, "qwen3_5_text", qwen3_5_text); }
 Architecture qwen3_5_moe(HfReader& config) { return text_of(config, "qwen3_5_moe_text", qwen3_5_moe_text); }
 
-constexpr Task kQwen3NextMeasured[] = {Task::kCausalLm};
-
 constexpr Family family_of(std::string_view model_type, ReadFamily* read, std::span<const Task> measured,
                            SizeKeysOfFamily size_keys = kDecoderKeys) {
   return {
@@ -129,10 +127,10 @@ constexpr Family family_of(std::string_view model_type, ReadFamily* read, std::s
 
 }  // namespace
 
-const Family kQwen3Next = family_of("qwen3_next", qwen3_next, kQwen3NextMeasured);
+const Family kQwen3Next = family_of("qwen3_next", qwen3_next, kCausalLmAlone);
 const Family kQwen35 = family_of("qwen3_5", qwen3_5, {}, {});
 const Family kQwen35Moe = family_of("qwen3_5_moe", qwen3_5_moe, {}, {});
-const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text, kQwen3NextMeasured);
-const Family kQwen35Text = family_of("qwen3_5_text", qwen3_5_text, kQwen3NextMeasured);
+const Family kQwen35MoeText = family_of("qwen3_5_moe_text", qwen3_5_moe_text, kCausalLmAlone);
+const Family kQwen35Text = family_of("qwen3_5_text", qwen3_5_text, kCausalLmAlone);
 
 }  // namespace memcalc::family

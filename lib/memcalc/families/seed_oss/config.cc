@@ -2,6 +2,7 @@
 #include "memcalc/families/seed_oss/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -25,10 +26,6 @@ Architecture seed_oss(HfReader& config) {
   return spec;
 }
 
-constexpr Task kSeedOssMeasured[] = {Task::kCausalLm};
-constexpr std::string_view kSeedOssPlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kSeedOss = {
@@ -37,8 +34,8 @@ const Family kSeedOss = {
     .read = seed_oss,
     .build = build_seed_oss,
     .size_keys = kDecoderKeys,
-    .measured = kSeedOssMeasured,
-    .tp_plan = kSeedOssPlan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 63,

@@ -4,6 +4,7 @@
 #include "memcalc/families/smollm3/spec.h"
 #include "memcalc/spec/decoder_config.h"
 #include "memcalc/spec/hf_reader.h"
+#include "memcalc/spec/tp_plans.h"
 
 namespace memcalc::family {
 namespace {
@@ -47,10 +48,6 @@ Architecture smollm3(HfReader& config) {
   return spec;
 }
 
-constexpr Task kSmollm3Measured[] = {Task::kCausalLm};
-constexpr std::string_view kSmollm3Plan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
-                                             "gate_proj", "up_proj", "down_proj", "lm_head"};
-
 }  // namespace
 
 const Family kSmolLm3 = {
@@ -59,8 +56,8 @@ const Family kSmolLm3 = {
     .read = smollm3,
     .build = build_smollm3,
     .size_keys = kDecoderKeys,
-    .measured = kSmollm3Measured,
-    .tp_plan = kSmollm3Plan,
+    .measured = kCausalLmAlone,
+    .tp_plan = kDensePlan,
     .dropout_is_module = false,
     .answers_questions = true,
     .instructions_per_operator = 70,

@@ -25,8 +25,6 @@ Architecture stablelm(HfReader& config) {
   return spec;
 }
 
-constexpr Task kStablelmMeasured[] = {Task::kCausalLm};
-
 }  // namespace
 
 const Family kStableLm = {
@@ -34,8 +32,8 @@ const Family kStableLm = {
     .kind = FamilyKind::kDecoder,
     .read = stablelm,
     .build = build_stablelm,
-    .size_keys = with(kDecoderKeys, 4, {}),
-    .measured = kStablelmMeasured,
+    .size_keys = kUnsizedHeadKeys,
+    .measured = kCausalLmAlone,
     .instructions_per_operator = 90,
     .fp8_layers = true,
 };

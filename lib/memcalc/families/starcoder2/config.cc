@@ -26,7 +26,6 @@ Architecture starcoder2(HfReader& config) {
   return spec;
 }
 
-constexpr Task kStarcoder2Measured[] = {Task::kCausalLm};
 constexpr std::string_view kStarcoder2Plan[] = {"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj", "lm_head"};
 
 }  // namespace
@@ -37,7 +36,7 @@ const Family kStarcoder2 = {
     .read = starcoder2,
     .build = build_starcoder2,
     .size_keys = kDecoderKeys,
-    .measured = kStarcoder2Measured,
+    .measured = kCausalLmAlone,
     .tp_plan = kStarcoder2Plan,
     .dropout_is_module = false,
     .instructions_per_operator = 103,

@@ -81,7 +81,6 @@ constexpr SizeKeysOfFamily kT5Keys = {{{"num_layers", "num_decoder_layers"},
                                        {},
                                        {"tie_word_embeddings", ""}}};
 constexpr SpecialTokens kTokens = {.begins = false, .has_decoder_start = true};
-constexpr Task kT5Measured[] = {Task::kSeq2Seq};
 
 bool is_eager(const Behaviors& behaviors) { return behaviors.t5_attention == T5Attention::kEager; }
 
@@ -105,7 +104,7 @@ const Family kT5 = {
     .read = t5,
     .build = build_t5,
     .size_keys = kT5Keys,
-    .measured = kT5Measured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = kTokens,
     .is_eager = is_eager,
     .dropout_is_module = false,
@@ -122,7 +121,7 @@ const Family kMt5 = {
     .read = mt5,
     .build = build_t5,
     .size_keys = kT5Keys,
-    .measured = kT5Measured,
+    .measured = kSeq2SeqAlone,
     .special_tokens = kTokens,
     .is_eager = is_eager,
     .dropout_is_module = false,

@@ -14,8 +14,6 @@ Architecture torchvision(HfReader& config) {
   return spec;
 }
 
-constexpr Task kTorchvisionMeasured[] = {Task::kImageClassification};
-
 }  // namespace
 
 const Family kTorchvision = {
@@ -23,7 +21,7 @@ const Family kTorchvision = {
     .kind = FamilyKind::kImages,
     .read = torchvision,
     .build = build_torchvision,
-    .measured = kTorchvisionMeasured,
+    .measured = kImageClassifier,
     .is_torchvision = true,
     .compiled_whole_alone = true,
 };

@@ -22,10 +22,7 @@ VitSpec vit_or_deit(HfReader& config, bool deit) {
   spec.num_labels = config.num_labels(/*list_default=*/true);
   config.divides("num_attention_heads", spec.num_attention_heads, "hidden_size", spec.hidden_size);
   config.check_parameter_count([&] {
-    return checked_multiply(
-        spec.num_hidden_layers,
-        checked_add(checked_multiply(4, linear_parameters(spec.hidden_size, spec.hidden_size)),
-                    checked_multiply(2, linear_parameters(spec.hidden_size, spec.intermediate_size))));
+    return checked_multiply(spec.num_hidden_layers, layer_parameters(spec.hidden_size, spec.intermediate_size, 2));
   });
   return spec;
 }
@@ -42,7 +39,6 @@ constexpr Renaming kVitRenamings[] = {{"encoder.layer.", "layers."},
                                       {"attention.output.dense", "attention.o_proj"},
                                       {"intermediate.dense", "mlp.fc1"},
                                       {"output.dense", "mlp.fc2"}};
-constexpr Task kVitMeasured[] = {Task::kImageClassification};
 
 }  // namespace
 
@@ -52,7 +48,7 @@ const Family kVit = {
     .read = vit,
     .build = build_vit,
     .size_keys = kImageKeys,
-    .measured = kVitMeasured,
+    .measured = kImageClassifier,
     .renamings = kVitRenamings,
     .dropout_is_module = false,
 };
@@ -63,7 +59,7 @@ const Family kDeit = {
     .read = deit,
     .build = build_vit,
     .size_keys = kImageKeys,
-    .measured = kVitMeasured,
+    .measured = kImageClassifier,
     .renamings = kVitRenamings,
     .dropout_is_module = false,
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostConfigBytes = std::int64_t{1} << 20U;  // the longest of the tools' examples has 12 KB
 
-bool is_file(const std::filesystem::path& path) {
+bool is_there(const std::filesystem::path& path) {
   std::error_code status;
   return std::filesystem::exists(path, status);
 }
@@ -21,12 +21,12 @@ bool is_file(const std::filesystem::path& path) {
 }  // namespace
 
 std::string find_named_file(const std::string& name, const std::string& beside) {
-  if (is_file(name)) return name;
+  if (is_there(name)) return name;
   if (!std::filesystem::path(name).is_absolute()) {
     std::error_code status;
     std::filesystem::path folder = std::filesystem::absolute(beside, status).parent_path();
     for (; !folder.empty(); folder = folder.parent_path()) {
-      if (is_file(folder / name)) return (folder / name).string();
+      if (is_there(folder / name)) return (folder / name).string();
       if (folder == folder.root_path()) break;
     }
   }
