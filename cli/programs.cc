@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "arguments.h"
 #include "command.h"
 #include "memcalc/memcalc.h"
 #include "output.h"
@@ -73,6 +74,9 @@ ExitStatus run_programs(const ProgramsArguments& arguments) {
   Output output(arguments.output);
   std::string text;
   if (arguments.operators) {
+    if (arguments.opaque) throw UsageError("--operators and --opaque contradict each other: give one");
+    if (!arguments.models.empty()) throw UsageError("--operators and --models contradict each other: give one");
+    if (!arguments.specs.empty()) (void)find_specs(arguments.specs);
     for (const std::string& name : known_operators()) text += name + "\n";
     output.write(text);
     return kAnswered;

@@ -54,7 +54,7 @@ VersionOptions versions_of(const char* option, const std::string& text) {
     }
     std::optional<std::string>& asked = versions.asked[static_cast<std::size_t>(found - std::begin(kSoftwareNames))];
     if (asked) throw UsageError(std::string(option) + ": " + name + " is given more than once");
-    asked = part.substr(at + 1);
+    asked = part.substr(at + (part.compare(at, 2, "==") == 0 ? 2 : 1));  // pip writes two
     if (asked->empty())
       throw UsageError(std::string(option) + ": expected a version behind " + name + "=, found nothing");
   }

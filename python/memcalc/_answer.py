@@ -26,6 +26,9 @@ class Answer:
         self._ask_for_text = text
         self._text: str | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_text": str(self), "_ask_for_text": None}  # a pickle has the text
+
     @property
     def command(self) -> str:
         """"max-batch", "max-seq", "max-model", "sweep", "compare", "ladder" or "plan"."""

@@ -7,7 +7,9 @@ import shlex
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from . import _core
+from ._errors import error
 from ._options import RunOptions
+from ._specs import name_or_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,12 +55,15 @@ def read_config(path: str | os.PathLike[str], *, format: str | None = None, with
     over the file. Raises `InputError` for what is wrong in it and `UnsupportedError` for keys that are not modelled.
     """
     given, typed = _typed(model, options)
-    return _config(_core.read_config(os.fspath(path), format or "", list(without), typed), given)
+    return _config(_core.read_config(name_or_path(path, "path"), format or "", list(without), typed), given)
 
 
 def read_command_line(command: str | Sequence[str], *, without: Sequence[str] = (), model: str | None = None,
                       **options: Unpack[RunOptions]) -> Config:
     """The same of a training's command line: `"torchrun --nproc_per_node 4 train.py --bf16"`, or its words."""
     given, typed = _typed(model, options)
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except (TypeError, ValueError) as failed:  # no words at all; a quotation that does not end
+        raise error(_core.UsageError, "command", str(failed)) from None
     return _config(_core.read_command_line(words, list(without), typed), given)

@@ -5,15 +5,16 @@ import functools
 import importlib.metadata
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._errors import error
 from ._model import Model, reference_of
 from ._options import RunOptions
 from ._report import Report
-from ._specs import device_spec, model_spec, registry, spec_directory
+from ._specs import device_spec, model_spec, name_or_path, registry, spec_directory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +60,7 @@ def _name_elsewhere(name: str) -> str:
     return ""
 
 
-def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str] | None,
+def _question(model: str | os.PathLike[str] | Model | None, gpu: str | os.PathLike[str] | None,
               options: Mapping[str, Any]) -> _core.Question:
     sizes = {name: value for name, value in options.items() if name in _SIZES and value is not None}
     if isinstance(model, Model):
@@ -73,7 +74,7 @@ def _question(model: str | os.PathLike[str] | Model, gpu: str | os.PathLike[str]
             raise error(_core.UsageError, "card", "contradicts gpu: give one")
         gpu = described if gpu is None else gpu
     options = _with_installed_versions(options)
-    device = device_spec(ASSUMED_GPU if gpu is None else os.fspath(gpu))
+    device = device_spec(ASSUMED_GPU if gpu is None else name_or_path(gpu, "gpu"))
     try:
         if not isinstance(model, Model):
             return _core.Question(model_spec(reference_of(model), sizes), device, options, gpu is None, registry())
@@ -100,6 +101,13 @@ def estimate(model: str | os.PathLike[str] | Model, *, gpu: str | os.PathLike[st
     return Report(question.estimate(), question)
 
 
+def _question_of(run: Mapping[str, Any]) -> _core.Question:
+    if not isinstance(run, Mapping):
+        raise error(_core.UsageError, "runs", f"expected a dict of estimate's arguments, found {type(run).__name__}")
+    arguments = dict(run)
+    return _question(arguments.pop("model", None), arguments.pop("gpu", None), arguments)
+
+
 def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors: str = "raise") -> np.ndarray:
     """Many estimates at the speed of C++: each run is a dict of `estimate`'s arguments, `model` among them.
 
@@ -115,12 +123,13 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
     if errors not in ("raise", "skip"):
         raise error(_core.UsageError, "errors", f"expected 'raise' or 'skip', found {errors!r}")
     questions: list[_core.Question | BaseException] = []
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise error(_core.UsageError, "threads", f"expected a whole number of 1 or more, found {threads!r}")
+    if isinstance(runs, (str, Mapping)) or not isinstance(runs, Iterable):
+        raise error(_core.UsageError, "runs", f"expected a list of dicts, one a run, found {type(runs).__name__}")
     for run in runs:
-        arguments = dict(run)
         try:
-            model, gpu = arguments.pop("model"), arguments.pop("gpu", None)
-            question = _question(model, gpu, arguments)
-            questions.append(question)
+            questions.append(_question_of(run))
         except _core.Error as refused:
             questions.append(refused)
     packed, failures = _core.estimate_many(questions, threads)

@@ -54,6 +54,8 @@ class Model:
     @classmethod
     def of_family(cls, family: str, **sizes: int | bool) -> Model:
         """A family alone ("llama", "gpt2", …): transformers' defaults for the sizes that are not given."""
+        if not isinstance(family, str):
+            raise error(_core.UsageError, "family", f"expected a name, found {type(family).__name__}")
         return cls._of(_core.model_of_family(family, dict(sizes)))
 
     @classmethod
@@ -69,7 +71,10 @@ class Model:
         values = config if isinstance(config, Mapping) else config.to_dict()
         names = (name, values.get("_name_or_path"), values.get("name"), values.get("model_type"))
         named = next((each for each in names if each and isinstance(each, str)), "config")
-        text = json.dumps(dict(values), default=_plain)
+        try:
+            text = json.dumps(dict(values), default=_plain)
+        except (TypeError, ValueError, RecursionError) as failed:  # it holds itself
+            raise error(_core.InputError, "config", f"it cannot be written as JSON: {failed}") from None
         return cls._of(_core.model_from_json(text, named), _config_in(json.loads(text)))
 
     @classmethod
@@ -156,6 +161,15 @@ class Model:
         question = _core.Question(self._spec, device_spec(ANY_CARD), {**self._options, **options}, False,
                                   registry())
         return [Parameter(*row) for row in question.parameters()]
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Model:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a memcalc.Model cannot be pickled; what it was made of can: a name, or a configuration (config)")
 
     def __repr__(self) -> str:
         return f"<memcalc.Model {self.name!r} ({self.model_type})>"

@@ -4,8 +4,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable, Union
+from typing import Any, Union
 
 from . import _core
 from ._answer import Answer
@@ -20,7 +21,7 @@ OneOrMore = Union[str, "os.PathLike[str]", Model, Iterable[Union[str, "os.PathLi
 
 
 def _words(value: Any) -> list[str]:
-    values = value if isinstance(value, (list, tuple, range)) else [value]
+    values = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike, dict)) else [value]
     return [os.fspath(each) if isinstance(each, os.PathLike) else str(each) for each in values]
 
 
@@ -29,6 +30,7 @@ def arguments_of(options: dict[str, Any]) -> list[str]:
     words: list[str] = []
     for keyword, value in options.items():
         if value is None: continue
+        if hasattr(value, "tolist"): value = value.tolist()  # of NumPy or pandas
         flag = _FLAGS.get(keyword, "--" + keyword.replace("_", "-"))
         if value is True: words.append(flag)
         elif value is False:

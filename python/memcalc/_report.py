@@ -162,6 +162,8 @@ class Report:
     def render(self, format: str = "text", *, explain: bool = False, details: bool = False) -> str:
         """As text, json, csv or md. `details`: all that the text can say, not one screen of it. `explain` adds the rule of
         every term and the largest blocks at the peak."""
+        if not isinstance(format, str):
+            raise error(_core.UsageError, "format", f"expected one of text, json, csv, md, found {format!r}")
         return self._core.render(format, explain, details)
 
     def timeline(self, *, all_steps: bool = False) -> np.ndarray:
@@ -232,6 +234,15 @@ class Report:
 
     def __str__(self) -> str:
         return self.render().rstrip("\n")
+
+    def __copy__(self) -> Report:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Report:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a memcalc.Report cannot be pickled; to_dict() and the arguments of estimate() can")
 
     def __repr__(self) -> str:
         values = self._values()

@@ -29,6 +29,11 @@ def registry() -> _core.SpecRegistry:
     return _registry(spec_directory())
 
 
+def name_or_path(value: object, part: str) -> str:
+    if isinstance(value, (str, os.PathLike)): return os.fspath(value)
+    raise error(_core.UsageError, part, f"expected a name or a path, found {type(value).__name__}")
+
+
 def _is_file(reference: str) -> bool:
     return reference.endswith(".json") or os.sep in reference or os.path.exists(reference)
 

@@ -20,9 +20,10 @@ namespace memcalc::python {
 /// Anything with __index__ but a bool: NumPy's integers, too.
 [[nodiscard]] std::int64_t whole_from(const std::string& keyword, pybind11::handle value, std::int64_t least);
 
-/// Finite, 0 or more.
+/// Finite, 0 or more: whatever is a numbers.Real and no bool.
 [[nodiscard]] double number_from(const std::string& keyword, pybind11::handle value);
 
+/// A bool, or NumPy's.
 [[nodiscard]] bool truth_from(const std::string& keyword, pybind11::handle value);
 
 [[nodiscard]] std::string text_from(const std::string& keyword, const std::string& expected, pybind11::handle value);

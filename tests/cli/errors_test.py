@@ -30,6 +30,11 @@ CASES = [
                          ("99999999999999999999", " and below 2^63"), ("9223372036854775808", " and below 2^63"))),
     *(((*BERT, "--accum", text), f"--accum: expected a whole number from 1 to 65536, found '{text}'")
       for text in ("-1", "0", "1.5", "1e3", "nan", "0x10", "+4", " 4", "99999999999999999999")),
+    # lists
+    (("programs", "--operators", "--models", "sam3"), "--operators and --models contradict each other"),
+    (("programs", "--operators", "--opaque"), "--operators and --opaque contradict each other"),
+    (("programs", "--operators", "--specs", "no/such"), "--specs: expected a directory"),
+    (("--model", "gemma-4-31b-text", "--gpus", "8", "--tp", "8", "--loop", "bare"), "the 4 key/value heads of Gemma 4's global layers"),
     # sizes that a recorded program leaves free
     (("--model", "timm-vit-tiny-patch16-224", "--image", "384"), "no other: the module refuses another: AssertionError"),
     (("--model", "timm-vgg16", "--image", "192"), "image must be at least 224"),

@@ -56,6 +56,11 @@ class Answers(unittest.TestCase):
         text = run("upgrade", *GPT2, "--from", "p1", "--to", "p4").stdout
         self.assertNotRegex(text, r"[-+]0\.0 %")
 
+    def test_a_version_is_written_as_pip_writes_it_too(self):
+        one, two = (run("upgrade", *GPT2, "--from", f"torch{sign}2.9").stdout for sign in ("=", "=="))
+        self.assertTrue(one)
+        self.assertEqual(one, two)
+
     def test_json_follows_the_schema(self):
         for arguments, status in CASES:
             with self.subTest(arguments):

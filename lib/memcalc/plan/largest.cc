@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "memcalc/families/mamba/selective_scan.h"
 #include "memcalc/plan/smallest.h"
 #include "memcalc/report/stages.h"
 #include "memcalc/spec/device_rates.h"
@@ -108,22 +109,31 @@ class Search {
     if (control_.progress) control_.progress(probes_.size(), 0);
   }
 
-  // Sizes beyond 63 bits do not fit any card.
-  [[nodiscard]] Probe estimated(std::int64_t index) const {
+  /// Sizes beyond 63 bits do not fit any card. Nothing: more than memcalc executes; `why` then says so.
+  [[nodiscard]] std::optional<Probe> estimated(std::int64_t index, std::string& why) const {
     try {
       return probe_of(estimate(model_, run_of(index), untimed_));
     } catch (const Error& error) {
+      if (error.rule() == rules::kScannedTokens.id) {
+        why = error.what();
+        return std::nullopt;
+      }
       if (error.code() != ErrorCode::kOverflow) throw;
       constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
-      return {.allocated = kEndless, .reserved = kEndless, .needed = kEndless};
+      return Probe{.allocated = kEndless, .reserved = kEndless, .needed = kEndless};
     }
   }
 
   const Probe& ask(std::int64_t index) {
     const auto known = probes_.find(index);
     if (known != probes_.end()) return known->second;
-    remember(index, estimated(index));
-    return probes_.at(index);
+    if (const std::optional<Probe> found = estimated(index, result_.unanswered)) {
+      remember(index, *found);
+      return probes_.at(index);
+    }
+    last_ = std::min(last_, index - 1);
+    static constexpr Probe kUnanswered;
+    return kUnanswered;
   }
 
   // Where a straight line through the two outermost probes meets the memory of the card. The line of two small
@@ -131,7 +141,7 @@ class Search {
   // than kStride times their larger one, for a step of many images takes as many events.
   [[nodiscard]] std::int64_t guess(std::int64_t low, std::int64_t high) const {
     const Probe& a = probes_.begin()->second;
-    const Probe& b = probes_.at(high > 0 ? high : low);
+    const Probe& b = probes_.at(probes_.contains(high) ? high : low);  // of an unanswered one nothing is known
     if (b.value <= a.value || b.needed <= a.needed) return 0;
     const double slope = static_cast<double>(b.needed - a.needed) / static_cast<double>(b.value - a.value);
     const double room = static_cast<double>(device_.usable_bytes() - a.needed);
@@ -174,7 +184,10 @@ class Search {
     }
     std::vector<std::optional<Probe>> found(wanted.size());
     SearchControl quiet{.threads = control_.threads, .stop = control_.stop};
-    (void)for_each_index(wanted.size(), quiet, [&](std::size_t i) { found[i] = estimated(wanted[i]); });
+    (void)for_each_index(wanted.size(), quiet, [&](std::size_t i) {
+      std::string why;
+      found[i] = estimated(wanted[i], why);
+    });
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (found[i]) remember(wanted[i], *found[i]);
     }
@@ -183,7 +196,8 @@ class Search {
   void conclude(std::int64_t unhurried, std::int64_t runs) {
     result_.value = runs * options_.multiple_of;
     result_.unhurried = std::min(unhurried, runs) * options_.multiple_of;
-    result_.at_limit = runs == last_;
+    if (runs < last_) result_.unanswered.clear();  // memory ended the search
+    result_.at_limit = runs == last_ && result_.unanswered.empty();
     result_.complete = !control_.stopped();
     result_.run = run_of(std::max(runs, first_));
     std::optional<Bytes> before;

@@ -46,6 +46,7 @@ struct Largest {
   std::int64_t value = 0;      // the largest that runs at all; 0: not even the smallest
   std::int64_t unhurried = 0;  // the largest that fits without a retry of the allocator: the answer
   std::int64_t trained = 0;    // tokens of the sequences it was trained with; 0: none, or asked for the batch
+  std::string unanswered;      // why nothing larger was asked for, where a rule's limit ended the search
   bool at_limit = false;       // the search ended at `limit` or at the model's last position
   std::vector<Probe> probes;   // by value
   std::vector<std::int64_t> larger_that_run;    // beyond `value`, among the probes: the peak is not monotone

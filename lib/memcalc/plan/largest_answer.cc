@@ -57,6 +57,7 @@ std::string headline_of(const Largest& largest) {
     return text + "none for certain; " + beyond_fitting(largest, unit) + ".";
   }
   std::string answer = std::to_string(largest.unhurried) + unit;
+  if (!largest.unanswered.empty() && largest.unhurried == largest.value) answer += ", where the search ends";
   if (largest.at_limit && largest.unhurried == largest.value) {
     answer += largest.options.measure == Measure::kSequence && largest.value < largest.options.limit
                   ? ", the model's last position"
@@ -85,6 +86,7 @@ std::vector<std::string> notes_of(const Largest& largest) {
                     "in each step");
   }
   if (is_beyond_training(largest)) notes.push_back(beyond_training_note(largest));
+  if (!largest.unanswered.empty()) notes.push_back("longer ones are not asked: " + largest.unanswered);
   if (!largest.larger_that_run.empty()) {
     notes.push_back("not monotone: " + listed(largest.larger_that_run) + " would run, though " +
                     std::to_string(largest.value + largest.options.multiple_of) + " does not");

@@ -68,7 +68,7 @@ std::vector<Cells> device_rows(const std::vector<DeviceListing>& devices, bool r
   std::vector<Cells> rows;
   rows.push_back(record ? Cells{"name", "description", "memory_bytes", "memory_bandwidth_bytes_per_second",
                                 "half_flops_per_second", "validated", "source", "date"}
-                        : Cells{"gpu", "memory", "bandwidth", "16-bit", "measured here"});
+                        : Cells{"gpu", "memory", "bandwidth", "16-bit", "measured"});
   for (const DeviceListing& each : devices) {
     if (record) {
       rows.push_back({each.name, each.description, std::to_string(each.memory_bytes),
