@@ -123,6 +123,8 @@ class Loop:
             torch.backends.cuda.matmul.allow_tf32 = self.precision == "tf32"
             torch.backends.cudnn.allow_tf32 = self.precision != "fp32"
         self.model, self.batch, self.loss_of = vision(case) if case["harness"].get("kind") in ("tv", "timm") else text(case)
+        gc.collect()
+        if DEVICE == "cuda": torch.cuda.empty_cache()  # as measure.py: what building the model left behind (a tied head's own weight) moves later blocks
         self.model.train()
         self.optimizer = measure.make_opt(run, [p for p in self.model.parameters() if p.requires_grad])
         self.scaler = torch.amp.GradScaler(DEVICE, enabled=self.precision == "amp-fp16")
