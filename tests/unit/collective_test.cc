@@ -55,6 +55,25 @@ TEST(Collectives, WhatGathersOrScattersHasARateOfItsOwn) {
   EXPECT_NEAR(seconds(Collective::kReduceScatter), 0.75e9 / 50e9, 1e-9);
 }
 
+// NCCL on a host of eight A100 PCIe (SimuMax's fits): of gathers two and four cards send 22.1 and 22.3 GB/s,
+// eight 14.5; two that are four apart, four such groups at once, 4.3, and four that are two apart 8.2.
+TEST(Collectives, OverPciExpressAHostsHalvesShareWhatIsBetweenThem) {
+  DeviceSpec card = device();
+  card.link_bytes_per_second = 0;
+  card.pcie_bytes_per_second = 31.5e9;
+  const auto rate = [&](std::int64_t ranks, std::int64_t distance) {
+    const work::Communication gather{
+        .kind = Collective::kAllGather, .bytes = 1e9, .ranks = ranks, .distance = distance};
+    const double sent = 1e9 * static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+    return sent / collective_seconds(gather, card, rates().link) * 1e-9;
+  };
+  EXPECT_NEAR(rate(2, 1), 22.1, 0.5);
+  EXPECT_NEAR(rate(4, 1), 22.3, 0.5);
+  EXPECT_NEAR(rate(8, 1), 14.5, 0.5);
+  EXPECT_NEAR(rate(4, 2), 8.2, 1);
+  EXPECT_NEAR(rate(2, 4), 4.3, 0.8);
+}
+
 // What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
 TEST(Collectives, OwnPartsAndSmallMessages) {
   LinkRates link = rates().link;

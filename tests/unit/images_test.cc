@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -263,6 +264,20 @@ TEST(Images, InstanceNormIsABatchNormOfOneSample) {
   EXPECT_TRUE(has_shape(y, {2, 8, 4, 4}));
   EXPECT_EQ(bench.events(),  // the weights of 2 * 8 channels, the result, their statistics
             "+64 repeat; +64 repeat; +1024 cudnn_batch_norm; +64 cudnn_batch_norm; +64 cudnn_batch_norm; -64");
+}
+
+// torch 2.11, _select_batch_norm_backend, asked without a card: 2,674 images of 256 x 56 x 56 are cuDNN's, 2,675 are
+// not.
+TEST(Images, ABatchNormOfMoreThanTwoBillionValuesIsPytorchsOwn) {
+  const auto events = [](std::int64_t images) {
+    TapeBench bench;
+    const Tensor x = bench.input({images, 256, 56, 56}, DType::kFloat16);
+    const Tensor weight = bench.input({256}), bias = bench.input({256});
+    const Tensor y = batch_norm(x, weight, bias);
+    return bench.events();
+  };
+  EXPECT_NE(events(2674).find("cudnn_batch_norm"), std::string::npos);
+  EXPECT_EQ(events(2675).find("cudnn_batch_norm"), std::string::npos);
 }
 
 // _batch_norm_impl_index makes an input row-major for cuDNN, whose node keeps the copy; derivatives.yaml the gradient,

@@ -183,6 +183,23 @@ TEST(PublishedRates, Float32ConvolutionsOfCardsWithFewLanesKeepThemBusy) {
   EXPECT_NEAR(milliseconds(128, 256, 112000, 26448), 3.245, 0.4);
 }
 
+// Backward of 16 volumes of 64 x 64 x 64 in float16, cuDNN 8.2 (xwang233/code-snippet): 6.899 and 8.515 ms of 16 and 64
+// channels on an A100, 10.732 of 64 on a V100. Hopper's rule says 6.2, 6.4 and 7.1.
+TEST(PublishedRates, BatchNormThatReadsAgainHidesNothingBeforeHopper) {
+  const auto milliseconds = [](const DeviceSpec& device, std::int64_t channels) {
+    constexpr std::int64_t kValues = 16 * 64 * 64 * 64;
+    Kernel kernel;
+    kernel.dtype = DType::kFloat16;
+    kernel.op = &aten::kCudnnBatchNormBackward;
+    const work::Rows rows{.count = channels, .width = kValues, .backward = true};
+    return 1e3 * batch_norm_seconds(kernel, rows, device, *device.rates);
+  };
+  EXPECT_NEAR(milliseconds(card("a100-sxm4-40gb"), 16), 6.899, 0.1);
+  EXPECT_NEAR(milliseconds(card("a100-sxm4-40gb"), 64), 8.515, 0.6);
+  EXPECT_NEAR(milliseconds(card("v100-sxm2-32gb"), 64), 10.732, 0.6);
+  EXPECT_NEAR(milliseconds(card("h100-sxm"), 64), 1.48e-6 * 16 * 64 * 64 * 64, 0.05);
+}
+
 TEST(PublishedRates, ProductsInFloat8AreFasterWhereTheCardHasUnitsForThem) {
   const auto seconds = [](const char* name, const Operator& op) {
     const DeviceSpec device = card(name);

@@ -45,6 +45,21 @@ double own_seconds(Collective kind, double bytes, double rate) {
   return (std::min(bytes, kWholeBytes) + share_beyond * std::max(bytes - kWholeBytes, 0.0)) / rate;
 }
 
+// Cards of one host over PCI Express, of its datasheet's rate: what NCCL reaches between two and four, and what all
+// groups together get between the host's halves, each of four cards. Fits to nccl-tests of a host of eight A100 PCIe
+// (MooreThreads/SimuMax configs/system/a100_pcie.json, acdbb66, read 2026-11-30): two and four cards 20.7 to 22.4 GB/s,
+// eight 11.9 to 14.5; two and four that lie as far apart as ranks of data parallelism do, with tensor-parallel groups
+// of four and two between them, 4.2 and 7.5 to 8.2. That other hosts are built so is an assumption.
+constexpr double kPcieShare = 0.71, kBetweenHalves = 0.46;
+constexpr std::int64_t kCardsOfHalf = 4;
+
+double pcie_rate(const work::Communication& group, std::int64_t in_host, const DeviceSpec& device) {
+  const std::int64_t distance = std::max<std::int64_t>(group.distance, 1);
+  const bool both_halves = distance * (in_host - 1) >= kCardsOfHalf;
+  const double share = both_halves ? std::min(kPcieShare, kBetweenHalves / static_cast<double>(distance)) : kPcieShare;
+  return share * device.pcie_bytes_per_second;
+}
+
 double hop_us_of(Collective kind, const LinkRates& rates) {
   return kind == Collective::kAllGather || kind == Collective::kReduceScatter ? rates.gather_hop_us : rates.hop_us;
 }
@@ -56,7 +71,9 @@ double collective_seconds(const work::Communication& communication, const Device
   if (members < 2) return 0;
   const auto ranks = static_cast<double>(members);
   // Without NVLink, peers reach each other over PCIe.
-  const double link = device.link_bytes_per_second > 0 ? device.link_bytes_per_second : device.pcie_bytes_per_second;
+  const bool linked = device.link_bytes_per_second > 0;
+  const double link = linked ? device.link_bytes_per_second : device.pcie_bytes_per_second;
+  const std::int64_t in_host = members_in_host(communication, rates);
   double sent = communication.bytes * (ranks - 1) / ranks;
   double passes = 1;
   switch (communication.kind) {
@@ -67,9 +84,9 @@ double collective_seconds(const work::Communication& communication, const Device
   }
   const bool is_message = communication.kind == Collective::kBroadcast || communication.kind == Collective::kSend;
   double hops = is_message ? 1 : passes * (ranks - 1);
-  double rate = share_of_link(communication.kind, rates) * link, quick_rate = rates.quick_bandwidth * link;
+  double rate = linked ? share_of_link(communication.kind, rates) * link : pcie_rate(communication, in_host, device);
+  double quick_rate = rates.quick_bandwidth * link;
   double crossed = 0;  // seconds
-  const std::int64_t in_host = members_in_host(communication, rates);
   if (in_host < members) {
     const double hosts = ranks / static_cast<double>(in_host);
     const double crossings = is_message ? 1 : passes * (hosts - 1);
@@ -86,8 +103,9 @@ double collective_seconds(const work::Communication& communication, const Device
     quick_rate = std::min(quick_rate, network);
   }
   crossed += std::max(hops, 0.0) * hop_us_of(communication.kind, rates) * kMicrosecond;
-  const double own =
-      own_seconds(communication.kind, communication.bytes / ranks, own_share_of_link(communication.kind, rates) * link);
+  const double own = !linked ? 0  // in the fits
+                             : own_seconds(communication.kind, communication.bytes / ranks,
+                                           own_share_of_link(communication.kind, rates) * link);
   // NCCL takes the protocol that its own model says is the quicker (src/graph/tuning.cc).
   return crossed + std::min(rates.quick_start_us * kMicrosecond + passes * sent / quick_rate,
                             rates.start_us * kMicrosecond + own + passes * sent / rate);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "memcalc/symbolic/aten.h"
@@ -95,9 +97,10 @@ void batch_norm_backward(BackwardCall& call) {
 }
 
 /// native/Normalization.cpp, _select_batch_norm_backend: cuDNN takes images and sequences in float32, and in float16
-/// with float32 weights, where both a weight and a bias are given.
+/// with float32 weights, where both a weight and a bias are given, of fewer elements than a 32-bit number counts.
 bool uses_cudnn(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!weight.defined() || !bias.defined() || weight.dtype() != DType::kFloat32 || x.rank() < 3) return false;
+  if (x.elements() >= std::numeric_limits<std::int32_t>::max()) return false;
   return x.dtype() == DType::kFloat32 || x.dtype() == DType::kFloat16;
 }
 
