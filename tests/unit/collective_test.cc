@@ -74,6 +74,22 @@ TEST(Collectives, OverPciExpressAHostsHalvesShareWhatIsBetweenThem) {
   EXPECT_NEAR(rate(2, 4), 4.3, 0.8);
 }
 
+// A bridge of NVLink joins two cards; a group of four, or of two that are not neighbours, goes over PCIe.
+TEST(Collectives, ABridgeJoinsNeighboursAlone) {
+  DeviceSpec bridged = device(), linked = device(), without = device();
+  bridged.link_cards = 2;
+  bridged.pcie_bytes_per_second = without.pcie_bytes_per_second = 31.5e9;
+  without.link_bytes_per_second = 0;
+  const auto seconds = [&](const DeviceSpec& card, std::int64_t ranks, std::int64_t distance) {
+    return collective_seconds({.kind = Collective::kAllReduce, .bytes = 1e9, .ranks = ranks, .distance = distance},
+                              card, rates().link);
+  };
+  EXPECT_DOUBLE_EQ(seconds(bridged, 2, 1), seconds(linked, 2, 1));
+  EXPECT_DOUBLE_EQ(seconds(bridged, 4, 1), seconds(without, 4, 1));
+  EXPECT_DOUBLE_EQ(seconds(bridged, 2, 4), seconds(without, 2, 4));
+  EXPECT_GT(seconds(bridged, 4, 1), 3 * seconds(linked, 4, 1));
+}
+
 // What the rank has itself goes through its multiprocessors, too; small messages take the low-latency protocol.
 TEST(Collectives, OwnPartsAndSmallMessages) {
   LinkRates link = rates().link;

@@ -60,6 +60,12 @@ double pcie_rate(const work::Communication& group, std::int64_t in_host, const D
   return share * device.pcie_bytes_per_second;
 }
 
+/// Whether NVLink joins all members within a host: a bridge joins neighbours alone. Else they reach each other over PCIe.
+bool are_linked(const work::Communication& group, std::int64_t in_host, const DeviceSpec& device) {
+  const std::int64_t span = std::max<std::int64_t>(group.distance, 1) * (in_host - 1) + 1;
+  return device.link_bytes_per_second > 0 && (device.link_cards == 0 || span <= device.link_cards);
+}
+
 double hop_us_of(Collective kind, const LinkRates& rates) {
   return kind == Collective::kAllGather || kind == Collective::kReduceScatter ? rates.gather_hop_us : rates.hop_us;
 }
@@ -70,10 +76,9 @@ double collective_seconds(const work::Communication& communication, const Device
   const std::int64_t members = std::max<std::int64_t>(communication.ranks, 1);
   if (members < 2) return 0;
   const auto ranks = static_cast<double>(members);
-  // Without NVLink, peers reach each other over PCIe.
-  const bool linked = device.link_bytes_per_second > 0;
-  const double link = linked ? device.link_bytes_per_second : device.pcie_bytes_per_second;
   const std::int64_t in_host = members_in_host(communication, rates);
+  const bool linked = are_linked(communication, in_host, device);
+  const double link = linked ? device.link_bytes_per_second : device.pcie_bytes_per_second;
   double sent = communication.bytes * (ranks - 1) / ranks;
   double passes = 1;
   switch (communication.kind) {

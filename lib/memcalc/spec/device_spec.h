@@ -87,6 +87,7 @@ struct DeviceSpec {
   double power_watts = 0;                    // TDP, or the limit that was set below it; 0: not known
   bool power_given = false;                  // that limit is what was said (--power-limit), not the specification's
   double link_bytes_per_second = 0;          // to the other cards of the host, one direction: NVLink; 0: by PCIe
+  std::int64_t link_cards = 0;               // that NVLink joins, where it is a bridge; 0: all of the host
   double pcie_bytes_per_second = 0;          // one direction
   double usd_per_hour = 0;                   // rent of one card; 0: not known
   std::string price_source;                  // where and when

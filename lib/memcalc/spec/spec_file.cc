@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 20> kModelKeys = {"$schema",
                                                          "date",
                                                          "notes"};
 
-constexpr std::array<std::string_view, 33> kDeviceKeys = {"$schema",
+constexpr std::array<std::string_view, 34> kDeviceKeys = {"$schema",
                                                           "name",
                                                           "aliases",
                                                           "description",
@@ -64,6 +64,7 @@ constexpr std::array<std::string_view, 33> kDeviceKeys = {"$schema",
                                                           "tf32_flops_per_second",
                                                           "fp32_flops_per_second",
                                                           "link_bytes_per_second",
+                                                          "link_cards",
                                                           "pcie_bytes_per_second",
                                                           "usd_per_hour",
                                                           "price_source",
@@ -249,6 +250,7 @@ DeviceFile read_device_file(const JsonObject& json, const PredictedRates& predic
   device.tf32_flops_per_second = rate_of(json, "tf32_flops_per_second");
   device.fp32_flops_per_second = rate_of(json, "fp32_flops_per_second");
   device.link_bytes_per_second = rate_of(json, "link_bytes_per_second");
+  device.link_cards = json.optional_int("link_cards", {2, 1024}).value_or(0);
   device.pcie_bytes_per_second = rate_of(json, "pcie_bytes_per_second");
   device.usd_per_hour = json.optional_double("usd_per_hour", {0, 1e6}).value_or(0);
   device.price_source = json.optional_string("price_source").value_or("");
