@@ -22,7 +22,8 @@ constexpr Operator kTimer{"deepspeed::ThroughputTimer"};
 
 // Kernels over one number or as many as there are gradients, as a timeline of 0.19.8 shows them: of has_inf_or_nan,
 // with a memset and a reduction for each extreme; from the stack of the norms to where mask_nan_or_inf_with_val_inplace
-// waits for what it makes on the card; of combine_grad_norm_groups and is_invalid_grad_norm; and from there to the scale.
+// waits for what it makes on the card; of combine_grad_norm_groups and is_invalid_grad_norm; and from there to the
+// scale.
 constexpr std::int32_t kFiniteLaunches = 16, kNormLaunches = 10, kCombineLaunches = 21, kInvalidLaunches = 8;
 constexpr std::int32_t kScaleLaunches = 7;
 
@@ -230,8 +231,8 @@ Tensor DeepSpeedEngine::widened(const Tensor& gradients, std::int64_t elements) 
   return tape.empty({elements}, DType::kFloat32, aten::kToCopy, Category::kGradients);
 }
 
-// unscale_and_clip_grads: where nothing clips or scales, stages 1 and 2 pass and stage 3 multiplies by 1. Stages 1 and 2
-// ask once more whether the norm is one.
+// unscale_and_clip_grads: where nothing clips or scales, stages 1 and 2 pass and stage 3 multiplies by 1. Stages 1 and
+// 2 ask once more whether the norm is one.
 void DeepSpeedEngine::scale_gradients(std::int64_t elements) const {
   const bool stage3 = run.parallel.data_parallel == DataParallel::kDsZero3;
   const bool clips = run.training().max_grad_norm.value_or(0) > 0;
@@ -248,8 +249,8 @@ void DeepSpeedEngine::scale_gradients(std::int64_t elements) const {
   }
   // A number on the card is an operand that is broadcast.
   const auto count = static_cast<double>(elements);
-  tape.kernels.add(aten::kMul, OperatorClass::kElementwise, DType::kFloat32, count, 2 * 4 * count,
-                   KernelKind::kStrided, count);
+  tape.kernels.add(aten::kMul, OperatorClass::kElementwise, DType::kFloat32, count, 2 * 4 * count, KernelKind::kStrided,
+                   count);
   count_for_card_alone(tape);
   const Tensor clip = scalar(tape, DType::kFloat32, kClip);
   const Tensor clamped = scalar(tape, DType::kFloat32, kClip);
