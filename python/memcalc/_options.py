@@ -57,7 +57,7 @@ class RunOptions(TypedDict, total=False):
     accumulation_steps: int | None
     """`--accum`: micro-batches per optimizer step [1]"""
     max_grad_norm: float | None
-    """`--clip-grad`: clip at this norm, 0: never [trainer 1.0, bare never]"""
+    """`--clip-grad`: clip at this norm, 0: never [trainer, DeepSpeed 1.0]"""
     checkpointing: str | None
     """`--checkpointing`: none, full, every-N (layers) or selective [none]"""
     reentrant: bool | None

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "memcalc/alloc/replay.h"
@@ -61,6 +62,42 @@ TEST(DeepSpeedTest, Zero3WaitsForWhatPersistsAtTheEndOfAStep) {
     ASSERT_FALSE(run.kernels.empty());
     EXPECT_EQ(run.kernels[run.kernels.size() - 1].kind == KernelKind::kSynchronize, persists > 0);
   }
+}
+
+// ThroughputTimer.start() ends with a synchronize(), so that no step has a lead.
+TEST(DeepSpeedTest, EachForwardPassWaitsForTheCard) {
+  for (const DataParallel mode : {DataParallel::kDsZero1, DataParallel::kDsZero2, DataParallel::kDsZero3}) {
+    RunSpec spec = run_on(2, mode);
+    spec.training().accumulation_steps = 3;
+    std::int64_t waits = 0;
+    for (const Kernel& kernel : run_symbolically(llama(), spec, test::h100()).kernels) {
+      const bool of_timer = kernel.op != nullptr && kernel.op->name == std::string_view("deepspeed::ThroughputTimer");
+      if (of_timer) waits += kernel.kind == KernelKind::kSynchronize ? kernel.repeats : 0;
+    }
+    EXPECT_EQ(waits, 3);
+  }
+}
+
+// unscale_and_clip_grads of stages 1 and 2: whether the norm is one, and a pass over this rank's part.
+TEST(DeepSpeedTest, ClippingAsksOnceMoreAndScalesItsPart) {
+  const auto of_step = [](double norm) {
+    RunSpec spec = run_on(2, DataParallel::kDsZero2);
+    if (norm > 0) spec.training().max_grad_norm = norm;
+    const SymbolicRun run = run_symbolically(llama(), spec, test::h100());
+    std::int64_t waits = 0;
+    double bytes = 0;
+    for (const Kernel& kernel : run.kernels) {
+      if (kernel.phase != Phase::kOptimizer) continue;
+      waits += kernel.kind == KernelKind::kSynchronize ? 1 : 0;
+      bytes += kernel.bytes;
+    }
+    return std::tuple(waits, bytes, static_cast<double>(parameters_of(run)));
+  };
+  const auto [clipped, moved, parameters] = of_step(1);
+  const auto [never, moved_without, same] = of_step(0);
+  EXPECT_EQ(clipped, never + 1);
+  EXPECT_NEAR((moved - moved_without) / (parameters / 2 * 8), 1, 0.01) << "float32, read and written";
+  EXPECT_EQ(parameters, same);
 }
 
 TEST(DeepSpeedTest, WhatIsHeldBetweenStepsIsWhatTheTraceNeverFrees) {

@@ -109,6 +109,16 @@ TEST(RunOptions, WhatWasSaidIsNoAssumption) {
   EXPECT_EQ(resolved.run.training().max_grad_norm, std::nullopt) << "0 switches clipping off";
 }
 
+TEST(RunOptions, DeepSpeedClipsAtOneUnlessItsConfigurationSaysZero) {
+  RunOptions options{.loop = Loop::kBare};
+  options.precision = Precision::kBf16;
+  options.parallel.gpus = 2;
+  options.parallel.data_parallel = DataParallel::kDsZero2;
+  EXPECT_EQ(resolve(bert(), options).run.training().max_grad_norm, 1.0);
+  options.max_grad_norm = 0;
+  EXPECT_EQ(resolve(bert(), options).run.training().max_grad_norm, std::nullopt);
+}
+
 TEST(RunOptions, DefaultSequenceIsTheTrainedContextAtMost2048) {
   EXPECT_EQ(resolve(gpt2(), {}).run.sequence_length, 1024);
   EXPECT_EQ(resolve(roberta(), {}).run.sequence_length, 512);

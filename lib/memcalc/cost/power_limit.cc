@@ -29,7 +29,7 @@ constexpr double kFloat16Power = 1.08;
 // What NVLinks of 450 GB/s draw that were used lately, of 700 W. Products of 8,192 in a loop on two H200s
 // (two_cards_power_h200.jsonl.gz, 2026-11-30) take 1.9 and 1.1 % longer where 16 bytes are summed every 5 ms, 2.2 and
 // 3.0 with 1 MiB, 2.0 and 1.4 with 16; 1.8 and 1.2 with 1 MiB every 20 ms, 1.7 and 1.0 with 64: 1.73 % of time, which
-// is 3.4 % of the power. Behind longer pauses, which were not measured, they are taken to sleep.
+// is 3.4 % of the power. 0.45 s behind a barrier they draw it no more; in between it was not measured.
 constexpr double kLinksPower = 0.034, kLinkRate = 450e9, kLinksAwake = 0.020;  // seconds
 
 // What a collective draws beyond that and beyond a card that waits, where it moves what such links carry. Loops of

@@ -78,7 +78,7 @@ std::string deepspeed_settings(const RunSpec& run) {
   JsonLines json("");
   json.add("train_micro_batch_size_per_gpu", std::to_string(run.batch_size));
   json.add("gradient_accumulation_steps", std::to_string(run.training().accumulation_steps));
-  if (run.training().max_grad_norm) json.add("gradient_clipping", format_exact(*run.training().max_grad_norm));
+  json.add("gradient_clipping", format_exact(run.training().max_grad_norm.value_or(0.0)));  // its default is 1.0
   if (in_bfloat16(run)) json.add("bf16", R"({"enabled": true})");
   if (in_float16(run)) json.add("fp16", R"({"enabled": true})");
   json.add("zero_optimization", zero_settings(run.parallel));

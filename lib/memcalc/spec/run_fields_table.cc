@@ -306,7 +306,7 @@ const Field kFields[] = {
          .exists = accumulates,
          .belongs_to = "training without a pipeline, whose micro-batches are --micro-batches"}),
     row("--clip-grad", "max_grad_norm", G::kTraining, K::kNumber, "[NORM]",
-        "clip at this norm, 0: never [trainer 1.0, bare never]",
+        "clip at this norm, 0: never [trainer, DeepSpeed 1.0]",
         {.least = 0, .set = put<&R::max_grad_norm>, .get = take_clipping, .exists = trains, .belongs_to = kTraining}),
     row("--checkpointing", "checkpointing", G::kTraining, K::kText, "C",
         "none, full, every-N (layers) or selective [none]",

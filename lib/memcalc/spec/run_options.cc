@@ -110,6 +110,10 @@ std::optional<double> resolve_clipping(Loop loop, const RunOptions& options, std
     if (*options.max_grad_norm == 0) return std::nullopt;
     return options.max_grad_norm;
   }
+  if (loop == Loop::kBare && framework_asked(options) == Framework::kDeepSpeed) {
+    assumptions.emplace_back("gradients are clipped at norm 1.0, DeepSpeed's default (--clip-grad 0 for none)");
+    return 1.0;  // GRADIENT_CLIPPING_DEFAULT (runtime/constants.py)
+  }
   if (loop == Loop::kBare) return std::nullopt;
   if (options.offload_optimizer) {
     assumptions.emplace_back("gradients are not clipped: an offloaded optimizer takes them before (max_grad_norm=0)");

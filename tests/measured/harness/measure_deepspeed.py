@@ -20,7 +20,7 @@ def ds_config(case):
              zero_allow_untested_optimizer=True, zero_force_ds_cpu_optimizer=False, steps_per_print=1000000)
     if prec in ("bf16", "fp16"): c[prec] = dict(enabled=True)
     if prec == "fp16" and case.get("scale_power"): c["fp16"]["initial_scale_power"] = case["scale_power"]
-    if case.get("max_grad_norm"): c["gradient_clipping"] = case["max_grad_norm"]
+    c["gradient_clipping"] = case.get("max_grad_norm") or 0.0  # without it DeepSpeed clips at 1.0, as it did in the rows until 2026-11-30
     c.update(case.get("ds", {}))
     return c
 

@@ -1,4 +1,5 @@
 // MIRRORS(deepspeed, "runtime/utils.py", "0.19.8")
+// MIRRORS(deepspeed, "utils/timer.py", "0.19.8")
 #include "memcalc/train/parallel/deepspeed_engine.h"
 
 #include "memcalc/spec/parallel.h"
@@ -17,6 +18,24 @@ namespace {
 
 constexpr Operator kFinite{"deepspeed::has_inf_or_nan"};
 constexpr Operator kTotalNorm{"deepspeed::scaled_global_norm"}, kClip{"deepspeed::unscale_and_clip_grads"};
+constexpr Operator kTimer{"deepspeed::ThroughputTimer"};
+
+// Kernels over one number or as many as there are gradients, as a timeline of 0.19.8 shows them: of has_inf_or_nan,
+// with a memset and a reduction for each extreme; from the stack of the norms to where mask_nan_or_inf_with_val_inplace
+// waits for what it makes on the card; of combine_grad_norm_groups and is_invalid_grad_norm; and from there to the
+// scale.
+constexpr std::int32_t kFiniteLaunches = 16, kNormLaunches = 10, kCombineLaunches = 21, kInvalidLaunches = 8;
+constexpr std::int32_t kScaleLaunches = 7;
+
+/// The kernel recorded last is the engine's own.
+void count_for_card_alone(Tape& tape) {
+  if (Kernel* const kernel = tape.kernels.last()) kernel->node = &kOfHostWork;
+}
+
+void small_kernels(Tape& tape, const Operator& op, std::int32_t launches) {
+  tape.kernels.add(op, OperatorClass::kElementwise, DType::kFloat32, 0, 2.0 * size_of(DType::kFloat32));
+  if (Kernel* const kernel = tape.kernels.last()) kernel->launches = launches;
+}
 
 }  // namespace
 
@@ -92,6 +111,10 @@ Tensor DeepSpeedEngine::averaged_loss(const Tensor& loss) {
 
 void DeepSpeedEngine::after_backward(bool /*last*/) { gas_scaled_loss_.reset(); }
 
+// start() in _forward_prologue, from the third step on, waits for the card unless the configuration's "timers" say
+// otherwise; stop() at the end of step() does, too, right before it.
+void DeepSpeedEngine::begin_forward() const { tape.kernels.synchronize(kTimer); }
+
 bool DeepSpeedEngine::overflows() const {
   return dtype == DType::kFloat16 && tape.moment.step < run.training().skipped_steps;
 }
@@ -135,8 +158,10 @@ void DeepSpeedEngine::check_finite(std::int64_t elements) const {
     const Tensor unequal = scalar(tape, DType::kBool, kFinite);
     return scalar(tape, DType::kBool, kFinite);
   };
-  tape.kernels.add(kFinite, OperatorClass::kElementwise, dtype, 0,
-                   2.0 * static_cast<double>(elements * size_of(dtype)));
+  tape.kernels.add(kFinite, OperatorClass::kElementwise, dtype, 0, 2.0 * static_cast<double>(elements * size_of(dtype)),
+                   KernelKind::kRowSum);
+  if (Kernel* const kernel = tape.kernels.last()) kernel->launches = kFiniteLaunches;
+  count_for_card_alone(tape);
   const Tensor no_nan = finite();
   const Tensor no_infinity = finite();
   const Tensor both = scalar(tape, DType::kBool, kFinite);
@@ -148,8 +173,7 @@ Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
   for (const std::int64_t elements : pieces) {
     const Tensor wide = tape.empty({elements}, DType::kFloat64, aten::kToCopy);
     const auto count = static_cast<double>(elements);
-    tape.kernels.add(aten::kToCopy, OperatorClass::kMovement, dtype, 0,
-                     count * static_cast<double>(size_of(dtype) + 8));
+    cast_kernel(tape, elements, dtype, DType::kFloat64);
     Tensor each = scalar(tape, DType::kFloat64, aten::kLinalgVectorNorm);
     reduction_scratch(wide, 1, size_of(DType::kFloat64), aten::kLinalgVectorNorm);
     tape.kernels.add(aten::kLinalgVectorNorm, OperatorClass::kElementwise, DType::kFloat64, 2 * count, 8 * count);
@@ -162,12 +186,19 @@ Tensor DeepSpeedEngine::norm_of(std::span<const std::int64_t> pieces) {
   squares.reset();
   const Tensor total = scalar(tape, DType::kFloat32, kTotalNorm);
   sum.reset();
+  small_kernels(tape, kTotalNorm, kNormLaunches);
+  tape.kernels.synchronize(kTotalNorm);  // torch.tensor(-1.0, device=device)
   return scalar(tape, DType::kFloat32, kTotalNorm);
+}
+
+void DeepSpeedEngine::wait_for_norm() const {
+  small_kernels(tape, kTotalNorm, kCombineLaunches);
+  tape.kernels.synchronize(kTotalNorm);  // is_invalid_grad_norm
 }
 
 void DeepSpeedEngine::take_norm(std::span<const std::int64_t> pieces) {
   const Tensor root = norm_of(pieces);
-  tape.kernels.synchronize(kTotalNorm);  // is_invalid_grad_norm
+  wait_for_norm();
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
 
@@ -183,19 +214,10 @@ void DeepSpeedEngine::take_norms(const std::vector<std::vector<std::int64_t>>& g
   {
     const Tensor infinite = scalar(tape, DType::kFloat32, kTotalNorm);
     const Tensor chosen = scalar(tape, DType::kFloat32, kTotalNorm);
-    tape.kernels.synchronize(kTotalNorm);  // is_invalid_grad_norm
+    wait_for_norm();
   }
   global_norm_ = scalar(tape, DType::kFloat32, kTotalNorm);
 }
-
-namespace {
-
-/// The kernel recorded last is the engine's own.
-void count_for_card_alone(Tape& tape) {
-  if (Kernel* const kernel = tape.kernels.last()) kernel->node = &kOfHostWork;
-}
-
-}  // namespace
 
 void DeepSpeedEngine::pass_kernel(std::int64_t elements, DType from, DType to) const {
   cast_kernel(tape, elements, from, to);
@@ -214,12 +236,27 @@ Tensor DeepSpeedEngine::widened(const Tensor& gradients, std::int64_t elements) 
   return tape.empty({elements}, DType::kFloat32, aten::kToCopy, Category::kGradients);
 }
 
-// unscale_and_clip_grads: stages 1 and 2 pass where nothing clips or scales, stage 3 multiplies by 1, too.
+// unscale_and_clip_grads: where nothing clips or scales, stages 1 and 2 pass and stage 3 multiplies by 1. Stages 1 and
+// 2 ask once more whether the norm is one.
 void DeepSpeedEngine::scale_gradients(std::int64_t elements) const {
   const bool stage3 = run.parallel.data_parallel == DataParallel::kDsZero3;
-  if (stage3 || run.training().max_grad_norm.value_or(0) > 0 || dtype == DType::kFloat16) {
-    pass_kernel(elements, DType::kFloat32);
+  const bool clips = run.training().max_grad_norm.value_or(0) > 0;
+  if (clips) {
+    if (!stage3) {
+      small_kernels(tape, kClip, kInvalidLaunches);
+      tape.kernels.synchronize(kClip);
+    }
+    small_kernels(tape, kClip, kScaleLaunches);
   }
+  if (!clips) {
+    if (stage3 || dtype == DType::kFloat16) pass_kernel(elements, DType::kFloat32);
+    return;
+  }
+  // A number on the card is an operand that is broadcast.
+  const auto count = static_cast<double>(elements);
+  tape.kernels.add(aten::kMul, OperatorClass::kElementwise, DType::kFloat32, count, 2 * 4 * count, KernelKind::kStrided,
+                   count);
+  count_for_card_alone(tape);
   const Tensor clip = scalar(tape, DType::kFloat32, kClip);
   const Tensor clamped = scalar(tape, DType::kFloat32, kClip);
   const Tensor inverse = scalar(tape, DType::kFloat32, kClip);

@@ -50,6 +50,8 @@ class DeepSpeedEngine : public ParallelWrapper {
   /// Of gradients in host memory: the step there, and the weights' way back.
   void step_on_host() const;
   [[nodiscard]] bool offloads_states() const { return run.parallel.offload_states != OffloadTo::kNowhere; }
+  /// engine.forward() of the model that trains: its timer waits for the card.
+  void begin_forward() const;
   /// The first steps of fp16, whose loss scale is too large, end at the check for overflow.
   [[nodiscard]] bool overflows() const;
   /// What the optimizer of a part of this rank updates: a float32 copy, counted as optimizer state.
@@ -63,6 +65,7 @@ class DeepSpeedEngine : public ParallelWrapper {
   /// The norms of tensors of so many elements, each through a copy in float64, and their norm.
   [[nodiscard]] Tensor norm_of(std::span<const std::int64_t> pieces);
   void take_norm(std::span<const std::int64_t> pieces);
+  void wait_for_norm() const;
   /// scaled_global_norm over groups: their norms, combined where there are several.
   void take_norms(const std::vector<std::vector<std::int64_t>>& groups);
   // Kernels of the engine's own, which the card takes; what the host takes for them is in its HostWork.
@@ -73,7 +76,7 @@ class DeepSpeedEngine : public ParallelWrapper {
   void add_kernel(std::int64_t elements) const;
   /// A part's gradients in the type of its float32 copy.
   [[nodiscard]] Tensor widened(const Tensor& gradients, std::int64_t elements) const;
-  /// unscale_and_clip_grads: in place, with scalars.
+  /// unscale_and_clip_grads: in place.
   void scale_gradients(std::int64_t elements) const;
 
   /// "in bfloat16", of the parameters.

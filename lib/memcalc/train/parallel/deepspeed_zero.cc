@@ -181,6 +181,7 @@ void DeepSpeedZero1And2::flatten_group(FlatGroup& group) {
 
 ModelOutput DeepSpeedZero1And2::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
   ++micro_batch_;
+  begin_forward();
   return module(batch);
 }
 

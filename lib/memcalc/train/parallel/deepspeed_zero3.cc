@@ -108,6 +108,7 @@ void DeepSpeedZero3::wrap_reference(Model& model) {
 // --- forward and backward of modules
 
 ModelOutput DeepSpeedZero3::forward(const ModuleForward& module, const Batch& batch, bool /*sync*/) {
+  if (!is_reference_) begin_forward();
   coordinator_->begin_pass();
   for (const int outer : outer_) coordinator_->fetch(outer, false);
   ModuleHooks* const hooks = std::exchange(tape.modes.module_hooks, this);
