@@ -148,6 +148,15 @@ TEST_F(CollectivesBeside, LowerTheClockByWhatTheyDraw) {
   EXPECT_NEAR(longer(collective(Collective::kReduceScatter, 0.5)), x_of(2, (0.2 + kLinks) / 2) / x_of(2, kLinks), 0.01);
 }
 
+TEST_F(CollectivesBeside, LeaveLinksAsleepThatJoinOtherCards) {
+  const auto after = [&](std::int64_t distance) {
+    Kernel between = collective(Collective::kAllReduce, 1e-6);
+    std::get<work::Communication>(between.work).distance = distance;
+    return seconds_of({between, product_}, card_, limited_).back();
+  };
+  EXPECT_NEAR(after(1) / after(limited_.link.gpus_per_host), x_of(2, kLinks) / x_of(2, 0), 1e-3);
+}
+
 TEST_F(CollectivesBeside, LeaveTheLinksAwakeForAWhile) {
   const auto last_of = [&](double products_seconds, double link_bytes_per_second) {
     card_.link_bytes_per_second = link_bytes_per_second;
@@ -190,6 +199,7 @@ TEST_F(CollectivesBeside, GathersAreIssuedAhead) {
     return seconds_of(list, card_, limited_).back();
   };
   // Half of the products have it beside themselves.
+  // 1.5 %: the limit looks back over 40 ms, into the first gather's products.
   EXPECT_NEAR(last_of(kProducts - 2) / last_of(1e-6), x_of(2, (0.2 + kLinks) / 2) / x_of(2, kLinks), 0.015);
 }
 

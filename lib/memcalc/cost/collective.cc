@@ -60,7 +60,8 @@ double pcie_rate(const work::Communication& group, std::int64_t in_host, const D
   return share * device.pcie_bytes_per_second;
 }
 
-/// Whether NVLink joins all members within a host: a bridge joins neighbours alone. Else they reach each other over PCIe.
+/// Whether NVLink joins all members within a host: a bridge joins neighbours alone. Else they reach each other over
+/// PCIe.
 bool are_linked(const work::Communication& group, std::int64_t in_host, const DeviceSpec& device) {
   const std::int64_t span = std::max<std::int64_t>(group.distance, 1) * (in_host - 1) + 1;
   return device.link_bytes_per_second > 0 && (device.link_cards == 0 || span <= device.link_cards);
@@ -71,6 +72,11 @@ double hop_us_of(Collective kind, const LinkRates& rates) {
 }
 
 }  // namespace
+
+bool uses_links(const work::Communication& communication, const DeviceSpec& device, const LinkRates& rates) {
+  const std::int64_t in_host = members_in_host(communication, rates);
+  return in_host > 1 && are_linked(communication, in_host, device);
+}
 
 double collective_seconds(const work::Communication& communication, const DeviceSpec& device, const LinkRates& rates) {
   const std::int64_t members = std::max<std::int64_t>(communication.ranks, 1);

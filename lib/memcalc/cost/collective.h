@@ -14,6 +14,10 @@ namespace memcalc {
 [[nodiscard]] double collective_seconds(const work::Communication& communication, const DeviceSpec& device,
                                         const LinkRates& rates);
 
+/// Whether some of it goes over NVLink.
+[[nodiscard]] bool uses_links(const work::Communication& communication, const DeviceSpec& device,
+                              const LinkRates& rates);
+
 /// Who waits for a collective that runs beside the compute stream: what is gathered is needed by the next kernel, what
 /// is reduced by the optimizer.
 [[nodiscard]] bool is_needed_at_once(const Kernel& kernel);
