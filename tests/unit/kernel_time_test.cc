@@ -13,6 +13,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/interpolate.h"
@@ -660,6 +661,23 @@ TEST(KernelTime, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) 
   EXPECT_NEAR(kernel_seconds(kernel, device(), rates()), 1e8 / 0.78e12 * 132 / 100, 1e-9);
   kernel.op = &aten::kNeg;
   EXPECT_LT(kernel_seconds(kernel, device(), rates()), 1e-6);
+}
+
+// 40 of 100 float32 FLOP/s are instructions that are issued, two FLOPs each.
+TEST(KernelTime, TritonsKernelsTakeTheirBytesOrTheirInstructions) {
+  Kernel fused;
+  fused.op = &kFusedPointwise;
+  fused.elements = 1e9;
+  fused.bytes = 1;
+  const double issued = 1e9 / (0.4 * device().fp32_flops_per_second);
+  const double launched = kernel_seconds(fused, device(), rates()) - issued;
+  EXPECT_GE(launched, 0);
+  EXPECT_LT(launched, 1e-5);
+  fused.elements = 1;
+  fused.bytes = 1e9;
+  const double moved = kernel_seconds(fused, device(), rates()) - launched;
+  fused.op = &kFusedBothWays;
+  EXPECT_NEAR((kernel_seconds(fused, device(), rates()) - launched) / moved, 1 / 0.7, 1e-9);
 }
 
 TEST(KernelTime, RowsOfOnePlaceAreAddedOneAfterTheOther) {
