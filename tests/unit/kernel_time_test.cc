@@ -13,6 +13,7 @@
 #include "memcalc/cost/kernel_time.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/aten_programs.h"
+#include "memcalc/symbolic/compiled_code.h"
 #include "memcalc/symbolic/ops/activation.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/interpolate.h"
@@ -197,6 +198,19 @@ TEST(EmbeddingGradients, FewRowsAreCountedOneAfterTheOther) {
 // float32 rows of 1 TB/s: 10,000 of 1,000, which warps hold, take 2 passes over 40 MB; 10 of 1,000,000, too long for
 // the cache, 4 in forward and of gradients 3 + 1; with 100 multiprocessors rows of 100 KB stay in the cache, 2 + 2 *
 // 0.4. Rows of 4,000 lie in shared memory in backward; of 4,001 no second one begins at 16 bytes.
+// cuda/SoftMax.cu: from float16 to float32, as under autocast.
+TEST(Softmax, RowsOfFloat16ThatAreWidenedAndNotAlignedTakeABlockEach) {
+  const auto seconds = [](std::int64_t width, double bytes_of_value) {
+    constexpr std::int64_t kRows = 100000;
+    Kernel softmax = kernel(static_cast<double>(kRows * width) * bytes_of_value);
+    softmax.dtype = DType::kFloat16;
+    return softmax_seconds(softmax, {.count = kRows, .width = width, .softmax = true}, device(), rates());
+  };
+  EXPECT_NEAR(seconds(1500, 6), 4.5e-6 + 100000.0 / (2 * 100) * 3.44e-6, 1e-9);
+  EXPECT_LT(seconds(1504, 6), seconds(1500, 6)) << "shared memory holds it";
+  EXPECT_LT(seconds(1500, 4), seconds(1500, 6)) << "a warp holds it";
+}
+
 TEST(Softmax, LongRowsAreReadAgain) {
   const auto seconds = [](std::int64_t rows, std::int64_t length, bool backward) {
     Kernel softmax = kernel(static_cast<double>(rows * length * 4 * (backward ? 3 : 2)));
@@ -660,6 +674,23 @@ TEST(KernelTime, FunctionsOf16BitsAreComputedMoreSlowlyThanFastMemoryGivesThem) 
   EXPECT_NEAR(kernel_seconds(kernel, device(), rates()), 1e8 / 0.78e12 * 132 / 100, 1e-9);
   kernel.op = &aten::kNeg;
   EXPECT_LT(kernel_seconds(kernel, device(), rates()), 1e-6);
+}
+
+// 40 of 100 float32 FLOP/s are instructions that are issued, two FLOPs each.
+TEST(KernelTime, TritonsKernelsTakeTheirBytesOrTheirInstructions) {
+  Kernel fused;
+  fused.op = &kFusedPointwise;
+  fused.elements = 1e9;
+  fused.bytes = 1;
+  const double issued = 1e9 / (0.4 * device().fp32_flops_per_second);
+  const double launched = kernel_seconds(fused, device(), rates()) - issued;
+  EXPECT_GE(launched, 0);
+  EXPECT_LT(launched, 1e-5);
+  fused.elements = 1;
+  fused.bytes = 1e9;
+  const double moved = kernel_seconds(fused, device(), rates()) - launched;
+  fused.op = &kFusedBothWays;
+  EXPECT_NEAR((kernel_seconds(fused, device(), rates()) - launched) / moved, 1 / 0.7, 1e-9);
 }
 
 TEST(KernelTime, RowsOfOnePlaceAreAddedOneAfterTheOther) {

@@ -8,6 +8,11 @@ namespace memcalc {
 
 inline constexpr Operator kCompiledCode{"CompiledFunction"};
 
+/// Its kernels that Triton compiles, of kind kVectorized: `elements` counts the instructions of all their lanes.
+inline constexpr Operator kFusedPointwise{"triton_poi_fused"}, kFusedReduction{"triton_red_fused"};
+/// One that sums rows, and columns beside them (MixOrderReduction).
+inline constexpr Operator kFusedBothWays{"triton_per_fused"};
+
 /// A call of such a graph, before its kernels: guards, AOTAutograd's wrappers, and `elements` tensors that it is given
 /// or returns. Of kind kPartOfPrevious: the host's work alone.
 inline constexpr Operator kCompiledCall{"compiled graph: call"};
@@ -16,6 +21,10 @@ inline constexpr Operator kCompiledCall{"compiled graph: call"};
 inline constexpr Operator kReplayedCode{"CUDAGraph"};
 
 [[nodiscard]] inline bool is_replayed(const Kernel& kernel) { return kernel.node == &kReplayedCode; }
+[[nodiscard]] inline bool is_fused(const Kernel& kernel) {
+  return kernel.kind == KernelKind::kVectorized &&
+         (kernel.op == &kFusedPointwise || kernel.op == &kFusedReduction || kernel.op == &kFusedBothWays);
+}
 [[nodiscard]] inline bool is_of_compiled_code(const Kernel& kernel) {
   return kernel.node == &kCompiledCode || is_replayed(kernel);
 }

@@ -39,11 +39,13 @@ void normalization_kernel(const Operator& op, const Tensor& x, double flops, dou
   rowwise_kernel(op, x, flops, tensors, rows_of(x));
 }
 
-void softmax_kernel(const Operator& op, const Tensor& x, double flops, bool backward) {
+/// `result`: in forward, as it is written. Of float16 it can be float32 (SoftMax.cu, half_to_float).
+void softmax_kernel(const Operator& op, const Tensor& x, double flops, bool backward, const Tensor& result) {
   work::Rows rows = rows_of(x);
   rows.softmax = true;
   rows.backward = backward;
-  rowwise_kernel(op, x, flops, backward ? 3 : 2, rows);
+  const double written = static_cast<double>(result.bytes()) / static_cast<double>(std::max<Bytes>(x.bytes(), 1));
+  rowwise_kernel(op, x, flops, backward ? 3 : 1 + written, rows);
 }
 
 /// The gradients of weight and bias: a second pass over x and dy (cuda/layer_norm_kernel.cu, GammaBetaBackward).
@@ -174,7 +176,7 @@ void softmax_backward(BackwardCall& call) {
   const Tensor& read = product.defined() ? product : gradient;
   if (!read.is_contiguous()) call.tape.memory.scratch(read.bytes(), aten::kClone);
   product.reset();
-  softmax_kernel(op, gradient, 4, true);
+  softmax_kernel(op, gradient, 4, true, dx);
   call.set(0, std::move(dx));
 }
 
@@ -187,7 +189,7 @@ Tensor softmax_like(const AtenOperator& op, const AtenOperator& called, Backward
   Tensor result = tape.empty(x.shape(), dtype, called);
   if (!x.is_contiguous())
     tape.memory.scratch(x.bytes(), aten::kClone);  // cuda/SoftMax.cu, host_softmax: input_.contiguous()
-  softmax_kernel(called, x, 5, false);
+  softmax_kernel(called, x, 5, false, result);
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, result);
   return result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -22,7 +23,6 @@ namespace memcalc::compile {
 
 namespace {
 
-constexpr Operator kPointwiseKernel{"triton_poi_fused"}, kReductionKernel{"triton_red_fused"};
 constexpr Operator kSeeds{"inductor_seeds"};
 constexpr std::size_t kMostFused = 64;  // config.max_fusion_size
 constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
@@ -34,6 +34,23 @@ struct Read {
   NodeIndex buffer = kNone;
   Bytes bytes = 0;
 };
+
+// Instructions of a lane for each element. Machine code that Triton 3.6 makes of inductor's kernels for sm_90 without a
+// card (torch 2.11, 2026-11-30) has 120 of dropout, a residual and a layer norm, 136 of softmax and dropout, 35 of
+// GPT-2's gelu and 43 of its gradient, 38 and 52 of BERT's, 31 and 129 of the joined gradients of q, k and v with 16
+// and 12 heads. kNarrowAccess: of log-softmax's gradient over 50,257 words, 1,030 us in a step.
+constexpr double kDraw = 85, kTanh = 20, kErf = 28, kGeluGradient = 47, kExponential = 6, kOther = 1.5, kReduced = 4;
+constexpr double kAccess = 1.5, kNarrowAccess = 13, kDividedAccess = 26;
+
+double instructions_of(const GraphNode& node) {
+  const auto is = [&](const AtenOperator& op) { return node.op == &op || node.op == &op.node; };
+  if (node.op == &kInductorRandom) return kDraw;
+  if (is(aten::kTanh)) return node.after_tangents ? kOther : kTanh;  // its derivative reads the result
+  if (is(aten::kErf)) return kErf;
+  if (is(aten::kGelu)) return kGeluGradient;
+  if (is(aten::kExp) || is(aten::kSilu) || is(aten::kSigmoid)) return kExponential;
+  return kOther;
+}
 
 bool is_random(const GraphNode& node) { return node.op == &kInductorRandom; }
 
@@ -72,9 +89,12 @@ struct Group {
   std::vector<NodeIndex> members;
   std::vector<Read> reads;
   std::int32_t depth = 0;
+  double instructions = 0;              // of all lanes, but what reads and writes
   Bytes partials = 0;                   // float32 sums of parts, which it writes or (kPartials) reads
   std::int32_t summed_by = kNoGroup;    // kPartials: the first kernel
   std::int32_t taken_along = kNoGroup;  // kColumns: by this kernel over rows
+  bool moved = false;                   // into another
+  bool takes_columns = false;           // kRows: such a one
 };
 
 class Fusion {
@@ -110,8 +130,10 @@ class Fusion {
   void read(NodeIndex at, Bytes limit, NodeIndex reader, std::vector<Read>& reads);
   [[nodiscard]] std::int64_t elements_of(NodeIndex at, Bytes bytes) const { return bytes / size_of(graph_[at].dtype); }
   [[nodiscard]] Iteration iteration_of(NodeIndex i, const std::vector<Read>& reads) const;
-  [[nodiscard]] std::int32_t joined(const Iteration& iteration, std::int32_t depth,
-                                    const std::vector<Read>& reads) const;
+  [[nodiscard]] std::int32_t joined(const Iteration& iteration, std::int32_t depth, const std::vector<Read>& reads,
+                                    std::int32_t but = kNoGroup) const;
+  [[nodiscard]] std::int32_t into_rows(std::int32_t number, const Iteration& iteration, std::int32_t depth,
+                                       const std::vector<Read>& reads);
   [[nodiscard]] std::int32_t joined_columns(const Iteration& iteration, std::int32_t depth,
                                             const std::vector<Read>& reads) const;
   [[nodiscard]] bool is_whole(const Read& read, std::int64_t elements) const {
@@ -139,6 +161,7 @@ class Fusion {
   std::vector<Group> groups_;
   std::vector<std::int32_t> columns_;  // groups that sum columns
   std::vector<NodeIndex> added_;       // products that add a gradient
+  double instructions_ = 0;            // of the expression that is followed
   bool draws_ = false;                 // random numbers
 };
 
@@ -161,6 +184,7 @@ void Fusion::read(NodeIndex at, Bytes limit, NodeIndex reader, std::vector<Read>
   }
   draws_ = draws_ || is_random(node);
   if (std::exchange(seen_[index(at)], reader) == reader) return;
+  instructions_ += instructions_of(node) * static_cast<double>(elements_of(at, node.bytes));
   const Bytes gathered = gathers(node) ? std::min(limit, node.bytes) : limit;
   for (const NodeIndex input : node.inputs) read(input, gathered, reader, reads);
 }
@@ -181,7 +205,8 @@ Iteration Fusion::iteration_of(NodeIndex i, const std::vector<Read>& reads) cons
 }
 
 /// The latest group that it shares data with and whose loops it fits in, if nothing but fused kernels lies between.
-std::int32_t Fusion::joined(const Iteration& iteration, std::int32_t depth, const std::vector<Read>& reads) const {
+std::int32_t Fusion::joined(const Iteration& iteration, std::int32_t depth, const std::vector<Read>& reads,
+                            std::int32_t but) const {
   std::int32_t best = kNoGroup;
   const auto fits = [&](const Iteration& of) {
     if (iteration.loops == Loops::kRows) {
@@ -194,7 +219,7 @@ std::int32_t Fusion::joined(const Iteration& iteration, std::int32_t depth, cons
   };
   for (const Read& each : reads) {
     for (const std::int32_t candidate : {group_of_[index(each.buffer)], last_reader_[index(each.buffer)]}) {
-      if (candidate <= best) continue;
+      if (candidate <= best || candidate == but) continue;
       const Group& other = group(candidate);
       // What is made of nothing, such as a mask of random numbers, can wait for its reader.
       const bool in_time = other.depth == depth || other.reads.empty();
@@ -210,6 +235,26 @@ bool Fusion::share_whole_read(const std::vector<Read>& a, const std::vector<Read
              return other.buffer == each.buffer && is_whole(other, elements);
            });
   });
+}
+
+/// What reads rows that one kernel makes and a mask of random numbers that waits for it: that kernel draws the mask,
+/// too.
+std::int32_t Fusion::into_rows(std::int32_t number, const Iteration& iteration, std::int32_t depth,
+                               const std::vector<Read>& reads) {
+  if (number == kNoGroup || !group(number).reads.empty() || iteration.loops != Loops::kElements) return number;
+  const std::int32_t rows = joined(iteration, depth, reads, number);
+  if (rows == kNoGroup || group(rows).iteration.loops != Loops::kRows ||
+      group(rows).iteration.elements != iteration.elements) {
+    return number;
+  }
+  for (const NodeIndex each : group(number).members) {
+    group_of_[index(each)] = rows;
+    group(rows).members.push_back(each);
+  }
+  group(rows).instructions += group(number).instructions;
+  group(number).members.clear();
+  group(number).moved = true;
+  return rows;
 }
 
 /// Sums over columns stay apart from what makes their operand: it is written row by row. Those of one operand are one
@@ -261,7 +306,12 @@ void Fusion::add_reads(Group& group, const std::vector<Read>& reads) const {
 void Fusion::add(NodeIndex i) {
   const GraphNode& node = graph_[i];
   std::vector<Read> reads;
-  for (const NodeIndex input : node.inputs) read(input, gathers(node) ? node.bytes : kUnlimited, i, reads);
+  instructions_ = 0;
+  std::size_t of_first = 0;
+  for (const NodeIndex input : node.inputs) {
+    read(input, gathers(node) ? node.bytes : kUnlimited, i, reads);
+    if (of_first == 0) of_first = reads.size();
+  }
   draws_ = draws_ || is_random(node);
   std::int32_t depth = 0;
   for (const Read& each : reads) depth = std::max(depth, depth_[index(each.buffer)]);
@@ -276,12 +326,20 @@ void Fusion::add(NodeIndex i) {
       iteration.results == 0 ? 1
                              : parts_of_reduction(iteration.reduced(), iteration.results, columns, multiprocessors_);
   const Bytes partials = parts > 1 ? checked_multiply(checked_multiply(parts, iteration.results), kPartialBytes) : 0;
+  if (!columns) number = into_rows(number, iteration, depth, reads);
   if (number == kNoGroup) {
     number = add_group(iteration, depth);
     if (columns) columns_.push_back(number);
   }
   if (iteration.loops == Loops::kRows) group(number).iteration = iteration;
   group(number).depth = depth;
+  const auto results = static_cast<double>(elements_of(i, node.bytes));
+  group(number).instructions +=
+      instructions_ +
+      (iteration.results > 0 ? kReduced * static_cast<double>(iteration.elements) : instructions_of(node) * results);
+  if (node.joins_views) {
+    group(number).instructions += kDividedAccess * results * static_cast<double>(reads.size() - of_first);
+  }
   add_reads(group(number), reads);
   if (!columns) {
     for (const Read& each : reads) last_reader_[index(each.buffer)] = number;
@@ -315,6 +373,7 @@ void Fusion::take_along(Group& columns) {
     if (depends || !share_whole_read(rows.reads, columns.reads, of.elements)) continue;
     columns.taken_along = static_cast<std::int32_t>(g);
     add_reads(groups_[g], columns.reads);
+    groups_[g].takes_columns = true;
     return;
   }
 }
@@ -334,23 +393,46 @@ std::vector<bool> Fusion::read_outside() const {
   return outside;
 }
 
+/// Rows whose length is no multiple of 16 bytes are read and written element by element.
+double access_of(const Iteration& iteration, DType dtype) {
+  constexpr Bytes kWide = 16;
+  const bool narrow = iteration.loops == Loops::kRows && iteration.reduced() * size_of(dtype) % kWide != 0;
+  return narrow ? kNarrowAccess : kAccess;
+}
+
+/// Rows fill blocks of a power of two elements, long ones several (triton_heuristics.py, persistent_reduction).
+double lanes_of_element(const Iteration& iteration) {
+  constexpr std::int64_t kLongest = 1024;
+  if (iteration.loops != Loops::kRows) return 1;
+  const std::int64_t width = iteration.reduced();
+  const std::int64_t lanes = width > kLongest
+                                 ? round_up(width, kLongest)
+                                 : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(width)));
+  return static_cast<double>(lanes) / static_cast<double>(width);
+}
+
 Kernel Fusion::kernel_of(const Group& group, const std::vector<bool>& read_outside) const {
   const auto number = static_cast<std::int32_t>(&group - groups_.data());
   const bool reduces = group.iteration.loops != Loops::kElements;
   Bytes bytes = group.partials;
+  double accesses = 0;
+  const auto add = [&](NodeIndex at, Bytes moved) {
+    bytes += moved;
+    accesses += static_cast<double>(elements_of(at, moved)) * access_of(group.iteration, graph_[at].dtype);
+  };
   for (const Read& each : group.reads) {
-    if (group_of_[index(each.buffer)] != number) bytes += each.bytes;
+    if (group_of_[index(each.buffer)] != number) add(each.buffer, each.bytes);
   }
   for (const NodeIndex each : group.members) {
-    if (is_result_[index(each)] || read_outside[index(each)]) bytes += graph_[each].bytes;
+    if (is_result_[index(each)] || read_outside[index(each)]) add(each, graph_[each].bytes);
   }
   Kernel kernel;
-  kernel.op = reduces ? &kReductionKernel : &kPointwiseKernel;
+  kernel.op = group.takes_columns ? &kFusedBothWays : reduces ? &kFusedReduction : &kFusedPointwise;
   kernel.operator_class = reduces ? OperatorClass::kNormalization : OperatorClass::kElementwise;
-  kernel.kind = reduces ? KernelKind::kRowwise : KernelKind::kVectorized;
+  kernel.kind = KernelKind::kVectorized;
   if (!group.members.empty()) kernel.dtype = graph_[group.members.front()].dtype;
   kernel.bytes = static_cast<double>(bytes);
-  kernel.elements = static_cast<double>(group.iteration.elements);
+  kernel.elements = (group.instructions + accesses) * lanes_of_element(group.iteration);
   kernel.node = &kCompiledCode;
   return kernel;
 }
@@ -376,6 +458,7 @@ KernelList Fusion::kernels() const {
     copy.node = &kCompiledCode;
   }
   for (const Group& each : groups_) {
+    if (each.moved) continue;
     const bool columns = each.iteration.loops == Loops::kColumns;
     const Group* first = each.summed_by == kNoGroup ? nullptr : &group(each.summed_by);
     const bool along =
@@ -392,13 +475,16 @@ KernelList Fusion::kernels() const {
       const std::int64_t results = elements_of(member, graph_[member].bytes);
       const std::int64_t rows = (columns ? each : *first).iteration.reduced();
       Kernel& sum = kernels.emplace_back(kernel_of(each, outside));
+      sum.op = &aten::kSum;  // PyTorch's
+      sum.kind = KernelKind::kColumnSum;
+      sum.dtype = DType::kFloat32;
       sum.launches = graph_[member].dtype == DType::kFloat32 ? 1 : 2;
       sum.elements = static_cast<double>(workspace_rows(rows, multiprocessors_) * results);
-      sum.bytes = sum.elements * static_cast<double>(kPartialBytes);
+      sum.bytes = (sum.elements + static_cast<double>(results)) * static_cast<double>(kPartialBytes);
     }
     if (others > 0) {
       Kernel& rest = kernels.emplace_back(kernel_of(each, outside));
-      rest.op = &kPointwiseKernel;
+      rest.op = &kFusedPointwise;
       rest.operator_class = OperatorClass::kElementwise;
       rest.kind = KernelKind::kVectorized;
       rest.elements = static_cast<double>(each.iteration.results);

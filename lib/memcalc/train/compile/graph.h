@@ -32,6 +32,7 @@ struct GraphNode {
   NodeKind kind = NodeKind::kPointwise;
   bool recomputable = false;  // functorch/partitioners.py, get_default_op_list
   bool concatenates = false;  // aten.cat, into which anything may be fused
+  bool joins_views = false;   // parts of rows that are no multiple of a block; all but the first are views
   bool fuses_bias = false;    // a product that calls cuBLASLt
   bool calls_cublas = false;
   bool after_tangents = false;  // depends on a tangent

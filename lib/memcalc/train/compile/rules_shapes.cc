@@ -1,7 +1,10 @@
 // Views, parts of tensors, concatenation.
 #include "memcalc/train/compile/rules_internal.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "memcalc/symbolic/aten.h"
 
@@ -33,13 +36,22 @@ NodeIndex concatenated(GraphBuilder& b, std::vector<NodeIndex> parts, Bytes byte
                       .inputs = std::move(parts)});
 }
 
+/// A part's place in a row is divided up once more where it is a view, and Triton no longer sees that its elements lie
+/// side by side unless a row is a multiple of a block (_inductor/runtime/triton_heuristics.py, pointwise()).
+constexpr std::int64_t kBlock = 1024;
+
 void split_backward(GraphBuilder& b, const Op& op) {
   const std::int32_t in = op.inputs.front();
   std::vector<NodeIndex> parts;
   for (const std::int32_t out : op.outputs) {
     if (b.gradient_of(out) != kNone) parts.push_back(b.gradient_of(out));
   }
-  b.give(op, 0, concatenated(b, std::move(parts), b.bytes_of(in), b.value(in).dtype));
+  const bool views = std::any_of(parts.begin() + (parts.empty() ? 0 : 1), parts.end(),
+                                 [&](NodeIndex each) { return b.graph[each].kind == NodeKind::kView; });
+  const std::int64_t width = b.value(in).shape[-1];
+  const NodeIndex whole = concatenated(b, std::move(parts), b.bytes_of(in), b.value(in).dtype);
+  b.graph[whole].joins_views = views && width % kBlock != 0 && b.value(op.outputs.front()).shape[-1] < width;
+  b.give(op, 0, whole);
 }
 
 void cat_forward(GraphBuilder& b, const Op& op) {
