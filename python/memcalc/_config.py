@@ -66,4 +66,6 @@ def read_command_line(command: str | Sequence[str], *, without: Sequence[str] = 
         words = shlex.split(command) if isinstance(command, str) else list(command)
     except (TypeError, ValueError) as failed:  # no words at all; a quotation that does not end
         raise error(_core.UsageError, "command", str(failed)) from None
+    if not all(isinstance(each, str) for each in words):  # bytes are numbers
+        raise error(_core.UsageError, "command", f"expected a string or a list of words, found {command!r}")
     return _config(_core.read_command_line(words, list(without), typed), given)

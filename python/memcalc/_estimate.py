@@ -123,7 +123,7 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
     if errors not in ("raise", "skip"):
         raise error(_core.UsageError, "errors", f"expected 'raise' or 'skip', found {errors!r}")
     questions: list[_core.Question | BaseException] = []
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    if isinstance(threads, bool) or not isinstance(threads, (int, numpy.integer)) or threads < 1:
         raise error(_core.UsageError, "threads", f"expected a whole number of 1 or more, found {threads!r}")
     if isinstance(runs, (str, Mapping)) or not isinstance(runs, Iterable):
         raise error(_core.UsageError, "runs", f"expected a list of dicts, one a run, found {type(runs).__name__}")
@@ -132,7 +132,7 @@ def estimate_many(runs: Iterable[Mapping[str, Any]], *, threads: int = 2, errors
             questions.append(_question_of(run))
         except _core.Error as refused:
             questions.append(refused)
-    packed, failures = _core.estimate_many(questions, threads)
+    packed, failures = _core.estimate_many(questions, min(int(threads), 256))
     if failures and errors == "raise":
         index, failure = min(failures, key=lambda each: each[0])
         failure.args = (f"run {index}: {failure}",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Union
 
@@ -20,8 +20,12 @@ _NEGATED = {"tie": "--no-tie", "prepare_kbit": "--no-prepare-kbit"}
 OneOrMore = Union[str, "os.PathLike[str]", Model, Iterable[Union[str, "os.PathLike[str]", Model]]]
 
 
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike, dict))
+
+
 def _words(value: Any) -> list[str]:
-    values = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes, os.PathLike, dict)) else [value]
+    values = value if _is_several(value) else [value]
     return [os.fspath(each) if isinstance(each, os.PathLike) else str(each) for each in values]
 
 
@@ -41,7 +45,7 @@ def arguments_of(options: dict[str, Any]) -> list[str]:
 
 def _named(models: Any, folder: str) -> list[Any]:
     """Names and paths; a Model becomes a file in `folder`."""
-    named: list[Any] = list(models) if isinstance(models, (list, tuple)) else [models]
+    named: list[Any] = list(models) if _is_several(models) else [models]
     for i, each in enumerate(named):
         if not isinstance(each, Model): continue
         if each.config is None:
@@ -52,7 +56,14 @@ def _named(models: Any, folder: str) -> list[Any]:
     return named
 
 
+def _kept(value: Any) -> Any:
+    """The values of an iterator, which gives them once, as a list: an answer asks twice."""
+    return list(value) if isinstance(value, Iterator) else value
+
+
 def _ask(command: str, options: dict[str, Any], model: Any = None) -> Answer:
+    model, options = _kept(model), {keyword: _kept(value) for keyword, value in options.items()}
+
     def answered(*form: str) -> tuple[str, bool]:
         with tempfile.TemporaryDirectory() as folder:
             of_model = {} if model is None else {"model": _named(model, folder)}

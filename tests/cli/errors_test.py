@@ -34,7 +34,7 @@ CASES = [
     (("programs", "--operators", "--models", "sam3"), "--operators and --models contradict each other"),
     (("programs", "--operators", "--opaque"), "--operators and --opaque contradict each other"),
     (("programs", "--operators", "--specs", "no/such"), "--specs: expected a directory"),
-    (("--model", "gemma-4-31b-text", "--gpus", "8", "--tp", "8", "--loop", "bare"), "the 4 key/value heads of Gemma 4's global layers"),
+    (("--model", "gemma-4-31b-text", "--gpus", "8", "--tp", "8", "--loop", "bare"), "the 4 key/value heads of gemma-4-31b-text's global layers"),
     # sizes that a recorded program leaves free
     (("--model", "timm-vit-tiny-patch16-224", "--image", "384"), "no other: the module refuses another: AssertionError"),
     (("--model", "timm-vgg16", "--image", "192"), "image must be at least 224"),

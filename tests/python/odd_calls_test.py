@@ -29,6 +29,12 @@ def test_values_of_numpy_are_values():
     assert answer.headline == memcalc.sweep("gpt2", bs=[1, 2], seq=32, layers=1, bf16=True).headline
 
 
+def test_an_iterator_is_a_list_of_values():
+    answer = memcalc.sweep((name for name in ("gpt2",)), bs=(size for size in (1, 2)), seq=32, layers=1)
+    listed = memcalc.sweep(["gpt2"], bs=[1, 2], seq=32, layers=1)
+    assert (answer.headline, str(answer)) == (listed.headline, str(listed))
+
+
 def test_runs_are_dicts():
     assert "list of dicts" in refused_at("runs", lambda: memcalc.estimate_many({"model": "gpt2"}))
     assert "list of dicts" in refused_at("runs", lambda: memcalc.estimate_many("gpt2"))
@@ -42,10 +48,17 @@ def test_threads_are_a_number(threads):
     refused_at("threads", lambda: memcalc.estimate_many([{"model": "gpt2"}], threads=threads))
 
 
+def test_threads_of_numpy_are_a_number():
+    numpy = pytest.importorskip("numpy")
+    assert memcalc.estimate_many([{"model": "gpt2", "layers": 1}], threads=numpy.int64(2))["ok"].all()
+
+
 def test_files_command_lines_and_families_that_are_none():
     refused_at("path", lambda: memcalc.read_config(None))
     refused_at("command", lambda: memcalc.read_command_line('python "train.py'))
     refused_at("command", lambda: memcalc.read_command_line(None))
+    for words in ([3, 4], b"python train.py", ["python", None]):
+        assert "list of words" in refused_at("command", lambda: memcalc.read_command_line(words))
     refused_at("family", lambda: memcalc.Model.of_family(None))
     refused_at("format", lambda: memcalc.estimate("gpt2", layers=1).render(None))
     itself = {"model_type": "gpt2"}

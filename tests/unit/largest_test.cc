@@ -240,6 +240,23 @@ TEST(Largest, SaysWhereThePeakIsNotMonotone) {
   EXPECT_THAT(answer_of(found).notes, Contains(HasSubstr("does not grow everywhere")));
 }
 
+// A card with room for more tokens than memcalc goes through one by one: 24 layers of 4,200, not of 8,400.
+TEST(Largest, EndsAtWhatIsExecutedAtMost) {
+  const ModelSpec model = registry().model("mamba-130m");
+  const ResolvedRun run = resolve(model, {.batch_size = 1, .inference = Inference{}});
+  const LargestOptions options{.measure = Measure::kSequence, .multiple_of = 4200};
+  const Largest found = find_largest(model, run, card_of(1024 * kGiB), options);
+  EXPECT_EQ(found.value, 4200);
+  EXPECT_EQ(found.probes.size(), 1U);
+  EXPECT_FALSE(found.at_limit);
+  EXPECT_THAT(answer_of(found).headline, HasSubstr("where the search ends"));
+  EXPECT_THAT(answer_of(found).notes, Contains(HasSubstr("longer ones are not asked: without mamba-ssm")));
+  const Largest small =
+      find_largest(model, run, card_of(2 * kGiB), {.measure = Measure::kSequence, .multiple_of = 512, .neighbours = 0});
+  EXPECT_GT(small.value, 0);
+  EXPECT_THAT(answer_of(small).notes, Not(Contains(HasSubstr("are not asked"))));  // memory ended the search
+}
+
 TEST(Largest, StopsWhenAsked) {
   const ModelSpec model = registry().model("gpt2");
   const std::atomic<bool> stop{true};

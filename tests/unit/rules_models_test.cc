@@ -25,6 +25,12 @@ const test::RuleCase kCases[] = {
     {"sequence-within-positions", "bert-base", [](RunSpec& run) { run.sequence_length = 513; }},
     {"sequence-within-positions", "roberta-base", [](RunSpec& run) { run.sequence_length = 513; }},
     {"sequence-within-positions", "gpt2", [](RunSpec& run) { run.sequence_length = 1025; }},
+    {"scan-within-limits", "mamba-130m", [](RunSpec& run) { run.sequence_length = 8334; }},
+    {"scan-within-limits", "mamba-130m",
+     [](RunSpec& run) {
+       run.sequence_length = 2084;
+       run.training().accumulation_steps = 64;
+     }},
     {"image-size-of-positions", "vit-base-patch16-224", [](RunSpec& run) { run.image_size = 256; }},
     {"image-size-of-positions", "clip-vit-base-patch32", [](RunSpec& run) { run.image_size = 256; }},
     {"contrastive-in-a-plain-loop", "clip-vit-base-patch32",

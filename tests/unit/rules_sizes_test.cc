@@ -36,6 +36,8 @@ const test::RuleCase kCases[] = {
      kTensor},
     {"tp-splits-key-value-heads", "llama-3.2-1b", [](RunSpec& run) { run.parallel.gpus = run.parallel.tensor = 16; },
      kMegatron},
+    {"tp-splits-global-key-value-heads", "gemma-4-31b-text",
+     [](RunSpec& run) { run.parallel.gpus = run.parallel.tensor = 8; }, kTensor},
     {"ep-has-experts", "llama-3.2-1b", [](RunSpec& run) { run.parallel.gpus = run.parallel.expert = 2; }},
     {"ep-has-experts", "llama-3.2-1b", [](RunSpec& run) { run.parallel.gpus = run.parallel.expert = 2; }, kMegatron},
     {"ep-splits-experts", "mixtral-8x7b", [](RunSpec& run) { run.parallel.gpus = run.parallel.expert = 3; }},

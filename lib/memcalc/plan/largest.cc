@@ -9,12 +9,12 @@
 #include <numeric>
 #include <utility>
 
-#include "memcalc/families/mamba/selective_scan.h"
 #include "memcalc/plan/smallest.h"
 #include "memcalc/report/stages.h"
 #include "memcalc/spec/device_rates.h"
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/program.h"
+#include "memcalc/spec/rules.h"
 
 namespace memcalc {
 namespace {
@@ -41,6 +41,7 @@ class Search {
       if (positions) last_ = std::min(last_, *positions / options_.multiple_of);
       result_.trained = trained_context(model).value_or(0);
     }
+    heed_limits();
     result_.model = model.name;
     result_.device = device;
     result_.options = options_;
@@ -54,7 +55,7 @@ class Search {
     remember(first_, probe_of(smallest));
     const std::int64_t unhurried = boundary([](const Probe& probe) { return probe.verdict == Verdict::kFits; }, first_);
     const std::int64_t runs = boundary([](const Probe& probe) { return probe.runs; }, std::max(unhurried, first_));
-    if (runs > 0) ask_neighbours(runs);
+    if (runs > 0 && !(runs == last_ && !result_.unanswered.empty())) ask_neighbours(runs);
     conclude(unhurried, runs);
     return std::move(result_);
   }
@@ -72,6 +73,24 @@ class Search {
       result_.assumptions.push_back(
           fmt::format("{} is {} in this program, and no other: {}", each.name, each.recorded, each.fixed));
     }
+  }
+
+  /// What memcalc executes at most is known without executing it.
+  void heed_limits() {
+    const auto is_beyond = [&](std::int64_t index) {
+      const Rule* rule = broken_rule(model_, run_of(index));
+      return rule != nullptr && rule->is_limit;
+    };
+    if (first_ >= last_ || is_beyond(first_) || !is_beyond(last_)) return;
+    std::int64_t within = first_, beyond = last_;
+    while (beyond - within > 1) {
+      const std::int64_t middle = within + (beyond - within) / 2;
+      (is_beyond(middle) ? beyond : within) = middle;
+    }
+    last_ = within;
+    const RunSpec refused = run_of(beyond);
+    const RuleQuestion question{model_, refused, refused.parallel, shared_sizes(model_)};
+    result_.unanswered = message_of(*broken_rule(model_, refused), question);
   }
 
   [[nodiscard]] RunSpec run_of(std::int64_t index) const {
@@ -109,31 +128,22 @@ class Search {
     if (control_.progress) control_.progress(probes_.size(), 0);
   }
 
-  /// Sizes beyond 63 bits do not fit any card. Nothing: more than memcalc executes; `why` then says so.
-  [[nodiscard]] std::optional<Probe> estimated(std::int64_t index, std::string& why) const {
+  // Sizes beyond 63 bits do not fit any card.
+  [[nodiscard]] Probe estimated(std::int64_t index) const {
     try {
       return probe_of(estimate(model_, run_of(index), untimed_));
     } catch (const Error& error) {
-      if (error.rule() == rules::kScannedTokens.id) {
-        why = error.what();
-        return std::nullopt;
-      }
       if (error.code() != ErrorCode::kOverflow) throw;
       constexpr Bytes kEndless = std::numeric_limits<Bytes>::max();
-      return Probe{.allocated = kEndless, .reserved = kEndless, .needed = kEndless};
+      return {.allocated = kEndless, .reserved = kEndless, .needed = kEndless};
     }
   }
 
   const Probe& ask(std::int64_t index) {
     const auto known = probes_.find(index);
     if (known != probes_.end()) return known->second;
-    if (const std::optional<Probe> found = estimated(index, result_.unanswered)) {
-      remember(index, *found);
-      return probes_.at(index);
-    }
-    last_ = std::min(last_, index - 1);
-    static constexpr Probe kUnanswered;
-    return kUnanswered;
+    remember(index, estimated(index));
+    return probes_.at(index);
   }
 
   // Where a straight line through the two outermost probes meets the memory of the card. The line of two small
@@ -141,7 +151,7 @@ class Search {
   // than kStride times their larger one, for a step of many images takes as many events.
   [[nodiscard]] std::int64_t guess(std::int64_t low, std::int64_t high) const {
     const Probe& a = probes_.begin()->second;
-    const Probe& b = probes_.at(probes_.contains(high) ? high : low);  // of an unanswered one nothing is known
+    const Probe& b = probes_.at(high > 0 ? high : low);
     if (b.value <= a.value || b.needed <= a.needed) return 0;
     const double slope = static_cast<double>(b.needed - a.needed) / static_cast<double>(b.value - a.value);
     const double room = static_cast<double>(device_.usable_bytes() - a.needed);
@@ -184,10 +194,7 @@ class Search {
     }
     std::vector<std::optional<Probe>> found(wanted.size());
     SearchControl quiet{.threads = control_.threads, .stop = control_.stop};
-    (void)for_each_index(wanted.size(), quiet, [&](std::size_t i) {
-      std::string why;
-      found[i] = estimated(wanted[i], why);
-    });
+    (void)for_each_index(wanted.size(), quiet, [&](std::size_t i) { found[i] = estimated(wanted[i]); });
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (found[i]) remember(wanted[i], *found[i]);
     }

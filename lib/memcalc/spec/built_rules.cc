@@ -8,7 +8,6 @@ namespace memcalc {
 namespace rules {
 
 extern const BuiltRule kLinearStatesRead, kLinearLayersCompiled;  // models/linear_states.h
-extern const BuiltRule kScannedTokens;                            // families/mamba/selective_scan.h
 extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraParameterDora, kLoraParameterCompiled,
     kLoraParameterPacked, kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 extern const BuiltRule kCutCrossEntropyTypes;                                // symbolic/ops/cut_cross_entropy.h
@@ -37,12 +36,6 @@ const BuiltRule kLitGptModels{"litgpt-builds-model", "--model", "LitGPT's module
 const BuiltRule kImageLargeEnough{"image-large-enough", "--image",
                                   "the image is too small: nothing is left of it after the model's {}",
                                   "a larger --image", ErrorCode::kUsage};
-// limits.h: what would take longer or more memory than anybody expects
-const BuiltRule kScannedTokens{
-    "scan-within-limits", "--seq --model",
-    "without mamba-ssm transformers' mixer goes through its sequence token by token, and this "
-    "run asks for more than {} blocks of memory",
-    "a shorter --seq, fewer micro-batches or steps"};
 const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
                                 "torch's grouped_mm takes experts whose sizes are multiples of {} in {}, not {}",
                                 "another width of the experts, or another precision"};
@@ -225,7 +218,6 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kMegatronMamba,
                                      &kLitGptModels,
                                      &kImageLargeEnough,
-                                     &kScannedTokens,
                                      &kGroupedExperts,
                                      &kNoClassifier,
                                      &kCutCrossEntropyTypes,

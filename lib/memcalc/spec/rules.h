@@ -43,6 +43,7 @@ struct Rule {
   bool (*broken)(const RuleQuestion& question);
   std::string (*detail)(const RuleQuestion& question) = nullptr;
   ErrorCode code = ErrorCode::kUsage;  // kUnsupported: possible, but not modelled
+  bool is_limit = false;               // of memcalc alone: smaller sizes are answered, and larger ones would run
 };
 
 /// Rules of one noun. They are looked at in their order, and only where the group concerns the run.

@@ -1,5 +1,6 @@
 // How many GPUs a run has, and what they can be shared out by: of every framework.
 // Covered by tests/unit/rules_sizes_test.cc.
+#include "memcalc/families/gemma4/spec.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/parallel_names.h"
 #include "memcalc/spec/rule_tables.h"
@@ -72,6 +73,12 @@ std::int64_t key_value_heads(const RuleQuestion& q) {
   return (latent ? q.sizes.heads : q.sizes.key_value_heads).value_or(0);
 }
 
+/// Gemma 4's global layers have a number of their own. 0: all layers are alike.
+std::int64_t global_key_value_heads(const RuleQuestion& q) {
+  const auto* spec = q.model.architecture.get_if<Gemma4Spec>();
+  return spec == nullptr ? 0 : spec->global_key_value_heads;
+}
+
 constexpr Rule kTensorParallel[] = {
     {.id = "tp-has-heads",
      .options = "--tp --model",
@@ -89,6 +96,13 @@ constexpr Rule kTensorParallel[] = {
      .accepted = "--tp with a divisor of {}",
      .broken = [](const RuleQuestion& q) { return key_value_heads(q) % q.parallel.tensor != 0; },
      .detail = [](const RuleQuestion& q) { return std::to_string(key_value_heads(q)); }},
+    {.id = "tp-splits-global-key-value-heads",
+     .options = "--tp --model",
+     .message = "the {} key/value heads of {model}'s global layers cannot be split evenly over {--tp} "
+                "tensor-parallel ranks",
+     .accepted = "--tp with a divisor of {}",
+     .broken = [](const RuleQuestion& q) { return global_key_value_heads(q) % q.parallel.tensor != 0; },
+     .detail = [](const RuleQuestion& q) { return std::to_string(global_key_value_heads(q)); }},
 };
 
 constexpr Rule kExpertParallel[] = {

@@ -382,15 +382,7 @@ class Gemma4ForCausalLm final : public DecoderModel {
 }  // namespace
 
 std::unique_ptr<Model> build_gemma4(const Architecture& architecture, const RunSpec& run, ModuleBuilder& builder) {
-  const auto& spec = architecture.as<Gemma4Spec>();
-  if (spec.global_key_value_heads % run.parallel.tensor != 0) {
-    throw Error(ErrorCode::kUnsupported,
-                "tp: the " + std::to_string(spec.global_key_value_heads) +
-                    " key/value heads of Gemma 4's global layers cannot be split evenly over " +
-                    std::to_string(run.parallel.tensor) + " tensor-parallel ranks; accepted: --tp with a divisor of " +
-                    std::to_string(spec.global_key_value_heads));
-  }
-  return std::make_unique<Gemma4ForCausalLm>(spec, run, builder);
+  return std::make_unique<Gemma4ForCausalLm>(architecture.as<Gemma4Spec>(), run, builder);
 }
 
 }  // namespace memcalc

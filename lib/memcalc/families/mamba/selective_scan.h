@@ -3,14 +3,9 @@
 // MIRRORS(transformers, "models/jamba/modeling_jamba.py", "5.17.0")
 #pragma once
 
-#include "memcalc/spec/built_rules.h"
 #include "memcalc/symbolic/tensor.h"
 
 namespace memcalc {
-
-namespace rules {
-extern const BuiltRule kScannedTokens;  // longer scans are not executed: they would take minutes
-}
 
 /// mamba_selective_scan: [B, channels, tokens]. hidden_states, time_step and gate [B, channels, tokens], rates (A)
 /// [channels, state], b and c [B, tokens, state]. `final_state`: null: it is not asked for.
