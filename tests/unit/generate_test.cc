@@ -109,7 +109,7 @@ TEST(Generation, ModelsWithoutPositionIdsAreGivenNone) {
     EXPECT_EQ(built->takes_position_ids, model.model_type == "gpt2") << model.model_type;
     built->takes_position_ids = takes_position_ids;
     (void)run_inference(tape, *built, run, model.model_type, kMostLayerTokens);
-    const std::vector<Event>& events = tape.memory.trace.events;
+    const auto& events = tape.memory.trace.events;
     return std::count_if(events.begin(), events.end(),
                          [](const Event& event) { return event.kind == EventKind::kAllocate; });
   };
