@@ -77,6 +77,9 @@ TEST(DataSteps, StepsThatWereAskedForGoOnInTheNextEpoch) {
   const DataSteps steps = data_steps(run_of("lognormal:20,0.5,64,100", 8, 20));
   EXPECT_EQ(steps.all, 20);
   EXPECT_EQ(steps.simulated.size(), 20U);
+  for (const DataStep& step : steps.simulated) {
+    EXPECT_EQ(step.begins_epoch, step.number % 13 == 0) << "an epoch has 13 steps: " << step.number;
+  }
 }
 
 /// As trl's RepeatSampler gave them (num_generations 2, steps_per_generation 2, seed 42, two epochs).

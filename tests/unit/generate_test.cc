@@ -100,6 +100,26 @@ TEST(Generation, EagerAttentionSeesTheSkippedTokensToo) {
 }
 
 // The head sees the last token of the prompt alone, and its scores are float32.
+// Of ALiBi: BloomForCausalLM.forward() and MptForCausalLM.forward() have no position_ids.
+TEST(Generation, ModelsWithoutPositionIdsAreGivenNone) {
+  const DeviceSpec device = registry().device("h100-sxm");
+  const auto requests = [&](const ModelSpec& model, const RunSpec& run, bool takes_position_ids) {
+    Tape tape(device);
+    const std::unique_ptr<Model> built = build_model(model, run, tape, DType::kBFloat16);
+    EXPECT_EQ(built->takes_position_ids, model.model_type == "gpt2") << model.model_type;
+    built->takes_position_ids = takes_position_ids;
+    (void)run_inference(tape, *built, run, model.model_type, kMostLayerTokens);
+    const auto& events = tape.memory.trace.events;
+    return std::count_if(events.begin(), events.end(),
+                         [](const Event& event) { return event.kind == EventKind::kAllocate; });
+  };
+  for (const char* name : {"bloom-560m", "mpt-7b", "gpt2"}) {
+    const ModelSpec model = registry().model(name, {.layers = 2});
+    const RunSpec run = generating(model, 8);
+    EXPECT_GT(requests(model, run, true), requests(model, run, false)) << name;
+  }
+}
+
 TEST(Generation, TheHeadSeesTheLastTokenAlone) {
   const ModelSpec model = registry().model("llama-3.2-1b", {.layers = 1});
   const SymbolicRun run = run_symbolically(model, generating(model, 3), registry().device("h100-sxm"));

@@ -72,6 +72,13 @@ const test::RuleCase kCases[] = {
      "gpt2",
      [](RunSpec& run) { run.profile.behaviors.sft_loss = SftLossForm::kSortedChunks; },
      {.loop = Loop::kTrlDpo, .lora_rank = 8}},
+    {"preferences-of-version",
+     "gpt2",
+     [](RunSpec& run) {
+       run.profile.behaviors.preference_scores = PreferenceScores::kLogits;
+       run.precision = Precision::kBf16;
+     },
+     {.loop = Loop::kTrlDpo, .lora_rank = 8}},
 };
 
 TEST(RulesOfVersions, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_versions(), kCases); }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "memcalc/memcalc.h"
@@ -79,6 +80,23 @@ INSTANTIATE_TEST_SUITE_P(
                return with_lengths(options, "lognormal:100,0.9,512,410");
              }()}),
     name_of_case);
+
+// transformers 5.5: _run_epoch() returns, and its variables are gone before the next epoch's first batches are there.
+TEST(Epochs, DropTheirLastStepsVariables) {
+  const ModelSpec& model = registry().model("gpt2");
+  const auto first_of_step_13 = [&](bool drops) {
+    RunOptions options{.batch_size = 8, .sequence_length = 64, .loop = Loop::kTrainer};
+    options.steps = 15;
+    RunSpec run = resolve(model, with_lengths(options, "lognormal:20,0.5,64,100")).run;
+    run.profile.behaviors.drops_with_epoch = drops;
+    const Trace trace = run_symbolically(model, run, registry().device("h100-sxm")).trace;
+    const auto first = std::find_if(trace.events.begin(), trace.events.end(),
+                                    [](const Event& event) { return event.moves_block() && event.step == 13; });
+    return first->kind;
+  };
+  EXPECT_EQ(first_of_step_13(true), EventKind::kFree);
+  EXPECT_EQ(first_of_step_13(false), EventKind::kAllocate);
+}
 
 }  // namespace
 }  // namespace memcalc

@@ -345,6 +345,45 @@ TEST(Trl, AReferenceIsReadWhereTheTrainerReadsIt) {
       kNoBlock);
 }
 
+// Before trl 1.16 a reference that is read beside a model object is float32, whatever that is.
+TEST(Trl, AReferenceHadADtypeOfItsOwn) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  const auto reference_bytes = [&](Loop loop, ModelLoading loading, bool is_as_policy) {
+    RunOptions options{.batch_size = 2, .sequence_length = 64, .loop = loop, .loading = loading};
+    options.reference = Reference::kModel;
+    options.weights_dtype = DType::kBFloat16;
+    options.completion_length = 8;
+    RunSpec run = resolve(model, options).run;
+    run.profile.behaviors.reference_is_as_policy = is_as_policy;
+    return run_symbolically(model, run, registry().device("h200-sxm")).reference_bytes;
+  };
+  constexpr Bytes kParameters = 494'032'768;
+  EXPECT_EQ(reference_bytes(Loop::kTrlGrpo, ModelLoading::kHost, true), kParameters * 2);
+  EXPECT_EQ(reference_bytes(Loop::kTrlGrpo, ModelLoading::kHost, false), kParameters * 4);
+  EXPECT_EQ(reference_bytes(Loop::kTrlDpo, ModelLoading::kDeviceMap, false), kParameters * 4);
+  EXPECT_EQ(reference_bytes(Loop::kTrlDpo, ModelLoading::kConfig, false), kParameters * 2) << "given to the trainer";
+}
+
+// trl 1.6 to 1.13: selective_log_softmax takes float32 logits a sequence at a time, and keeps the logits.
+TEST(Trl, LogitsOfAnswersWereHeld) {
+  const ModelSpec& model = registry().model("qwen2.5-0.5b");
+  const auto trace_of = [&](Loop loop, std::int64_t batch) {
+    RunOptions options{.batch_size = batch, .sequence_length = 64, .precision = Precision::kAmpBf16, .loop = loop};
+    options.completion_length = 16;
+    RunSpec run = resolve(model, options).run;
+    run.profile.behaviors.preference_scores = PreferenceScores::kLogits;
+    return run_symbolically(model, run, registry().device("h200-sxm")).trace;
+  };
+  EXPECT_EQ(requests_of(trace_of(Loop::kTrlKto, 8), 8 * 64 * kWords * 4), 5)
+      << "of others' answers twice, of the policy, of the reference, the slice's gradient";
+  EXPECT_EQ(requests_of(trace_of(Loop::kTrlOrpo, 4), 63 * kWords * 4), 8 + 3 * 8) << "without a reference";
+  const Trace trace = trace_of(Loop::kTrlDpo, 4);
+  EXPECT_EQ(requests_of(trace, 8 * 64 * kWords * 4), 3) << "of the policy, of the reference, the slice's gradient";
+  EXPECT_EQ(requests_of(trace, 8 * 63 * kWords * 4), 3) << "a copy for the entropy, the stack, the zeros of gather";
+  EXPECT_EQ(requests_of(trace, 63 * kWords * 4), 2 * 8 + 3 * 8) << "exponentials of both, and of each sequence three";
+  EXPECT_EQ(requests_of(trace, 128 * kWords * 4), 3 * 3) << "of 504 rows of the entropy all but the last 120";
+}
+
 TEST(Trl, OnlyAnAnswersTokensGoThroughTheHeadOfSft) {
   const auto peak = [](RunOptions options) {
     options.loop = Loop::kTrlSft;

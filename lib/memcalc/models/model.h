@@ -150,6 +150,7 @@ class Model {
   bool loss_shifts_labels = false;             // the Trainer then counts the items of labels[..., 1:]
   bool accepts_loss_kwargs = true;  // forward(**kwargs): the Trainer then counts the batch's labels for the loss
   bool takes_token_types = false;   // its tokenizer gives token_type_ids
+  bool takes_position_ids = true;   // forward(position_ids=…): generate() then makes them of a decoder
   bool random_labels = false;       // the bare loop draws them as they are, without a multiplication by 0
   /// LayerDrop: Dynamo finds a break in the loop over the layers and leaves that frame to Python; the frames that it
   /// calls are graphs, of which each layer is one, and the head with its loss.

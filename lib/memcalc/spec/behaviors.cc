@@ -18,6 +18,7 @@ constexpr std::string_view kConvertedNames[] = {"none", "listed", "all"};
 constexpr std::string_view kSftLossForms[] = {"logits",        "checkpointed-chunks",  "fused-head",
                                               "packed-chunks", "chunks-in-their-type", "shifted-copies",
                                               "shifted-views"};
+constexpr std::string_view kPreferenceScores[] = {"unread", "logits-of-pairs", "logits", "fused-head"};
 constexpr std::string_view kLigerLosses[] = {"products", "float32-in-place", "in-place"};
 constexpr std::string_view kT5Attention[] = {"eager", "sdpa", "sdpa-contiguous"};
 
@@ -37,6 +38,7 @@ constexpr Evidence kT5Evidence[] = {E::kMeasured, E::kMeasured, E::kMeasured};
 constexpr Evidence kLastOfThreeMeasured[] = {E::kSources, E::kSources, E::kMeasured};
 constexpr Evidence kSftLossEvidence[] = {E::kMeasured, E::kMeasured, E::kMeasured, E::kMeasured,
                                          E::kMeasured, E::kMeasured, E::kSources};
+constexpr Evidence kPreferenceEvidence[] = {E::kSources, E::kMeasured, E::kMeasured, E::kMeasured};
 constexpr Evidence kUpcastEvidence[] = {E::kSources, E::kSources, E::kMeasured};
 
 template <auto kMember, std::size_t kCount>
@@ -148,6 +150,8 @@ constexpr Behavior kTable[] = {
                                         kMeasured, "trainer.py; 4.57.6, 5.0.0"),
     row<&B::loads_by_conversion>(S::kTransformers, "from_pretrained converts and places tensors as they are read",
                                  kYesMeasured, "core_model_loading.py; none in 4.57.6, 5.0.0"),
+    row<&B::drops_with_epoch>(S::kTransformers, "an epoch's last batches, loss and gradient norm die with it",
+                              kYesMeasured, "trainer.py; 4.57.6, 5.0.0, 5.5.4"),
     row<&B::compile_is_read>(S::kTransformers, "what torch.compile traces of these models was read", kYesMeasured,
                              "masking_utils.py, models/; 5.17.0"),
 
@@ -169,6 +173,13 @@ constexpr Behavior kTable[] = {
                       "trainer/sft_config.py, sft_trainer.py; 1.1.0, 1.3.0 to 1.14.2, 1.15.0", kSftLossForms),
     row<&B::trl_trainers_are_read>(S::kTrl, "trainers beside the SFTTrainer do what was read of them", kYesMeasured,
                                    "trainer/; 0.27.2, 1.1.0 (reward models), 1.15.0, 1.16.0"),
+    row<&B::preference_scores>(
+        S::kTrl, "how DPOTrainer, ORPOTrainer and KTOTrainer take each token's log-probability", kPreferenceEvidence,
+        "trainer/dpo_trainer.py, kto_trainer.py, utils.py, experimental/orpo; 1.6.0 to 1.14.2, 1.15.0",
+        kPreferenceScores),
+    row<&B::reference_is_as_policy>(
+        S::kTrl, "a reference read beside a model object has its dtype and attention, not float32 and the default",
+        kMeasured, "trainer/dpo_trainer.py, grpo_trainer.py, kto_trainer.py, rloo_trainer.py; 1.15.0, 1.16.0"),
     row<&B::casts_lengths>(S::kTrl, "DoRA's lengths over a packed base are cast with the adapters", kSourcesAlone,
                            "trainer/sft_trainer.py, reward_trainer.py; 1.14.2, 1.15.0"),
 

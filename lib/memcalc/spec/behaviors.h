@@ -65,6 +65,14 @@ enum class SftLossForm : std::uint8_t {
   kShiftedViews,                // without copying them
 };
 
+/// How TRL's DPOTrainer, ORPOTrainer and KTOTrainer take each token's log-probability.
+enum class PreferenceScores : std::uint8_t {
+  kUnread,
+  kLogitsOfPairs,  // of logits, a sequence at a time (selective_log_softmax); KTO's was not read
+  kLogits,         // all three
+  kFusedHead,      // in the head's own autograd function, ORPO's in a kernel that reads the logits
+};
+
 /// How Liger's fused loss adds a chunk's part to the gradient of the head's weight: a product as large as the weight
 /// and a float32 copy of it; in place where that gradient is float32; in place for all 16-bit logits, and logits and
 /// the input's gradient written where they stay. liger_kernel/ops/fused_linear_cross_entropy.py
@@ -123,6 +131,7 @@ struct Behaviors {
   BehaviorChoice<bool, "trainer.shifted-counts"> counts_shifted_labels = true;
   BehaviorChoice<bool, "trainer.decoder-counts"> decoders_alone_take_counts = false;
   BehaviorChoice<bool, "load.by-conversion"> loads_by_conversion = true;
+  BehaviorChoice<bool, "trainer.drops-with-epoch"> drops_with_epoch = true;
   BehaviorChoice<bool, "compile.read"> compile_is_read = true;
 
   // accelerate
@@ -137,6 +146,8 @@ struct Behaviors {
   // trl
   BehaviorChoice<SftLossForm, "sft.loss"> sft_loss = SftLossForm::kFusedHead;
   BehaviorChoice<bool, "trl.trainers-read"> trl_trainers_are_read = true;
+  BehaviorChoice<PreferenceScores, "preferences.scores"> preference_scores = PreferenceScores::kFusedHead;
+  BehaviorChoice<bool, "trl.reference-as-policy"> reference_is_as_policy = true;
   BehaviorChoice<bool, "dora.casts-lengths"> casts_lengths = false;
 
   // bitsandbytes

@@ -134,6 +134,16 @@ constexpr Rule kWrappers[] = {
 
 std::string asked_trl(const RuleQuestion& q) { return text_of(q.run.profile.version(Software::kTrl)); }
 
+/// Of TRL's trainers on given answers, before 1.14.
+bool holds_logits_of_answers(const RuleQuestion& q) {
+  const Loop loop = training_of(q).loop;
+  const PreferenceScores scores = behaviors(q).preference_scores;
+  if (training_of(q).whole_logits) return false;
+  const bool of_pairs = loop == Loop::kTrlDpo || loop == Loop::kTrlOrpo;
+  return (of_pairs && scores == PreferenceScores::kLogitsOfPairs) ||
+         ((of_pairs || loop == Loop::kTrlKto) && scores == PreferenceScores::kLogits);
+}
+
 constexpr Rule kTrainers[] = {
     {.id = "sft-chunks-of-version",
      .options = "--trl --loop --no-router-loss --parallel",
@@ -153,17 +163,35 @@ constexpr Rule kTrainers[] = {
      .detail = asked_trl,
      .code = ErrorCode::kUnsupported},
     {.id = "trainer-of-version",
-     .options = "--trl --loop",
+     .options = "--trl --loop --whole-logits",
      .message =
-         "{--loop}: it was read at TRL 1.15 and 1.16, not at {}; at 1.1 to 1.14 SFT and reward models alone were",
+         "{--loop}: it was read at TRL 1.15 and 1.16, not at {}; SFT and reward models were at 1.1 to 1.14, too, "
+         "DPO and ORPO at 1.6 to 1.13 and KTO at 1.9 to 1.13",
      .accepted = "--trl 1.15.0 or later; --loop trl-sft",
      .broken =
          [](const RuleQuestion& q) {
            if (!q.run.uses_trl() || training_of(q).loop == Loop::kTrlSft) return false;
+           if (!behaviors(q).trl_trainers_are_read) return true;
+           if (training_of(q).loop == Loop::kTrlReward) return false;
+           if (holds_logits_of_answers(q)) return false;
            // Where the release has no add_fused_lm_head(), which SFT's loss tells, the others hold their logits.
-           const bool has_fused_head = behaviors(q).sft_loss == SftLossForm::kFusedHead;
-           const bool has_logits = training_of(q).loop != Loop::kTrlReward;
-           return !behaviors(q).trl_trainers_are_read || (has_logits && !has_fused_head);
+           return behaviors(q).sft_loss != SftLossForm::kFusedHead;
+         },
+     .detail = asked_trl,
+     .code = ErrorCode::kUnsupported},
+    {.id = "preferences-of-version",
+     .options = "--trl --loop --precision --liger --no-router-loss --compile --parallel",
+     .message =
+         "{--loop}: TRL {} holds the logits of every token; that is modelled in float32 or under autocast, on one "
+         "GPU or under DDP, without Liger's loss, a router's or torch.compile",
+     .accepted = "--trl 1.15.0 or later; --precision amp-bf16; --no-router-loss; --parallel ddp",
+     .broken =
+         [](const RuleQuestion& q) {
+           if (!q.run.uses_trl() || !holds_logits_of_answers(q)) return false;
+           const bool alone =
+               q.parallel.data_parallel == DataParallel::kNone || q.parallel.data_parallel == DataParallel::kDdp;
+           const bool in_half = q.run.precision == Precision::kBf16 || q.run.precision == Precision::kFp16;
+           return training_of(q).balances_experts || q.run.fine_tuning.liger || q.run.compiles() || !alone || in_half;
          },
      .detail = asked_trl,
      .code = ErrorCode::kUnsupported},

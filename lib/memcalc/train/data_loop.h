@@ -35,8 +35,10 @@ class DataLoop {
       if (first_calls != nullptr && !listed) counted.emplace(tape_.kernels);
       tape_.kernels.recording = listed || counted;
       if (listed) tape_.kernels.forget_host_calls();
-      loop_.begin_step(steps_.simulated[number].number);
-      loop_.step(true, steps_.simulated[number].micro_batches);
+      const DataStep& step = steps_.simulated[number];
+      if (step.begins_epoch && number > 0 && tape_.behaviors.drops_with_epoch) loop_.end();  // _run_epoch() returns
+      loop_.begin_step(step.number);
+      loop_.step(true, step.micro_batches);
       if (first_calls != nullptr) count(number == 0);
     }
     tape_.kernels.recording = false;

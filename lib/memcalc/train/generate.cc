@@ -66,7 +66,7 @@ Tensor Generation::run(const Batch& batch) {
       read_on_host(no_grad::any(padded));
     }
     attention_mask_ = batch.attention_mask.defined() ? batch.attention_mask : attention_mask_for(batch.input_ids);
-    position_ids_ = position_ids_for(attention_mask_);
+    if (model_.takes_position_ids) position_ids_ = position_ids_for(attention_mask_);
     if (model_.images != nullptr) prepare_images(batch);
     input_ids_ = batch.input_ids;
   }
@@ -235,11 +235,14 @@ void Generation::update_model_kwargs(std::int64_t added) {
                             : no_grad::new_zeros(tape_, {rows, added}, token_types_.dtype());
     token_types = no_grad::cat(token_types_, no_grad::expand(next, {rows, added}), 1);
   }
-  Tensor next_position_ids = no_grad::add(
-      no_grad::add(no_grad::arange(tape_, 1), no_grad::slice(position_ids_, -1, position_ids_.size(-1) - 1, 1)));
-  Shape added_shape = position_ids_.shape();  // 2D, 3D of Qwen2-VL
-  added_shape[-1] = added;
-  next_position_ids = no_grad::cat(position_ids_, no_grad::expand(next_position_ids, added_shape), -1);
+  Tensor next_position_ids;
+  if (position_ids_.defined()) {
+    next_position_ids = no_grad::add(
+        no_grad::add(no_grad::arange(tape_, 1), no_grad::slice(position_ids_, -1, position_ids_.size(-1) - 1, 1)));
+    Shape added_shape = position_ids_.shape();  // 2D, 3D of Qwen2-VL
+    added_shape[-1] = added;
+    next_position_ids = no_grad::cat(position_ids_, no_grad::expand(next_position_ids, added_shape), -1);
+  }
   Tensor attention_mask = no_grad::cat(
       attention_mask_, no_grad::expand(no_grad::new_ones(tape_, {rows, 1}, attention_mask_.dtype()), {rows, added}), 1);
   token_types_ = std::move(token_types);

@@ -64,8 +64,10 @@ void precompute_reference(Tape& tape, Model& model, const RunSpec& run, Parallel
   const Scoped without_adapters(tape.modes.adapters_disabled, true);
   Batch batch = make_batch(tape, model, run, aten::kToCopy);
   const FusedHeadCall head{.outputs = {.entropy = true, .mean_logits = true}, .targets = shape_of(run).valid_labels};
-  batch.fused_head = &head;
-  batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.completion_mask));
+  if (tape.behaviors.preference_scores == PreferenceScores::kFusedHead) {
+    batch.fused_head = &head;
+    batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(batch.completion_mask));
+  }
   const ModelOutput outputs = call_model(tape, model, run, nullptr, batch, true);
 }
 

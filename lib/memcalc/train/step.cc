@@ -65,14 +65,27 @@ bool prepares_on_host(const RunSpec& run) {
          run.parallel.framework() == Framework::kDeepSpeed;
 }
 
+/// From a checkpoint; online DPO copies its reference.
+bool reads_reference(const RunSpec& run) {
+  return has_reference_model(run) && run.training().loop != Loop::kTrlOnlineDpo &&
+         (run.generates() || loads_later(run));
+}
+
+/// Before trl 1.16 create_model_from_path knows nothing of a model object beside which it reads the reference: dtype
+/// float32, attention as config.json has it. LLaMA-Factory reads its own.
+bool reads_in_float32(const Tape& tape, const RunSpec& run) {
+  return reads_reference(run) && !run.training().whole_logits && !tape.behaviors.reference_is_as_policy;
+}
+
 /// trl 1.16, models/utils.py: prepare_fsdp shards the whole reference as one unit, by FSDP1 layer by layer;
 /// prepare_deepspeed shares it out under ZeRO-3, and otherwise (stage 0) leaves it whole, in DeepSpeed's type.
 ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const RunSpec& of_reference, const RunSpec& run,
                                      std::int64_t rank) {
   const bool in_half = (run.parallel.framework() == Framework::kDeepSpeed && run.precision == Precision::kAmpBf16) ||
-                       run.training().reference_in_half;
+                       (run.training().reference_in_half && !reads_in_float32(tape, run));
   ReferenceModel reference{
-      .model = build_model(spec, of_reference, tape, in_half ? DType::kBFloat16 : weights_dtype(run)), .wrapper = {}};
+      .model = build_model(spec, of_reference, tape, in_half ? DType::kBFloat16 : weights_dtype(of_reference)),
+      .wrapper = {}};
   const DataParallel mode = run.parallel.data_parallel;
   const bool takes_from_host = mode == DataParallel::kDsZero3 || mode == DataParallel::kFsdp1;
   if (!takes_from_host) move_to_card(tape, *reference.model);
@@ -81,12 +94,6 @@ ReferenceModel make_shared_reference(Tape& tape, const ModelSpec& spec, const Ru
     reference.wrapper->wrap_reference(*reference.model);
   }
   return reference;
-}
-
-/// From a checkpoint; online DPO copies its reference.
-bool reads_reference(const RunSpec& run) {
-  return has_reference_model(run) && run.training().loop != Loop::kTrlOnlineDpo &&
-         (run.generates() || loads_later(run));
 }
 
 /// trl 1.16: Trainer.__init__, which takes a model from the host to the card, comes before create_model_from_path of
@@ -102,11 +109,20 @@ ReferenceModel make_reference(Tape& tape, const ModelSpec& spec, const RunSpec& 
   RunSpec of_reference = run;
   of_reference.fine_tuning = {};
   of_reference.training().loading = is_read ? ModelLoading::kDeviceMap : ModelLoading::kConfig;
+  if (reads_in_float32(tape, run)) {
+    of_reference.weights_dtype = DType::kFloat32;
+    of_reference.attention = is_eager_in(spec, tape.behaviors) ? Attention::kEager : Attention::kSdpa;
+  }
+  // KTOTrainer says nothing of use_cache, and the Trainer switches it off in the model that trains alone.
+  if (run.training().loop == Loop::kTrlKto && !run.training().whole_logits &&
+      tape.behaviors.preference_scores == PreferenceScores::kLogits) {
+    of_reference.use_cache = true;
+  }
   if (prepares_on_host(run)) {
     of_reference.training().loading = ModelLoading::kHost;
     return make_shared_reference(tape, spec, of_reference, run, rank);
   }
-  ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(run)), .wrapper = {}};
+  ReferenceModel reference{.model = build_model(spec, of_reference, tape, weights_dtype(of_reference)), .wrapper = {}};
   if (is_copied) {
     for (const Parameter& each : reference.model->parameters) tape.autograd.set_trainable(each.tensor, false);
   }

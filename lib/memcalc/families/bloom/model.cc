@@ -111,6 +111,7 @@ class BloomForCausalLm : public DecoderModel {
  public:
   BloomForCausalLm(const BloomSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : DecoderModel(run, {}), heads_(spec.n_head) {
+    takes_position_ids = false;  // ALiBi
     b.scope("transformer", [&] {
       word_embeddings_ = Embedding(b, "word_embeddings", spec.vocab_size, spec.hidden_size);
       word_embeddings_layernorm_ = LayerNorm(b, "word_embeddings_layernorm", spec.hidden_size);

@@ -134,6 +134,7 @@ class MptForCausalLm : public DecoderModel {
  public:
   MptForCausalLm(const MptSpec& spec, const RunSpec& run, ModuleBuilder& b)
       : DecoderModel(run, {}), heads_(spec.n_heads), max_seq_len_(spec.max_seq_len) {
+    takes_position_ids = false;  // ALiBi
     b.scope("transformer", [&] {
       wte_ = Embedding(b, "wte", spec.vocab_size, spec.d_model);
       for (std::int64_t i = 0; i < spec.n_layers; ++i) {

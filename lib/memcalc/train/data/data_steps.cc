@@ -177,11 +177,13 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
   std::vector<BatchShape> shapes;     // of all micro-batches
   std::vector<std::size_t> begins;    // of each step's
   std::vector<std::int64_t> largest;  // tokens of each step's largest micro-batch
+  std::vector<bool> begins_epoch;     // of each step
   do {                                // of an epoch the last step may have fewer micro-batches
     const std::vector<BatchShape> epoch = epochs.next();
     for (std::size_t i = 0; i < epoch.size() && (wanted == 0 || begins.size() < wanted); i += accumulation) {
       begins.push_back(shapes.size());
       largest.push_back(0);
+      begins_epoch.push_back(i == 0);
       for (std::size_t j = i; j < std::min(i + accumulation, epoch.size()); ++j) {
         shapes.push_back(epoch[j]);
         largest.back() = std::max(largest.back(), padded_tokens(epoch[j]));
@@ -193,7 +195,9 @@ DataSteps data_steps(const RunSpec& run, std::int64_t processes, std::int64_t pr
   for (const std::size_t place : simulated(largest, most)) {
     const auto first = shapes.begin() + static_cast<std::ptrdiff_t>(begins[place]);
     const auto last = shapes.begin() + static_cast<std::ptrdiff_t>(begins[place + 1]);
-    result.simulated.push_back({.number = static_cast<std::int64_t>(place), .micro_batches = {first, last}});
+    result.simulated.push_back({.number = static_cast<std::int64_t>(place),
+                                .begins_epoch = begins_epoch[place],
+                                .micro_batches = {first, last}});
   }
   result.median = median_of(result.simulated);
   if (result.simulated.size() < begins.size() - 1) result.sizes_of_all = sizes_over_simulated(shapes, result);

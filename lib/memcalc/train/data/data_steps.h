@@ -23,7 +23,8 @@ inline constexpr std::size_t kMostGeneratingSteps = 200;
 [[nodiscard]] std::int64_t given_tokens(const RunSpec& run, const BatchShape& shape);
 
 struct DataStep {
-  std::int64_t number = 0;  // from 0
+  std::int64_t number = 0;    // from 0
+  bool begins_epoch = false;  // the first epoch, too
   std::vector<BatchShape> micro_batches;
 
   /// That with the most tokens, padding included.

@@ -1,4 +1,5 @@
 // MIRRORS(trl, "trainer/kto_trainer.py", "1.16.0")
+// MIRRORS(trl, "trainer/kto_trainer.py", "1.13.0")
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "memcalc/symbolic/ops/nanmean.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/rsub.h"
+#include "memcalc/symbolic/ops/selected_log_probs.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/train/gather.h"
 #include "memcalc/train/trl/batch.h"
@@ -21,6 +23,8 @@ namespace memcalc {
 namespace {
 
 constexpr LogProbOutputs kHeadOutputs{.entropy = true, .mean_logits = true};
+
+bool holds_logits(const Tape& tape) { return tape.behaviors.preference_scores != PreferenceScores::kFusedHead; }
 
 /// add_fused_lm_head(self.ref_model): a second model gives log-probabilities alone, adapters are on the first.
 LogProbOutputs outputs_of_reference(const TrlModels& models) {
@@ -35,9 +39,13 @@ Tensor kl_log_probs(Tape& tape, const Batch& inputs, const BatchShape& shape, Lo
   batch.input_ids = inputs.others[kKlInputIds];
   batch.attention_mask = inputs.others[kKlAttentionMask];
   batch.padded = shape.answers.other_padded;
+  const NoGrad no_grad(tape.modes);
+  if (holds_logits(tape)) {
+    Tensor logits = model(batch).logits;
+    return sum(log_probs_of_logits(logits, batch.input_ids, inputs.others[kKlCompletionMask]), 0b10, false);
+  }
   batch.fused_head = &head;
   batch.labels = no_grad::masked_fill(batch.input_ids, no_grad::equal(inputs.others[kKlCompletionMask]));
-  const NoGrad no_grad(tape.modes);
   ModelOutput outputs = model(batch);
   const Tensor log_probs = outputs.fused.log_probs;
   outputs.clear();
@@ -46,7 +54,7 @@ Tensor kl_log_probs(Tape& tape, const Batch& inputs, const BatchShape& shape, Lo
 
 /// Of the reference: of the samples' answers and of the others.
 struct ReferenceLogProbs {
-  Tensor answers, kl;
+  Tensor answers, kl, per_token;
   ModelOutput outputs;
 };
 
@@ -67,7 +75,10 @@ ReferenceLogProbs reference_log_probs(Tape& tape, const RunSpec& run, const Batc
     result.kl = kl_log_probs(tape, batch, shape, outputs_of_reference(models), model);
   }
   result.outputs = model(batch);
-  result.answers = sum(result.outputs.fused.log_probs, 0b10, false);
+  result.per_token = holds_logits(tape)
+                         ? log_probs_of_logits(result.outputs.logits, batch.input_ids, batch.completion_mask)
+                         : result.outputs.fused.log_probs;
+  result.answers = sum(result.per_token, 0b10, false);
   return result;
 }
 
@@ -108,11 +119,16 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   const Tensor num_chosen = no_grad::sum(label), num_rejected = no_grad::subtract(num_chosen);
   const Tensor kl_logps = has_kl ? kl_log_probs(tape, inputs, shape, kHeadOutputs, models.policy) : Tensor();
   Batch batch = inputs;
-  batch.fused_head = &head;
-  batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
+  if (!holds_logits(tape)) {
+    batch.fused_head = &head;
+    batch.labels = no_grad::masked_fill(inputs.input_ids, no_grad::equal(inputs.completion_mask));
+  }
   ModelOutput outputs = models.policy(batch);
-  batch.fused_head = &others_head;
-  const Tensor logps = sum(slice_whole(outputs.fused.log_probs, 1), 0b10, false);  // [:, -seq_len:]
+  if (!holds_logits(tape)) batch.fused_head = &others_head;
+  const Tensor per_token = holds_logits(tape)
+                               ? log_probs_of_logits(outputs.logits, inputs.input_ids, inputs.completion_mask)
+                               : slice_whole(outputs.fused.log_probs, 1);  // [:, -seq_len:]
+  const Tensor logps = sum(per_token, 0b10, false);
   const Tensor chosen_idx = nonzero(label, chosen), rejected_idx = nonzero(no_grad::bitwise_not(label), rejected);
   const Tensor chosen_logps = index_select(logps, 0, chosen_idx), rejected_logps = index_select(logps, 0, rejected_idx);
   const ReferenceLogProbs reference = reference_log_probs(tape, run, batch, shape, models);
@@ -131,21 +147,25 @@ Tensor kto_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const Batch
   const Tensor losses = cat(multiply_scalar(of_chosen.losses), multiply_scalar(of_rejected.losses), 0);
   // The metrics; their variables live as long as the others.
   SumAndCount entropy;
+  Tensor per_token_entropy;
   Tensor chosen_logits, rejected_logits, chosen_mask, rejected_mask;
   {
     const NoGrad no_grad(tape.modes);
     const Tensor mask = no_grad::slice(inputs.completion_mask, 1, 1, inputs.completion_mask.size(1) - 1);
-    entropy = look_at_entropy(outputs.fused.entropy, mask);
+    const Tensor logits = holds_logits(tape) ? tape.detach(outputs.logits) : outputs.fused.mean_logits;
+    per_token_entropy = holds_logits(tape) ? entropy_from_logits(logits) : outputs.fused.entropy;
+    entropy = look_at_entropy(per_token_entropy, mask);
     if (tape.modes.training) look_at_sum(inputs.attention_mask);
-    chosen_logits = index_select(outputs.fused.mean_logits, 0, chosen_idx);
-    rejected_logits = index_select(outputs.fused.mean_logits, 0, rejected_idx);
+    chosen_logits = index_select(logits, 0, chosen_idx);
+    rejected_logits = index_select(logits, 0, rejected_idx);
     chosen_mask = index_select(mask, 0, chosen_idx);
     rejected_mask = index_select(mask, 0, rejected_idx);
     std::vector<Tensor> totals;  // of logits, and of tokens
-    for (const auto& [logits, tokens, labels] :
+    const auto sum_of_logits = holds_logits(tape) ? sum_of_mean_logits : sum_of_tokens;
+    for (const auto& [of_answers, tokens, labels] :
          {std::tuple(&chosen_logits, &chosen_mask, answers.first_labels),
           std::tuple(&rejected_logits, &rejected_mask, shape.valid_labels - answers.first_labels)}) {
-      totals.push_back(sum_of_tokens(*logits, *tokens, labels));
+      totals.push_back(sum_of_logits(*of_answers, *tokens, labels));
       totals.push_back(no_grad::sum(*tokens));
     }
     look_at_totals(totals);

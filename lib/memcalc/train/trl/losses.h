@@ -54,6 +54,10 @@ class WithoutAdapters : public Scoped<bool> {
 /// SFTTrainer.compute_loss (trainer/sft_trainer.py): the loss, and the metrics of the step.
 [[nodiscard]] Tensor sft_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const TrlModels& models);
 
+/// trl before 1.14, of DPO and KTO: [sequences, tokens - 1] log-probabilities, 0 where a token is no part of an answer.
+/// `logits` becomes what is known of each token but the last.
+[[nodiscard]] Tensor log_probs_of_logits(Tensor& logits, const Tensor& input_ids, const Tensor& completion_mask);
+
 /// DPOTrainer._compute_loss (trainer/dpo_trainer.py), loss_type "sigmoid" of the reverse KL divergence.
 [[nodiscard]] Tensor dpo_loss(Tape& tape, const RunSpec& run, const Batch& inputs, const BatchShape& shape,
                               const TrlModels& models);

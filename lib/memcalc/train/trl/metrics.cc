@@ -47,6 +47,15 @@ Tensor sum_of_tokens(const Tensor& x, const Tensor& mask, std::int64_t count) {
   return sum_all(chosen);
 }
 
+Tensor sum_of_mean_logits(const Tensor& logits, const Tensor& mask, std::int64_t count) {
+  Tensor is_set = no_grad::to(mask, DType::kBool);
+  Tensor chosen = index_by_mask(logits, 0, is_set, count);
+  is_set.reset();
+  const Tensor means = mean(chosen, 0b10, false);
+  chosen.reset();
+  return sum_all(means);
+}
+
 void look_at_total(const Tensor& total) {
   const NoGrad no_grad(total.tape().modes);
   const Tensor all = gathered(total);

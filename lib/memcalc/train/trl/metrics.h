@@ -27,6 +27,9 @@ void look_at_sum(const Tensor& x);
 /// x[mask.bool()].sum(), where `count` elements of the mask are set.
 [[nodiscard]] Tensor sum_of_tokens(const Tensor& x, const Tensor& mask, std::int64_t count);
 
+/// The same of each token's mean logit, of logits [sequences, tokens, words]: x[mask.bool()].mean(-1).sum()
+[[nodiscard]] Tensor sum_of_mean_logits(const Tensor& logits, const Tensor& mask, std::int64_t count);
+
 /// Of a sum that is held: gather_for_metrics(total).sum().item()
 void look_at_total(const Tensor& total);
 /// Of several, whose variables become the numbers.

@@ -62,7 +62,8 @@ Tensor mean_log_probs(const Tensor& all_logits, const Tensor& concatenated_label
   const Tensor logits = slice(all_logits, 1, 0, tokens);
   const Tensor loss_mask = no_grad::not_equal(labels);
   labels = where(no_grad::equal(labels), labels);
-  const Tensor per_token = selected_log_probs(logits, labels);
+  const bool has_kernel = logits.tape().behaviors.preference_scores == PreferenceScores::kFusedHead;
+  const Tensor per_token = (has_kernel ? selected_log_probs : selected_log_probs_by_sequence)(logits, labels);
   const Tensor answers = sum(multiply(per_token, loss_mask), 0b10, false);
   return divide(answers, no_grad::sum(loss_mask, 1));
 }
