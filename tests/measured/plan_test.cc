@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string>
 
+#include "memcalc/families/torchvision/spec.h"
 #include "memcalc/plan/closed_form.h"
 #include "memcalc/plan/plainness.h"
 #include "memcalc/plan/plan_search.h"
@@ -210,6 +211,17 @@ TEST(Plan, AReasonNamesTheOptionsOfItsRule) {
 }
 
 // The leanest of each framework was simulated, and the headline says how far it is from the card.
+// Of one image nothing but one value of each channel is left, of which torch's batch norm takes no statistics.
+TEST(Plan, BeginsWithTwoImagesWhereOneIsRefused) {
+  PlanQuestion asked{.model = registry().model("resnet18"), .device = registry().device("h100-sxm")};
+  asked.model.architecture.change<TorchvisionSpec>().image_size = 32;
+  asked.run = resolve(asked.model, {.loop = Loop::kBare}).run;
+  asked.global_batch = 8;
+  const Plan plan = make_plan(asked);
+  ASSERT_FALSE(plan.front.empty());
+  for (const PlanEntry& each : plan.front) EXPECT_GE(each.run.batch_size, 2);
+}
+
 TEST(Plan, WhereNothingFitsTheAnswerSaysWhatWasTried) {
   PlanQuestion asked = question("llama-3.1-8b", 2, 8);
   asked.device.memory_bytes = 4 * kGiB;

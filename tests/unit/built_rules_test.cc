@@ -37,6 +37,7 @@ struct Case {
 
 constexpr Case kCases[] = {
     {"image-large-enough", "--model vgg16 --image 8"},
+    {"batch-norm-of-several", "--model resnet50 --image 32"},
     {"lora-target-is-a-layer", "--model gpt2 --lora 8 --lora-targets nonsense"},
     {"lora-saved-is-a-module", "--model llama-3.2-1b --lora 8 --lora-modules-to-save embed_tokens"},
     {"cut-cross-entropy-types", "--model llama-3.2-1b --layers 2 --bf16 --weights-dtype fp32 --cut-cross-entropy"},

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "memcalc/families/torchvision/spec.h"
 #include "memcalc/planning.h"
 #include "memcalc/spec/image_text_spec.h"
 #include "support/registry.h"
@@ -100,6 +101,17 @@ TEST(Largest, BeginsWithTheSmallestThatTheRulesTake) {
       resolve(model, {.batch_size = 1, .sequence_length = 1024, .loop = Loop::kTrlDpo, .completion_length = 100});
   const LargestOptions sequences{.measure = Measure::kSequence, .multiple_of = 64};
   EXPECT_EQ(find_largest(model, dpo, card_of(80 * kGiB), sequences).probes.front().value, 128);
+}
+
+// ResNet's last stage halves 32 pixels down to one, of which torch takes no statistics (F.batch_norm).
+TEST(Largest, BeginsWithTwoImagesWhereOneIsDownToOneValue) {
+  ModelSpec model = registry().model("resnet18");
+  model.architecture.change<TorchvisionSpec>().image_size = 32;
+  const ResolvedRun run = resolve(model, {.batch_size = 1});
+  EXPECT_EQ(find_largest(model, run, card_of(kSmallCard), {}).probes.front().value, 2);
+  const LargestOptions sixes{.multiple_of = 6};
+  EXPECT_EQ(find_largest(model, run, card_of(kSmallCard), sixes).probes.front().value, 6);
+  EXPECT_THROW((void)find_largest(model, run, card_of(kSmallCard), {.limit = 1}), Error);
 }
 
 // A workspace makes the peak of two small calls, whatever their images: their line is level.

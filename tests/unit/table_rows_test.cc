@@ -504,6 +504,32 @@ TEST(OperatorRows, RefuseTransformsThatThereAreNot) {
   expect_refused("stft", {v(1), n(128), n(32), none(), none(), n(0)}, "a signal that is shorter than a frame");
 }
 
+TEST(OperatorRows, RefuseTablesWithSparseGradients) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({4}, kPlace, false), bench.input({16, 8})};
+  const auto said = [&](const char* name, const std::vector<BoundArgument>& slots) {
+    return error_text([&] {
+      RecordedCall call(bench.tape, name, slots, values, {});
+      find_operator(name)->run(call);
+    });
+  };
+  EXPECT_NE(said("embedding", {v(0), v(1), none(), none(), n(2), none(), yes()}).find("sparse=False"),
+            std::string::npos);
+  EXPECT_EQ(said("embedding", {v(0), v(1)}), "");
+  EXPECT_NE(said("embedding_bag", {v(0), v(1), none(), none(), none(), none(), none(), yes()}).find("sparse=False"),
+            std::string::npos);
+}
+
+TEST(OperatorRows, NameTheirOwnOperators) {
+  TapeBench bench;
+  std::vector<Tensor> values{bench.input({4, 8})};
+  const std::vector<BoundArgument> slots{v(0), n(1)};
+  RecordedCall call(bench.tape, "amin", slots, values, {});
+  bench.start();
+  find_operator("amin")->run(call);
+  EXPECT_NE(bench.events().find("amin"), std::string::npos) << bench.events();
+}
+
 /// As DETR's layers ask before they clamp what float16 cannot hold (native/TensorCompare.cpp).
 TEST(OperatorRows, AskForNumbersByTheirMagnitude) {
   TapeBench bench;

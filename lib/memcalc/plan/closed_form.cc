@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <variant>
 
+#include "memcalc/plan/smallest.h"
+#include "memcalc/plan/technique.h"
 #include "memcalc/spec/device_rates.h"
+#include "memcalc/spec/program.h"
 
 namespace memcalc {
 namespace {
 
-constexpr std::array<std::int64_t, 2> kBatches = {1, 2};  // times the smallest that the rules take
+constexpr std::array<std::int64_t, 2> kBatches = {1, 2};  // times the smallest that is answered
 constexpr std::size_t kSavingCount = 3;                   // of Checkpointing
 constexpr double kHidden = 40;      // about the layers of a large model: what is there of one of them at a time
 constexpr double kHostRate = 25e9;  // bytes a second, where the card's is not known: PCIe 4.0 with 16 lanes
@@ -81,6 +84,17 @@ double forward_peak(const Report& report) {
   return static_cast<double>(report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)]);
 }
 
+/// Whether a sample alone is one too few for a batch norm, which no rule but the model itself can say. Texts have none.
+bool norms_one_value(const PlanQuestion& question, const DeviceSpec& device) {
+  if (!has_batch_norm(question.model) && !question.model.architecture.get_if<ProgramSpec>()) return false;
+  try {
+    (void)estimate(question.model, run_of(question, Way::kAsAsked, false), without_rates(device));
+  } catch (const Error& error) {
+    return wants_more_samples(error);
+  }
+  return false;
+}
+
 }  // namespace
 
 ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& control) {
@@ -90,6 +104,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
   ClosedForms forms;
   const DeviceSpec device = on_one_host(question.device);
   const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
+  const std::int64_t smallest = norms_one_value(question, device) ? 2 : 1;  // times what the rules take
   (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
     const std::size_t place = i % kEach;
     const Way way = static_cast<Way>(i / kEach);
@@ -98,6 +113,7 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
         place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
     run.training().checkpoint_every = 1;
     if (run.checkpointing() != Checkpointing::kNone) run.use_cache = false;
+    run.batch_size *= smallest;
     if (place > 0) run.batch_size *= kBatches[(place - 1) % kBatches.size()];
     try {
       reports[i] = estimate(question.model, run, device);

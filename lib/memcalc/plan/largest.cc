@@ -49,7 +49,7 @@ class Search {
   }
 
   [[nodiscard]] Largest run() {
-    const Report smallest = estimate(model_, run_of(first_), device_);  // wrong input is refused here
+    const Report smallest = smallest_report();  // wrong input is refused here
     result_.assumptions.insert(result_.assumptions.end(), smallest.assumptions.begin(), smallest.assumptions.end());
     result_.not_modelled = smallest.not_modelled;
     remember(first_, probe_of(smallest));
@@ -61,6 +61,16 @@ class Search {
   }
 
  private:
+  /// Of the first that is answered: one image may be down to one value of a batch norm, two are not.
+  [[nodiscard]] Report smallest_report() {
+    try {
+      return estimate(model_, run_of(first_), device_);
+    } catch (const Error& error) {
+      if (!wants_more_samples(error) || first_ == last_) throw;
+    }
+    return estimate(model_, run_of(++first_), device_);
+  }
+
   /// A program may take multiples of a size alone, or the size that it was recorded at and no other.
   void heed_program() {
     const auto* spec = model_.architecture.get_if<ProgramSpec>();

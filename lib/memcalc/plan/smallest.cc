@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "memcalc/spec/rules.h"
+#include "memcalc/symbolic/ops/batch_norm.h"
 
 namespace memcalc {
 
@@ -36,6 +37,8 @@ std::int64_t smallest(const ModelSpec& model, RunSpec& run, std::int64_t multipl
 std::int64_t smallest_batch(const ModelSpec& model, RunSpec run, std::int64_t multiple_of) {
   return smallest(model, run, multiple_of, "--bs", [](RunSpec& each, std::int64_t batch) { each.batch_size = batch; });
 }
+
+bool wants_more_samples(const Error& error) { return error.rule() == rules::kBatchNormOfSeveral.id; }
 
 void set_sequence(RunSpec& run, std::int64_t tokens, bool halves_completions) {
   run.sequence_length = tokens;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "memcalc/base/error.h"
 #include "memcalc/spec/model_spec.h"
 #include "memcalc/spec/run_spec.h"
 
@@ -17,6 +18,10 @@ namespace memcalc {
 /// answer is half of any sequence.
 [[nodiscard]] std::int64_t shortest_sequence(const ModelSpec& model, RunSpec run, bool halves_completions,
                                              std::int64_t multiple_of = 1);
+
+/// Whether twice as many samples may be answered where this was refused: a batch norm had one value of each channel,
+/// which only the built model knows.
+[[nodiscard]] bool wants_more_samples(const Error& error);
 
 /// The run with sequences of another length. `halves_completions` as above.
 void set_sequence(RunSpec& run, std::int64_t tokens, bool halves_completions);

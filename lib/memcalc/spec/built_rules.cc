@@ -12,6 +12,7 @@ extern const BuiltRule kLoraFused, kLoraAllLinear, kLoraParameterDropout, kLoraP
     kLoraParameterPacked, kLoraParameterGathered, kLoraPattern, kLoraSaved;  // spec/peft_targets.h
 extern const BuiltRule kCutCrossEntropyTypes;                                // symbolic/ops/cut_cross_entropy.h
 extern const BuiltRule kFreezePattern, kFreezeUnmatched;                     // spec/freeze_patterns.h
+extern const BuiltRule kBatchNormOfSeveral;                                  // symbolic/ops/batch_norm.h
 
 // --- models
 
@@ -36,6 +37,11 @@ const BuiltRule kLitGptModels{"litgpt-builds-model", "--model", "LitGPT's module
 const BuiltRule kImageLargeEnough{"image-large-enough", "--image",
                                   "the image is too small: nothing is left of it after the model's {}",
                                   "a larger --image", ErrorCode::kUsage};
+// torch/nn/functional.py, _verify_batch_size and _verify_spatial_size: a ValueError
+const BuiltRule kBatchNormOfSeveral{"batch-norm-of-several", "--bs --image",
+                                    "a batch norm in training needs more than one value of each channel, and has one: "
+                                    "torch refuses it",
+                                    "a larger --bs or --image", ErrorCode::kUsage};
 const BuiltRule kGroupedExperts{"experts-of-grouped-mm", "--precision --model",
                                 "torch's grouped_mm takes experts whose sizes are multiples of {} in {}, not {}",
                                 "another width of the experts, or another precision"};
@@ -218,6 +224,7 @@ constexpr const BuiltRule* kAll[] = {&kKnownActivation,
                                      &kMegatronMamba,
                                      &kLitGptModels,
                                      &kImageLargeEnough,
+                                     &kBatchNormOfSeveral,
                                      &kGroupedExperts,
                                      &kNoClassifier,
                                      &kCutCrossEntropyTypes,

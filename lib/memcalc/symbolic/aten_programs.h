@@ -15,7 +15,7 @@ inline constexpr AtenOperator kAddcdiv{
     {"aten::addcdiv"}, {"AddcdivBackward0"}, AutocastList::kPromote, CompileRule::kPointwise};
 inline constexpr AtenOperator kAddmv{{"aten::addmv"}, {"AddmvBackward0"}, AutocastList::kHalf};
 inline constexpr AtenOperator kAddr{{"aten::addr"}, {"AddrBackward0"}, AutocastList::kHalf};
-inline constexpr AtenOperator kAmin{{"aten::amin"}};
+inline constexpr AtenOperator kAmin{{"aten::amin"}, {"AminBackward0"}, AutocastList::kNone, CompileRule::kAmax};
 inline constexpr AtenOperator kAsin{{"aten::asin"}, {"AsinBackward0"}, AutocastList::kFloat32, CompileRule::kPointwise};
 inline constexpr AtenOperator kAsinh{{"aten::asinh"}, {"AsinhBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kAtan{{"aten::atan"}, {"AtanBackward0"}, AutocastList::kNone, CompileRule::kPointwise};

@@ -1,6 +1,6 @@
 """Writes specs/measured/cudnn-9.19/convolution_engines.txt (but for its comment): decision trees that name cuDNN's engine for convolutions
 that were never measured, from tests/measured/convolution_samples_h200.jsonl.gz (convolution_samples.py), convolution_networks_h200.jsonl.gz
-(convolution_networks.py), convolution_plans_h200.jsonl.gz, convolution_sequences_h200.jsonl.gz, convolution_choices_h200.jsonl.gz (convolution_plans.cc) and those of
+(convolution_networks.py), convolution_plans_h200.jsonl.gz, convolution_sequences_h200.jsonl.gz, convolution_choices_h200.jsonl.gz, convolution_groups_h200.jsonl.gz (convolution_plans.cc) and those of
 networks. Needs scikit-learn.
 
 usage: convolution_engines.py [--check | --others | --sequences], in the repository's root; --check prints how the trees do on shapes
@@ -19,7 +19,7 @@ INPUT, OUTPUT, WEIGHT, WINOGRAD, WIDER, FFT, WHOLE_FFT, PARTIAL = 1, 2, 4, 8, 15
 # of an image; of others, where nobody knows how many there are, 32 for each doubling of 16 KiB
 OF_EACH_IMAGE = 9  # a weight's gradient of each image in float32
 # A weight's gradient on tensor cores whose last wave of tiles is split along its sum until it fills the card: a partial sum of float32 for each
-# block at work. STREAMED and the tile's number, 1,024 times, and clusters of blocks along the outputs, 32 times, and along the inputs: what cuDNN's
+# block at work; groups of up to 64 channels lie beside each other in a tile. STREAMED and the tile's number, 1,024 times, and clusters of blocks along the outputs, 32 times, and along the inputs: what cuDNN's
 # plans say of their engines 65 (16 bits) and 68 (TF32) as TILE_SIZE, TILE_CGA_M and TILE_CGA_N. The most frequent first.
 STREAMED = 8192
 TILES = {0: (128, 128), 1: (128, 64), 3: (256, 128), 4: (256, 64), 5: (64, 64), 6: (128, 256), 7: (64, 128), 9: (64, 256)}  # outputs, inputs of a tap
@@ -27,6 +27,7 @@ CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 16, 7: 16, 8: 15, 14: 8, 16: 
 KINDS_OF_STREAMED = [(1, 1, 8), (1, 2, 4), (4, 1, 4), (5, 1, 8), (0, 1, 3), (3, 1, 3), (5, 1, 6), (0, 4, 2), (1, 1, 3), (3, 1, 2), (5, 2, 4), (5, 1, 5), (0, 1, 4),
                      (5, 1, 3), (7, 1, 3), (0, 2, 8), (1, 1, 5), (7, 4, 4), (5, 3, 1), (9, 5, 1), (6, 1, 2), (9, 1, 3), (1, 1, 6), (7, 1, 4), (6, 1, 4), (7, 8, 1),
                      (4, 1, 5), (0, 1, 2), (9, 8, 1), (5, 4, 2), (7, 1, 6), (5, 2, 7)]
+KINDS_OF_STREAMED_GROUPS = [(5, 1, 3), (5, 1, 6), (5, 1, 5), (0, 1, 3), (5, 1, 8), (1, 1, 8), (1, 1, 5), (5, 2, 4), (1, 1, 6), (0, 1, 4), (0, 1, 2), (3, 1, 2), (1, 1, 3)]
 KINDS_OF_STREAMED_TF32 = [(0, 1, 1), (0, 1, 2), (1, 1, 2), (7, 1, 2), (4, 1, 2), (5, 1, 1)]
 ENGINES = [0, WINOGRAD, OF_EACH_IMAGE, FFT, WHOLE_FFT, 7, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * sums for sums in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 20, 22, 23, 24, 26, 29, 32, 38, 43, 44, 52, 56, 60, 61, 65, 72, 88, 120, 127, 131))]
 OTHERS = [0, OF_EACH_IMAGE, 7, WIDER, 3, 5, 6, 1, 2, 4, *(7 + PARTIAL * size for size in range(1, 12))]  # 32 KiB to 32 MiB
@@ -73,13 +74,15 @@ class Convolution:
         """As conv_engine.cc, streamed_workspace."""
         up, of = lambda value, to: -(-value // to), engine - STREAMED
         (high, wide), tall, broad = TILES[of // 1024], of // 32 % 32, of % 32
-        multiple = 16 // self.e
-        c, k = up(self.c, multiple) * multiple, up(self.k, multiple) * multiple
-        padded = [c != self.c, k != self.k, c != self.c or k != self.k]
+        multiple, g = 16 // self.e, self.g
+        c, k = (up(each // g, multiple) * multiple for each in (self.c, self.k))  # of a group
+        if g > 1 and max(c, k) <= 128: c = k = 1 << (max(c, k) - 1).bit_length()
+        together = max(1, 64 // max(c, k)) if g > 1 else 1  # groups that one tile holds, side by side
+        padded = [g * c != self.c, g * k != self.k, g * c != self.c or g * k != self.k]
         if self.layout == "nchw": padded = [True, True, self.window > 1 or padded[2]]
-        copies = sum(size for size, is_copied in zip((self.n * c * self.inside, self.n * k * self.outside, c * k * self.window), padded) if is_copied)
+        copies = sum(size for size, is_copied in zip((self.n * g * c * self.inside, self.n * g * k * self.outside, g * c * k * self.window), padded) if is_copied)
         steps, at_once = up(self.n * self.outside, 64), CLUSTERS[tall * broad]
-        left = up(up(self.k, high), tall) * up(self.window * up(self.c, wide), broad) % at_once
+        left = up(g, together) * up(up(together * k, high), tall) * up(self.window * up(together * c, wide), broad) % at_once
         parts = at_once // left if left else 0
         parts = 0 if steps < 64 else min(parts, 8) if steps < 153 else min(parts, steps // 17)
         return copies * self.e + 16 + (left * parts * tall * broad * high * wide * 4 + 600 if parts > 1 else 0)
@@ -117,8 +120,8 @@ class Convolution:
         """The engine whose formula comes nearest to what was measured."""
         transforms = () if self.g > 1 else (WINOGRAD,) if self.mode != "fp32" else (WINOGRAD, FFT, WHOLE_FFT)
         known = OTHERS if not of_images else [e for e in ENGINES if e not in (WINOGRAD, FFT, WHOLE_FFT) or e in transforms]
-        if which == 2 and self.g == 1 and self.mode != "fp32":
-            kinds = KINDS_OF_STREAMED_TF32 if self.mode == "tf32" else KINDS_OF_STREAMED
+        if which == 2 and (self.g == 1 or self.kind == "groups") and self.mode != "fp32":
+            kinds = KINDS_OF_STREAMED_TF32 if self.mode == "tf32" else KINDS_OF_STREAMED if self.g == 1 else KINDS_OF_STREAMED_GROUPS
             known = known + [STREAMED + 1024 * tile + 32 * tall + broad for tile, tall, broad in kinds]
         return min(known, key=lambda e: abs(self.workspace(e, of_images, which) - self.bytes[which]))
 
@@ -149,9 +152,9 @@ def of_sequences():
         yield Convolution("nchw", mode, n, c, (1, length), k, g, (1, width), (stride, stride), (0, padding), (dilation, dilation), "Cudnn", found, True)
 
 
-def of_choices():
+def of_choices(name="convolution_choices_h200"):
     """Plans of random images, sequences and volumes (convolution_shapes.py), with the settings of their engines looked at beside."""
-    for line in lines("convolution_choices_h200"):
+    for line in lines(name):
         layout, mode, rank, n, c, *rest = line
         extents, (k, g), rest = rest[:rank], rest[rank:rank + 2], rest[rank + 2:]
         window, strides, padding, dilation = (tuple(rest[i * rank:(i + 1) * rank]) for i in range(4))
@@ -173,7 +176,8 @@ def of_networks():
 def tree_of(rows, which, of_images):
     """Trees of images saw those in groups and patches, too."""
     engines = [row.engine(which, of_images) for row in rows]
-    depth, leaf = (DEPTH, LEAF) if of_images and rows[0].kind != "sequence" else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
+    many = rows[0].kind == "groups" and len(rows) > 2000 and (which < 2 or rows[0].mode == "fp32")
+    depth, leaf = (DEPTH, LEAF) if many or of_images and rows[0].kind != "sequence" else (DEPTH_OF_OTHERS, LEAF_OF_OTHERS)
     tree = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=0)
     features = [row.features for row in rows]
     tree.fit(features, engines)
@@ -186,10 +190,17 @@ def best_of(rows, engines, which, of_images):
     """The engine that gives the bytes of the most; where none gives those of a quarter, what most have, or the middle one."""
     counts = collections.Counter(engines)
     right = {engine: sum(abs(row.workspace(engine, of_images, which) - row.bytes[which]) < 512 for row in rows) for engine, _ in counts.most_common(12)}
+    if rows[0].kind == "groups": return max(right, key=lambda engine: right[engine] - off(rows, engine, which))
     best = max(right, key=lambda engine: (right[engine], counts[engine]))
     if right[best] >= 0.25 * len(rows) and not (best == WHOLE_FFT and counts[best] < 0.8 * len(rows)): return best
     names = np.array(sorted(counts))
     return (choice if of_images else choice_of_others)(names, np.array([counts[name] for name in names]))
+
+
+def off(rows, engine, which):
+    """How far the engine's bytes are off beside all that a convolution holds, a row at most by 1: a few of these are far too large."""
+    held = [row.bytes[which] + row.e * (row.n * row.c * row.inside + row.n * row.k * row.outside) for row in rows]
+    return sum(min(1, abs(row.workspace(engine, False, which) - row.bytes[which]) / all_of) for row, all_of in zip(rows, held))
 
 
 def choice(engines, shares):
@@ -224,11 +235,16 @@ def check(groups):
 
 
 def kept(table, most):
-    """The trees of layouts below `most`, which stand first."""
+    """The trees of layouts below `most`."""
     text = open(table).read().split("[trees]\n")[1].split("[nodes]\n")
-    trees, nodes = ([line.rstrip(",") for line in part.splitlines()] for part in text)
-    first = next((tree for tree in trees if int(tree.split(", ")[1]) >= most), None)
-    return [tree for tree in trees if int(tree.split(", ")[1]) < most], nodes[:int(first.strip("{}").split(", ")[3])] if first else nodes
+    trees, nodes = ([[int(number) for number in line.strip("{},").split(", ")] for line in part.splitlines()] for part in text)
+    of_those, theirs = [], []
+    for (*key, first), (*_, end) in zip(trees, [*trees[1:], [len(nodes)]]):
+        if key[1] >= most: continue
+        moved = len(theirs) - first
+        of_those.append("{%d, %d, %d, %d}" % (*key, len(theirs)))
+        theirs += ["{%d, %d, %d}" % (at_most, feature, right + moved if feature >= 0 else right) for at_most, feature, right in nodes[first:end]]
+    return of_those, theirs
 
 
 def main():
@@ -237,7 +253,8 @@ def main():
     choices = list(of_choices())
     images += [row for row in choices if row.kind == "image" and min(row.bytes) >= 0]
     rows = [row for row in images if row.backend == "Cudnn" and row.h > 1]
-    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3), *(row for row in choices if "sequence" not in row.kind)]
+    others = [*rows, *of_samples("convolution_groups_h100", 2), *of_samples("convolution_patches_h100", 2), *of_samples("convolution_volumes_h100", 3), *(row for row in choices if "sequence" not in row.kind),
+              *of_choices("convolution_groups_h200")]
     others = [row for row in others if row.backend == "Cudnn" and row.kind != "image" and min(row.bytes) >= 0]
     sequences = [row for row in (*of_sequences(), *(row for row in choices if "sequence" in row.kind)) if row.g == 1 or row.mode == "fp32"]  # others are not what runs took
     # Two layouts of each kind.

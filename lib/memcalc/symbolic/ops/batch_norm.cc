@@ -109,6 +109,7 @@ bool uses_cudnn(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor batch_norm(Arg given, const Tensor& weight, const Tensor& bias) {
   const OperatorCall call(given);
   Tape& tape = given->tape();
+  if (tape.modes.training && given->elements() == given->size(1)) throw refusal(rules::kBatchNormOfSeveral);
   const bool cudnn = uses_cudnn(*given, weight, bias);
   // Normalization.cpp, _batch_norm_impl_index: input.contiguous(input.suggest_memory_format()), which is kept
   const bool copies = cudnn && !given->is_contiguous() && !is_channels_last(*given);

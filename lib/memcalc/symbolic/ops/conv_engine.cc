@@ -79,24 +79,35 @@ std::int64_t clusters_at_once(std::int64_t blocks) {
 
 /// A weight's gradient on tensor cores: its last wave of tiles is split along the sum until it fills the card, and each
 /// block at work leaves a partial sum in float32 (cuDNN 9.19's engines 65 and, in TF32, 68, from the plans of 104,603
-/// random convolutions beside their settings). `kind`: the tile, 1,024 times, and a cluster's blocks along the outputs,
-/// 32 times, and along the inputs.
+/// random convolutions beside their settings; of 897 in groups 84 % have these bytes). `kind`: the tile, 1,024 times,
+/// and a cluster's blocks along the outputs, 32 times, and along the inputs.
 Bytes streamed_workspace(int kind, const ConvolutionShape& s, Bytes element) {
   const Tile tile = kTiles[static_cast<std::size_t>(kind / 1024)];
   const std::int64_t tall = kind / 32 % 32, broad = kind % 32, multiple = 16 / element;
   const std::int64_t window = s.kernel_depth * s.kernel_height * s.kernel_width;
-  const std::int64_t in = ceil_div(s.in_channels, multiple) * multiple,
-                     out = ceil_div(s.out_channels, multiple) * multiple;
+  std::int64_t group_in = ceil_div(s.in_channels / s.groups, multiple) * multiple;
+  std::int64_t group_out = ceil_div(s.out_channels / s.groups, multiple) * multiple;
+  constexpr std::int64_t kWidest = 128, kSideBySide = 64;  // channels of a group that is made as wide as a power of two
+  std::int64_t together = 1;                               // groups beside each other in a tile
+  if (s.groups > 1) {
+    const std::int64_t wider = std::max(group_in, group_out);
+    if (wider <= kWidest) group_in = group_out = power_of_two_from(wider);
+    together = std::max<std::int64_t>(1, kSideBySide / std::max(group_in, group_out));
+  }
+  const std::int64_t in = checked_multiply(s.groups, group_in), out = checked_multiply(s.groups, group_out);
   const bool padded = in != s.in_channels || out != s.out_channels;
   const std::int64_t pixels = checked_multiply(s.batch * s.depth, s.height * s.width);
   const std::int64_t out_pixels = checked_multiply(s.batch * s.out_depth, s.out_height * s.out_width);
   Bytes copied = 0;  // one tap's filters are as they are in both layouts
   if (!s.channels_last || in != s.in_channels) copied = checked_add(copied, checked_multiply(pixels, in));
   if (!s.channels_last || out != s.out_channels) copied = checked_add(copied, checked_multiply(out_pixels, out));
-  if (padded || (!s.channels_last && window > 1)) copied = checked_add(copied, checked_multiply(in * out, window));
+  if (padded || (!s.channels_last && window > 1))
+    copied = checked_add(copied, checked_multiply(checked_multiply(in, group_out), window));
   const std::int64_t at_once = clusters_at_once(tall * broad);
-  const std::int64_t left = ceil_div(ceil_div(s.out_channels, tile.outputs), tall) *
-                            ceil_div(checked_multiply(window, ceil_div(s.in_channels, tile.inputs)), broad) % at_once;
+  const std::int64_t tiles =
+      checked_multiply(ceil_div(ceil_div(together * group_out, tile.outputs), tall),
+                       ceil_div(checked_multiply(window, ceil_div(together * group_in, tile.inputs)), broad));
+  const std::int64_t left = checked_multiply(ceil_div(s.groups, together), tiles) % at_once;
   // kFewest to kMostOfFew are fitted to the plans; which splits cuDNN takes of few steps is not known.
   constexpr std::int64_t kStep = 64, kFewest = 64, kFew = 153, kLeastOfPart = 17, kMostOfFew = 8;
   const std::int64_t steps = ceil_div(out_pixels, kStep);

@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "memcalc/base/error.h"
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
+#include "memcalc/symbolic/ops/recorded_call.h"
 #include "memcalc/symbolic/tape.h"
 
 namespace memcalc {
@@ -67,5 +69,14 @@ using Handed = std::shared_ptr<Tensor>;
 
 /// Whether autograd follows it here.
 [[nodiscard]] inline bool is_followed(const Tensor& x) { return x.requires_grad() && x.tape().modes.grad_enabled; }
+
+/// nn.Embedding(sparse=True): a gradient of torch.sparse holds rows and their places, which no optimizer of memcalc
+/// knows.
+inline void refuse_sparse_gradient(const RecordedCall& call, const Tensor& table, int sparse) {
+  if (!is_followed(table) || !call.boolean_or(sparse, false)) return;
+  throw Error(ErrorCode::kUnsupported,
+              "the program trains a table with sparse=True, and gradients of torch.sparse are "
+              "not modelled; accepted: sparse=False");
+}
 
 }  // namespace memcalc

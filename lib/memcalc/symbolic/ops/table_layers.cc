@@ -13,6 +13,7 @@
 #include "memcalc/symbolic/ops/loss.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pointwise.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
@@ -58,7 +59,10 @@ void einsum_row(RecordedCall& call) {
   call.returns(result);
 }
 
-void embedding_row(RecordedCall& call) { call.returns(embedding(call.tensor(1), call.tensor(0))); }
+void embedding_row(RecordedCall& call) {
+  refuse_sparse_gradient(call, call.tensor(1), 6);
+  call.returns(embedding(call.tensor(1), call.tensor(0)));
+}
 
 void attention_row(RecordedCall& call) {
   SdpaOptions options{.dropout = call.tape.modes.training ? call.number_or(4, 0) : 0,

@@ -122,17 +122,22 @@ void index_put_row(RecordedCall& call) {  // input indices values accumulate
 
 struct ReducePayload {
   enum class Kind : std::uint8_t { kSum, kMean, kExtremum } kind = Kind::kSum;
+  bool includes_self = true;
 };
 
 /// scatter_reduce_backward of FunctionsManual.cpp.
 void scatter_reduce_backward(BackwardCall& call) {  // inputs: self, src; saved: index, self, src, result
-  const auto kind = call.payload<ReducePayload>().kind;
+  const auto [kind, includes_self] = call.payload<ReducePayload>();
   const Tensor &gradient = call.gradient(), &index = call.saved(0), &source = call.saved(2);
   const auto gathered = [&] { return filled(call.tape, index.shape(), gradient.dtype(), aten::kGather); };
+  // grad_self.scatter(dim, index, 0), where what is reduced does not count
+  const auto of_places_left = [&, kept = includes_self](Tensor of_self) {
+    return kept ? of_self : moved_like(of_self, aten::kScatter);
+  };
   switch (kind) {
     case ReducePayload::Kind::kSum:
       if (call.needs(1)) call.set(1, gathered());
-      if (call.needs(0)) call.set(0, gradient);
+      if (call.needs(0)) call.set(0, of_places_left(gradient));
       return;
     case ReducePayload::Kind::kMean: {
       Tensor count;
@@ -144,7 +149,7 @@ void scatter_reduce_backward(BackwardCall& call) {  // inputs: self, src; saved:
       Tensor of_self = pw(aten::kDiv, {&gradient, &count});
       const Tensor counts = gathered(), chosen = gathered();
       call.set(1, pw(aten::kDiv, {&chosen, &counts}));
-      call.set(0, std::move(of_self));
+      call.set(0, of_places_left(std::move(of_self)));
       return;
     }
     case ReducePayload::Kind::kExtremum: {
@@ -162,7 +167,7 @@ void scatter_reduce_backward(BackwardCall& call) {  // inputs: self, src; saved:
       Tensor of_both = masked(call.saved(1), share);
       const Tensor chosen = gathered();
       call.set(1, masked(source, chosen));
-      call.set(0, std::move(of_both));
+      call.set(0, of_places_left(std::move(of_both)));
       return;
     }
   }
@@ -178,11 +183,14 @@ void scatter_reduce_row(RecordedCall& call) {  // input dim index src reduce inc
   Node* node = record(aten::kScatterReduce, scatter_reduce_backward, {&x, &source}, {&index, &before, &source});
   if (node != nullptr) {
     using Kind = ReducePayload::Kind;
-    node->payload.set(ReducePayload{how == "sum" ? Kind::kSum : how == "mean" ? Kind::kMean : Kind::kExtremum});
+    node->payload.set(ReducePayload{.kind = how == "sum"    ? Kind::kSum
+                                            : how == "mean" ? Kind::kMean
+                                                            : Kind::kExtremum,
+                                    .includes_self = call.boolean_or(5, true)});
   }
   Tensor result = in_place ? call.tape.detach(x) : moved_like(x, aten::kScatterReduce);
   if (how == "mean") {  // how many fall on each place
-    const Tensor ones = moved_like(result, aten::kOnesLike), counts = moved_like(result, aten::kScatterAdd);
+    const Tensor ones = moved_like(source, aten::kOnesLike), counts = moved_like(result, aten::kScatterAdd);
     const Tensor none = mask(aten::kEq, {&counts});
   }
   move_kernel(aten::kScatterReduce, source);
@@ -296,6 +304,7 @@ void embedding_bag_row(RecordedCall& call) {
   // input weight offsets max_norm norm_type scale_grad_by_freq mode sparse per_sample_weights include_last_offset
   const Tensor& table = call.tensor(1);
   Tensor indices = call.tensor(0);
+  refuse_sparse_gradient(call, table, 7);
   if (call.has(8)) call.refuse("a weight for each sample");
   const std::string_view mode = call.text_or(6, "mean");
   const bool rows = indices.rank() == 2;

@@ -78,9 +78,24 @@ void extremum_backward(BackwardCall& call) {
   call.set(0, pw(aten::kMul, {&share, &equal}));
 }
 
-void amax_row(RecordedCall& call) {
+Tensor extremum(const AtenOperator& op, const Tensor& x, unsigned dims, bool keep_dims) {
+  Tape& tape = x.tape();
+  const Tensor* inputs[] = {&x};
+  Node* node = tape.autograd.record(op, extremum_backward, inputs, 1);
+  if (node != nullptr) {
+    node->payload.set(ReductionPayload{.dropped = keep_dims ? 0 : dims});
+    tape.autograd.save(*node, x);
+  }
+  Tensor result = reduced(op, x, dims, keep_dims);
+  tape.autograd.set_history(node, result);
+  if (node != nullptr) tape.autograd.save(*node, result);
+  return result;
+}
+
+template <const AtenOperator& op>
+void extremum_row(RecordedCall& call) {
   const Tensor& x = call.tensor(0);
-  call.returns(amax(x, dimensions(call, 1, x), call.boolean_or(2, false)));
+  call.returns(extremum(op, x, dimensions(call, 1, x), call.boolean_or(2, false)));
 }
 
 void argmax_row(RecordedCall& call) {
@@ -231,8 +246,8 @@ void synchronize_row(RecordedCall& call) {
 constexpr OperatorRow kRows[] = {
     {"sum", "input dim keepdim dtype", sum_row},
     {"mean", "input dim keepdim dtype", mean_row},
-    {"amax", "input dim keepdim", amax_row},
-    {"amin", "input dim keepdim", amax_row},
+    {"amax", "input dim keepdim", extremum_row<aten::kAmax>},
+    {"amin", "input dim keepdim", extremum_row<aten::kAmin>},
     {"argmax", "input dim keepdim", argmax_row},
     {"argmin", "input dim keepdim", argmax_row},
     {"any", "input dim keepdim", any_row},
@@ -265,18 +280,6 @@ constexpr OperatorRow kRows[] = {
 
 std::span<const OperatorRow> reduction_rows() { return kRows; }
 
-Tensor amax(const Tensor& x, unsigned dims, bool keep_dims) {
-  Tape& tape = x.tape();
-  const Tensor* inputs[] = {&x};
-  Node* node = tape.autograd.record(aten::kAmax, extremum_backward, inputs, 1);
-  if (node != nullptr) {
-    node->payload.set(ReductionPayload{.dropped = keep_dims ? 0 : dims});
-    tape.autograd.save(*node, x);
-  }
-  Tensor result = reduced(aten::kAmax, x, dims, keep_dims);
-  tape.autograd.set_history(node, result);
-  if (node != nullptr) tape.autograd.save(*node, result);
-  return result;
-}
+Tensor amax(const Tensor& x, unsigned dims, bool keep_dims) { return extremum(aten::kAmax, x, dims, keep_dims); }
 
 }  // namespace memcalc
