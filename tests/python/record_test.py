@@ -589,3 +589,13 @@ def test_numbers_of_numpy_are_numbers_and_arrays_are_tensors_of_their_values():
     calls = [made for function in content["functions"] for made in function["body"] if made[0] == "call"]
     picked = next(made for made in calls if made[1] == "torch.Tensor.__getitem__")
     assert picked[5][0][0] == [2, 16]  # two are True
+
+
+@pytest.mark.skipif("__import__('importlib.util').util.find_spec('torchvision') is None", reason="no torchvision here")
+@pytest.mark.parametrize("name", ["no_such_network", "keypointrcnn_resnet50_fpn"])
+def test_what_cannot_be_recorded_is_one_line(name, tmp_path, capsys):
+    from memcalc.record.__main__ import main
+
+    assert main(["--torchvision", name, "-o", str(tmp_path / "program.json")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and told.startswith("memcalc.record: error: ") and name in told

@@ -31,6 +31,7 @@ inline constexpr AtenOperator kEuclideanDist{{"aten::_euclidean_dist"}, {"Euclid
 inline constexpr AtenOperator kCelu{{"aten::celu"}, {"CeluBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kClampTensor{
     {"aten::clamp"}, {"ClampBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
+inline constexpr AtenOperator kCholesky{{"aten::linalg_cholesky_ex"}, {"LinalgCholeskyExBackward0"}};
 inline constexpr AtenOperator kComplex{{"aten::complex"}, {"ComplexBackward0"}};
 inline constexpr AtenOperator kCopysign{
     {"aten::copysign"}, {"CopysignBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
@@ -39,6 +40,7 @@ inline constexpr AtenOperator kCosineSimilarity{{"aten::cosine_similarity"}, {},
 inline constexpr AtenOperator kCrossProduct{{"aten::linalg_cross"}, {"LinalgCrossBackward0"}, AutocastList::kPromote};
 inline constexpr AtenOperator kCummax{{"aten::cummax"}, {"CummaxBackward0"}};
 inline constexpr AtenOperator kCumprod{{"aten::cumprod"}, {"CumprodBackward0"}, AutocastList::kFloat32Result};
+inline constexpr AtenOperator kDeterminant{{"aten::_linalg_det"}, {"LinalgDetBackward0"}};
 inline constexpr AtenOperator kDiag{{"aten::diagonal_copy"}, {"DiagonalCopyBackward0"}};
 inline constexpr AtenOperator kDiagEmbed{{"aten::diag_embed"}, {"DiagEmbedBackward0"}};
 inline constexpr AtenOperator kDiagonal{
@@ -47,11 +49,13 @@ inline constexpr AtenOperator kDiagonalBackward{{"aten::diagonal_backward"}};
 inline constexpr AtenOperator kDigamma{{"aten::digamma"}};
 inline constexpr AtenOperator kEmbeddingBag{{"aten::_embedding_bag"}, {"EmbeddingBagBackward0"}};
 inline constexpr AtenOperator kEmbeddingBagBackward{{"aten::_embedding_bag_dense_backward"}};
+inline constexpr AtenOperator kEigh{{"aten::_linalg_eigh"}, {"LinalgEighBackward0"}};
 inline constexpr AtenOperator kErfc{{"aten::erfc"}, {"ErfcBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kErfinv{
     {"aten::erfinv"}, {"ErfinvBackward0"}, AutocastList::kFloat32, CompileRule::kPointwise};
 inline constexpr AtenOperator kExp2{{"aten::exp2"}, {"Exp2Backward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kEye{{"aten::eye"}};
+inline constexpr AtenOperator kFactoriseLu{{"aten::linalg_lu_factor_ex"}, {"LinalgLuFactorExBackward0"}};
 inline constexpr AtenOperator kFeatureDropout{{"aten::feature_dropout"}};
 inline constexpr AtenOperator kFftC2c{{"aten::_fft_c2c"}, {"FftC2CBackward0"}};
 inline constexpr AtenOperator kFftC2r{{"aten::_fft_c2r"}, {"FftC2RBackward0"}};
@@ -78,9 +82,14 @@ inline constexpr AtenOperator kHypot{{"aten::hypot"}, {"HypotBackward0"}, Autoca
 inline constexpr AtenOperator kIndexCopyOf{{"aten::index_copy"}, {"IndexCopyBackward0"}};
 inline constexpr AtenOperator kIndexFill{{"aten::index_fill"}, {"IndexFillBackward0"}};
 inline constexpr AtenOperator kIndexPutOf{{"aten::index_put"}, {"IndexPutBackward0"}, AutocastList::kPromote};
+inline constexpr AtenOperator kInverse{{"aten::linalg_inv_ex"}, {"LinalgInvExBackward0"}};
 inline constexpr AtenOperator kKlDiv{{"aten::kl_div"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kKthvalue{{"aten::kthvalue"}, {"KthvalueBackward0"}};
+inline constexpr AtenOperator kMaxUnpool2d{{"aten::max_unpool2d"}, {"MaxUnpool2DBackward0"}};
 inline constexpr AtenOperator kMarginRankingLoss{{"aten::margin_ranking_loss"}, {}, AutocastList::kFloat32};
+inline constexpr AtenOperator kSlogdet{{"aten::_linalg_slogdet"}, {"LinalgSlogdetBackward0"}};
+inline constexpr AtenOperator kSolve{{"aten::_linalg_solve_ex"}, {"LinalgSolveExBackward0"}};
+inline constexpr AtenOperator kSvd{{"aten::_linalg_svd"}, {"LinalgSvdBackward0"}};
 inline constexpr AtenOperator kTripletMarginLoss{{"aten::triplet_margin_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kHingeEmbeddingLoss{{"aten::hinge_embedding_loss"}, {}, AutocastList::kFloat32};
 inline constexpr AtenOperator kCosineEmbeddingLoss{{"aten::cosine_embedding_loss"}, {}, AutocastList::kFloat32};
@@ -137,6 +146,7 @@ inline constexpr AtenOperator kRoundOf{
 inline constexpr AtenOperator kRreluWithNoise{
     {"aten::rrelu_with_noise"}, {"RreluWithNoiseBackward0"}, AutocastList::kNone, CompileRule::kPointwise};
 inline constexpr AtenOperator kRreluWithNoiseBackward{{"aten::rrelu_with_noise_backward"}};
+inline constexpr AtenOperator kQr{{"aten::linalg_qr"}, {"LinalgQrBackward0"}};
 inline constexpr AtenOperator kScatterReduce{{"aten::scatter_reduce"}, {"ScatterReduceBackward0"}};
 inline constexpr AtenOperator kSelectScatter{{"aten::select_scatter"}, {"SelectScatterBackward0"}};
 inline constexpr AtenOperator kSinc{{"aten::sinc"}, {"SincBackward0"}, AutocastList::kNone, CompileRule::kPointwise};

@@ -5,7 +5,35 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
+
+
+if TYPE_CHECKING: from ._sources import Source
+
+# A name that the library does not know, a library or a file that is not there.
+_UNKNOWN = (AttributeError, ImportError, KeyError, OSError, RuntimeError, ValueError)
+
+
+def _line(error: Exception) -> str:
+    """What is wrong, in one line."""
+    what = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return f"memcalc.record: error: {' '.join(what.split())}"
+
+
+def _source(given: argparse.Namespace) -> Source:
+    from . import _sources
+
+    if given.hf:
+        return _sources.transformers(given.hf, given.task, batch=given.batch, sequence=given.sequence,
+                                     target=given.target, image=given.image, name=given.name,
+                                     images=given.images, attention=given.attention)
+    if given.diffusers:
+        config = json.loads(Path(given.config).read_text()) if given.config else None
+        return _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
+    if given.ultralytics:
+        return _sources.ultralytics(given.ultralytics, batch=given.batch, image=given.image, target=given.target or 8)
+    if given.timm: return _sources.timm(given.timm, batch=given.batch, image=given.image)
+    return _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,20 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="the program's name; default: that of the model")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="NAME.json or NAME.json.gz")
     given = parser.parse_args(arguments)
-    from . import _sources
     from ._values import ValueNeeded
 
-    if given.hf:
-        source = _sources.transformers(given.hf, given.task, batch=given.batch, sequence=given.sequence,
-                                       target=given.target, image=given.image, name=given.name,
-                                       images=given.images, attention=given.attention)
-    elif given.diffusers:
-        config = json.loads(Path(given.config).read_text()) if given.config else None
-        source = _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
-    elif given.ultralytics:
-        source = _sources.ultralytics(given.ultralytics, batch=given.batch, image=given.image, target=given.target or 8)
-    elif given.timm: source = _sources.timm(given.timm, batch=given.batch, image=given.image)
-    else: source = _sources.torchvision(given.torchvision, batch=given.batch, image=given.image)
+    try: source = _source(given)
+    except _UNKNOWN as error:
+        print(_line(error), file=sys.stderr)
+        return 2
     try:
         program = source.record(given.name)
     except ValueNeeded as error:

@@ -33,11 +33,11 @@ MODELLED = frozenset(Path(__file__).with_name("operators.txt").read_text().split
 # Of these the table has some ways of calling them: their results' shapes are recorded, too, so that any other way is
 # counted as a function that the table does not have.
 PARTLY_MODELLED = frozenset("""
-    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d addcmul_ bilinear bucketize conv1d cosine_similarity
-    cross_entropy ctc_loss diff einsum embedding_bag fft fft_fft fft_ifft fft_irfft fft_rfft ifft index inner
-    binary_cross_entropy_with_logits histc interpolate irfft lstm gru rnn_tanh rnn_relu lstm_cell max_pool1d max_pool2d
-    max_pool3d bernoulli median meshgrid nanmedian one_hot pad polar prod rfft rms_norm rrelu scatter scatter_ scatter_reduce
-    scatter_reduce_ searchsorted solve_triangular take_along_dim where _weight_norm""".split())
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d addcmul_ bilinear bucketize cholesky cholesky_ex conv1d cosine_similarity
+    cross_entropy ctc_loss det diff eigh eigvalsh einsum embedding_bag fft fft_fft fft_ifft fft_irfft fft_rfft ifft index inner inv inv_ex
+    binary_cross_entropy_with_logits histc interpolate inverse irfft logdet lstm lu_factor gru rnn_tanh rnn_relu lstm_cell max_pool1d max_pool2d
+    max_pool3d max_unpool2d bernoulli median meshgrid nanmedian one_hot pad polar prod qr rfft rms_norm rrelu scatter scatter_ scatter_reduce slogdet solve
+    scatter_reduce_ searchsorted solve_triangular svd svdvals take_along_dim where _weight_norm""".split())
 
 # Python's operators by the method that does the same.
 _OPERATORS = {

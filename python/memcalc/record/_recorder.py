@@ -10,7 +10,6 @@ import inspect
 import math
 import types
 import weakref
-from collections import Counter
 from typing import Any, Iterator
 
 import torch
@@ -24,20 +23,18 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
+from . import _results as results
 from ._decomposed import Inside, NotComposed, may_be_composed
 from ._graphs import Events
+from ._known_values import NOTHING, Info, KnownValues
 from ._memo import AS_THEY_ARE, WITH_THEIR_TYPE, Kind, Memo
 from ._names import TENSOR_PROPERTIES, Called, Names, Way, is_in_place
 from ._nests import tensors_in, with_tensors
-from ._values import LARGEST, Known, module_frame, needed, passing, refused
+from ._values import module_frame, needed, passing, refused
 
 Json = Any
 _DYNAMIC = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException,
             NotImplementedError)
-_FACTORIES = frozenset("""arange tensor as_tensor scalar_tensor zeros ones full linspace eye tril_indices triu_indices
-    """.split())
-_FILLED = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
-_PICKS = frozenset("topk argmax argmin sort argsort multinomial".split())
 _WITHOUT_GRADIENT = frozenset("""detach detach_ data zeros_like ones_like empty_like full_like rand_like randn_like
     randint_like new_zeros new_ones new_empty new_full new_tensor bernoulli floor ceil round sign one_hot""".split())
 _OF_NUMBERS = frozenset("torch.div torch.true_divide torch.floor_divide torch.remainder torch.add torch.sub torch.mul".split())
@@ -55,8 +52,6 @@ _INDEXED = frozenset("__getitem__ __setitem__ index_put index_put_ index".split(
 _RULED = frozenset("""lstm gru rnn_tanh rnn_relu gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell grouped_mm _grouped_mm ctc_loss
     _pack_padded_sequence tensor as_tensor asarray scalar_tensor new_tensor repeat_interleave new_full unique nms""".split()) | _INDEXED | _COUNTED | _PADDED
 _TAKE_NUMBERS = frozenset("__getitem__ __setitem__ view reshape split expand".split())
-# What values may be known of though those of the arguments are not.
-_ANSWERED = frozenset([*_FILLED, "new_full", "full_like", *_PICKS, "isnan", "isinf", "isfinite", "rand", "rand_like"])
 _NO_CHECK = {name: (lambda *_: False) for name in
              ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")}
 
@@ -69,18 +64,6 @@ def without_check(function: types.FunctionType) -> types.FunctionType:
     return made
 
 
-class _Info:
-    """What is known of a live numbered value."""
-
-    __slots__ = ("number", "requires_grad", "known", "death", "kind", "__weakref__")
-
-    def __init__(self, number: int, requires_grad: bool) -> None:
-        self.number, self.requires_grad = number, requires_grad
-        self.known: Known | None = None
-        self.death: Any = None
-        self.kind: Kind | None = None  # once somebody has asked; a write forgets it
-
-
 def _without_autograd() -> Any:
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
     for name in dir(torch._C.DispatchKey):
@@ -89,19 +72,15 @@ def _without_autograd() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(keys)
 
 
-class Recorder(TorchFunctionMode):
+class Recorder(KnownValues, TorchFunctionMode):
     """Sees calls while it is on the stack of modes. `events` is the recording."""
 
     def __init__(self, fake: FakeTensorMode, policies: dict[str, Any]) -> None:
-        super().__init__()
-        self.fake, self.policies = fake, policies
-        self.asked: dict[str, int] = {}  # how often a line was answered before
-        self.example: Any = None  # the inputs by name, of which a policy may make its answer
+        super().__init__(policies)
+        self.fake = fake
         self.names = Names()
         self.events: list[tuple[Any, ...]] = []
-        self.recording = False           # False while the module is built: values only
         self.compiling = False           # as torch.compile traces the module
-        self.values: dict[int, _Info] = {}
         self.module_tensors: dict[int, str] = {}
         self.attributes: set[int] = set()  # of module_tensors those that are neither parameters nor buffers
         self.held: list[torch.Tensor] = []  # tensors that are no parameter, buffer or result: constants of the module
@@ -115,7 +94,6 @@ class Recorder(TorchFunctionMode):
         self.living: dict[int, int] = {}                       # the address of one that lives to its number
         self.next = 0
         self.recordings = 0
-        self.assumptions: Counter[tuple[str, str]] = Counter()
         self._quiet = 0
         self._copies: dict[Any, Any] = {}
         self._casts: dict[int, torch.Tensor] = {}  # within a composed function: what autocast has cast, and of what
@@ -134,7 +112,7 @@ class Recorder(TorchFunctionMode):
     # ---- values ----------------------------------------------------------------------------------------------------
     def number(self, tensor: torch.Tensor, requires_grad: bool = False) -> int:
         """Gives the object a number; its death will be an event."""
-        info = _Info(self.next if self.recording else -1, requires_grad)  # -1: made while the module was built
+        info = Info(self.next if self.recording else -1, requires_grad)  # -1: made while the module was built
         self.next += self.recording
         key, number, recording = id(tensor), info.number, self.recordings
 
@@ -162,21 +140,12 @@ class Recorder(TorchFunctionMode):
         self.storages.append(("made", number, list(tensor.shape), _dtype(tensor.dtype)))
         weakref.finalize(storage, died).atexit = False
 
-    def info(self, tensor: Any) -> _Info | None:
-        found = self.values.get(id(tensor))
-        return found if found is not None and found.death() is tensor else None
-
     def breaks_graph(self, what: str, is_context: bool = False) -> None:
         """The next event is a call that Dynamo does not trace: capture_scalar_outputs, capture_dynamic_output_shape_ops and
         allow_rnn of its config are off."""
         if not self.compiling or not isinstance(self.events, Events): return
         file, line, _ = module_frame()
         self.events.break_at_next(f"{what}, {file.rsplit('/', 1)[-1]}:{line}", is_context)
-
-    def assume(self, origins: frozenset[str]) -> None:
-        if not self.recording: return
-        file, line, _ = module_frame()
-        for origin in origins: self.assumptions[origin, f"{file.rsplit('/', 1)[-1]}:{line}"] += 1
 
     def _arguments(self, last: str, args: Any) -> Json:
         if last not in ("__getitem__", "__setitem__"): return self.encode(args)
@@ -317,7 +286,7 @@ class Recorder(TorchFunctionMode):
             made = self._by_rule(function, name, last, args, kwargs, given)
             if made is not None: return made
             if last == "__getitem__" or last == "__setitem__":
-                index = self._listless(args[1], args[0].device)
+                index = results.listless(args[1], args[0].device)
                 if index is not args[1]: args, told = (args[0], index, *args[2:]), None
         if last == "scaled_dot_product_attention": self._check_backends()
         is_remembered = told is not None and self.recording and given and not called.is_in_place and "out" not in kwargs
@@ -325,12 +294,12 @@ class Recorder(TorchFunctionMode):
         result = self._memo.find(key, given) if key is not None else None
         if result is not None: return result, False
         try:
-            if last == "scaled_dot_product_attention": result = self._attention(function, args, kwargs)
+            if last == "scaled_dot_product_attention": result = results.attention(function, args, kwargs)
             else: result = function(*args, **kwargs)
             if key is not None: self._memo.keep(key, result, given)
             return result, False
         except _DYNAMIC:
-            real = self._compute(function, name, args, kwargs, must=True)
+            real = self.compute(function, name, args, kwargs, must=True)
             device = next((t.device for t in tensors_in((args, kwargs))), torch.device("cpu"))
             result = with_tensors(real, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
                                   if isinstance(t, torch.Tensor) else t)
@@ -339,12 +308,12 @@ class Recorder(TorchFunctionMode):
     def _by_rule(self, function: Any, name: str, last: str, args: Any, kwargs: Any,
                  given: list[torch.Tensor]) -> tuple[Any, bool] | None:
         """The same of functions that have rules of their own; None where none applies."""
-        if name in _RECURRENT: return self._recurrent(name, args), False
-        if name in _CELLS: return self._cell(args), False
-        if last in ("grouped_mm", "_grouped_mm"): return self._grouped(args, kwargs), False
+        if name in _RECURRENT: return results.recurrent(name, args), False
+        if name in _CELLS: return results.cell(args), False
+        if last in ("grouped_mm", "_grouped_mm"): return results.grouped(args, kwargs), False
         if last in _PADDED and any(type(a) is str for a in (*args, *kwargs.values())) and torch.is_autocast_enabled("cuda"):
             # conv2d.padding is none of autocast's operators, conv2d is, which it calls; below autograd autocast does not see that call.
-            args, kwargs = with_tensors((args, kwargs), lambda t: t.to(_cast(t)) if isinstance(t, torch.Tensor) else t)
+            args, kwargs = with_tensors((args, kwargs), lambda t: t.to(results.cast_type(t)) if isinstance(t, torch.Tensor) else t)
             return function(*args, **kwargs), False
         if last == "ctc_loss":
             bound = inspect.signature(torch.nn.functional.ctc_loss).bind(*args, **kwargs)
@@ -357,15 +326,15 @@ class Recorder(TorchFunctionMode):
             if isinstance(args[0], torch.Tensor) and self.info(args[0]) is None: return function(*args, **kwargs), False
             device = kwargs.get("device")
             if device is None and isinstance(args[0], torch.Tensor): device = args[0].device
-            if self._are_scalars(args[0]) and any((info := self.info(t)) is None or info.known is None for t in tensors_in(args[0])):
+            if results.are_scalars(args[0]) and any((info := self.info(t)) is None or info.known is None for t in tensors_in(args[0])):
                 with unset_fake_temporarily(): real = torch.empty(len(args[0]), dtype=kwargs.get("dtype") or args[0][0].dtype)
-            else: real = self._compute(function, name, args, kwargs, must=True)
+            else: real = self.compute(function, name, args, kwargs, must=True)
             return self._empty(real, device), hasattr(args[0], "__array__")
         if last == "new_tensor" and not isinstance(args[1], torch.Tensor):
             with unset_fake_temporarily(): shape = torch.tensor(args[1]).shape
             return args[0].new_empty(shape, **{key: value for key, value in kwargs.items() if key != "requires_grad"}), False
         if last in _INDEXED:
-            if last in ("__getitem__", "__setitem__"): args = (args[0], self._listless(args[1], args[0].device), *args[2:])
+            if last in ("__getitem__", "__setitem__"): args = (args[0], results.listless(args[1], args[0].device), *args[2:])
             fills = name == "torch.Tensor.__setitem__" and not isinstance(args[2], torch.Tensor)  # x[mask] = 0: masked_fill_
             if not fills and any(t.dtype in (torch.bool, torch.uint8) for t in given):
                 return function(*self._mask_indices(name, args), **kwargs), True
@@ -373,15 +342,15 @@ class Recorder(TorchFunctionMode):
             repeats = kwargs.get("repeats", args[1] if len(args) > 1 else args[0])
             if isinstance(repeats, torch.Tensor):
                 return function(*args, **kwargs, output_size=self._total(repeats, name)), True
-        if name == "torchvision.nms" and (kept := self._answered()) is not _NOTHING:
+        if name == "torchvision.nms" and (kept := self.answered()) is not NOTHING:
             return args[0].new_empty(int(kept), dtype=torch.long), True
         if last in _COUNTED and (last != "where" or len(args) == 1 and not kwargs):
-            answer = self._answered()
-            if answer is not _NOTHING: return self._places(last, args[0], args[0].numel() if answer is True else int(answer), args, kwargs), True
+            answer = self.answered()
+            if answer is not NOTHING: return results.places(last, args[0], args[0].numel() if answer is True else int(answer), args, kwargs), True
         if last == "new_full" and len(args) > 2 and isinstance(args[2], torch.Tensor):  # whose value the host reads: it makes no size
             return function(*args[:2], 0, *args[3:], **kwargs), False
-        if last == "unique" and kwargs.get("dim") is None and len(args) < 5 and (answer := self._answered()) is not _NOTHING:
-            return self._distinct(args[0], int(answer), **dict(zip(("sorted", "return_inverse", "return_counts"), args[1:])), **kwargs), True
+        if last == "unique" and kwargs.get("dim") is None and len(args) < 5 and (answer := self.answered()) is not NOTHING:
+            return results.distinct(args[0], int(answer), **dict(zip(("sorted", "return_inverse", "return_counts"), args[1:])), **kwargs), True
         return None
 
     def _empty(self, like: torch.Tensor, device: Any) -> torch.Tensor:
@@ -393,64 +362,13 @@ class Recorder(TorchFunctionMode):
             if key is not None: self._memo.keep(key, made, [])
         return made
 
-    @staticmethod
-    def _are_scalars(numbers: Any) -> bool:
-        """A list of tensors with a number each: whatever these are, their count is the size of torch.tensor() of it."""
-        return isinstance(numbers, list) and bool(numbers) and all(isinstance(each, torch.Tensor) and each.dim() == 0 for each in numbers)
-
-    @staticmethod
-    def _attention(function: Any, args: Any, kwargs: Any) -> Any:
-        query = args[0] if args else kwargs["query"]
-        value = args[2] if len(args) > 2 else kwargs["value"]
-        if query.dim() != 4: return function(*args, **kwargs)
-        batch, heads, length, _ = query.shape
-        # Flash and memory-efficient attention write (batch, length, heads, width).
-        return query.new_empty((batch, length, heads, value.shape[-1]), dtype=_cast(query)).transpose(1, 2)
-
-    @staticmethod
-    def _listless(index: Any, device: torch.device) -> Any:
-        """An index whose lists of integers are tensors without data."""
-        def change(item: Any) -> Any:
-            if isinstance(item, list) and item and all(type(i) is int for i in item):
-                return torch.zeros(len(item), dtype=torch.long, device=device)
-            return item
-        if isinstance(index, tuple): return tuple(change(item) for item in index) if list in map(type, index) else index
-        return change(index)
-
-    @staticmethod
-    def _grouped(args: Any, kwargs: Any) -> torch.Tensor:
-        one, other = args[0], args[1]
-        offsets = kwargs.get("offs", args[2] if len(args) > 2 else None)
-        if one.dim() == 2 and other.dim() == 2: shape: tuple[int, ...] = (offsets.shape[0], one.shape[0], other.shape[1])
-        elif one.dim() == 3 and other.dim() == 3: shape = (one.shape[0], one.shape[1], other.shape[2])
-        else: shape = (one.shape[-2], other.shape[-1])
-        return one.new_empty(shape, dtype=kwargs.get("out_dtype") or one.dtype)
-
     def _total(self, tensor: torch.Tensor, name: str) -> int:
-        given = self._answered()
-        if given is not _NOTHING: return tensor.numel() if given is True else int(given)  # True: the mask has no False
+        given = self.answered()
+        if given is not NOTHING: return tensor.numel() if given is True else int(given)  # True: the mask has no False
         info = self.info(tensor)
-        if info is None or info.known is None: raise needed(name, self._why())
+        if info is None or info.known is None: raise needed(name, self.why())
         self.assume(info.known.origins)
         with unset_fake_temporarily(): return int(info.known.tensor.sum())
-
-    @staticmethod
-    def _places(last: str, mask: torch.Tensor, count: int, args: Any, kwargs: Any) -> Any:
-        """Of a call that finds the elements that are not zero: `count` of them."""
-        if last == "masked_select": return mask.new_empty((count,))
-        if last == "where" or kwargs.get("as_tuple", False):
-            return tuple(torch.zeros(count, dtype=torch.long, device=mask.device) for _ in range(mask.dim()))
-        return torch.zeros((count, mask.dim()), dtype=torch.long, device=mask.device)
-
-    @staticmethod
-    def _distinct(given: torch.Tensor, count: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-                  dim: None = None) -> Any:
-        """torch.unique of what has `count` values."""
-        device = given.device
-        made = [given.new_empty((count,))]
-        if return_inverse: made.append(torch.zeros(given.shape, dtype=torch.long, device=device))
-        if return_counts: made.append(torch.zeros(count, dtype=torch.long, device=device))
-        return made[0] if len(made) == 1 else tuple(made)
 
     def _mask_indices(self, name: str, args: Any) -> Any:
         """The arguments with boolean masks replaced by their indices, so that shapes are known."""
@@ -464,22 +382,6 @@ class Recorder(TorchFunctionMode):
         parts = list(index) if isinstance(index, (tuple, list)) else [index]
         changed = tuple(made for part in parts for made in indices(part))
         return (args[0], changed, *args[2:])
-
-    def _recurrent(self, name: str, args: Any) -> Any:
-        packed = isinstance(args[1], torch.Tensor) and name == "torch.lstm" or isinstance(args[3], (list, tuple))
-        if packed: data, _, hidden, parameters, _, _, _, _, both = args[:9]
-        else: data, hidden, parameters, _, _, _, _, both = args[:8]
-        states = list(hidden) if isinstance(hidden, (list, tuple)) else [hidden]
-        width = states[0].shape[-1] * (2 if both else 1)
-        kept = _cast(data)
-        output = data.new_empty((*data.shape[:-1], width), dtype=kept)
-        return (output, *(state.new_empty(state.shape, dtype=kept) for state in states))
-
-    @staticmethod
-    def _cell(args: Any) -> Any:
-        """One step of nn.GRUCell and its like, whose fused kernels torch's fake tensors do not have."""
-        made = [state.new_empty(state.shape, dtype=_cast(args[0])) for state in tensors_in(args[1])]
-        return tuple(made) if isinstance(args[1], (list, tuple)) else made[0]
 
     def _check_backends(self) -> None:
         """memcalc takes the kernel of attention that torch takes with all of them enabled."""
@@ -516,7 +418,7 @@ class Recorder(TorchFunctionMode):
         if not outputs and not (in_place and given): return result
         if in_place or "out" in kwargs:
             for tensor in given: self._forget_kind(tensor)
-        known = self._known(function, called, args, kwargs, outputs, given)
+        known = self.known(function, called, args, kwargs, outputs, given)
         if not self.recording:
             if last == "norm_except_dim" and args[2] == args[0].dim() - 1:
                 # A column's norm is taken by several blocks, each of 16 rows for a thread, whose sums lie on the card (Reduce.cuh).
@@ -631,108 +533,17 @@ class Recorder(TorchFunctionMode):
         info = self.info(tensor)
         return info.requires_grad if info is not None else tensor.requires_grad
 
-    # ---- values on the CPU -----------------------------------------------------------------------------------------
-    def _known(self, function: Any, called: Called, args: Any, kwargs: Any, outputs: list[torch.Tensor],
-               inputs: list[torch.Tensor]) -> list[Known | None] | None:
-        name, last = called.name, called.last
-        infos = [self.info(t) for t in inputs]
-        if not called.is_in_place and last not in _ANSWERED and last != "expand_as" and (not infos or None in infos or any(
-                info.known is None for info in infos if info is not None)) and (infos or last not in _FACTORIES): return None
-        if called.is_in_place:
-            if name == "torch.Tensor.uniform_" and args[0].numel() == 1 and self.policies.get("random_draws", True):
-                low, high = [*args[1:], *kwargs.values()][:2] if len(args) + len(kwargs) > 2 else (0.0, 1.0)
-                with unset_fake_temporarily():
-                    drawn = torch.full(args[0].shape, high - 0.001 * (high - low), dtype=args[0].dtype)
-                return [Known(drawn, frozenset(["random_draws"]))]
-            target = self.info(args[0]) if args else None
-            if target is None or target.known is None: return None
-            if any(info is None or info.known is None for info in infos) or last in ("uniform_", "normal_",
-                                                                                   "bernoulli_", "random_"):
-                self._forget(target.known.tensor)
-                return None
-        if any(t.numel() > LARGEST for t in outputs): return None
-        if last == "expand_as" and infos and infos[0] is not None and infos[0].known is not None:  # of the other the shape alone
-            with unset_fake_temporarily(): return [Known(infos[0].known.tensor.expand(outputs[0].shape), infos[0].known.origins)]
-        fill = _FILLED.get(last)
-        if last in ("new_full", "full_like"):
-            fill = args[2 if last == "new_full" else 1] if len(args) > (2 if last == "new_full" else 1) else kwargs.get("fill_value")
-            if isinstance(fill, torch.Tensor): fill = None
-        if fill is not None and len(outputs) == 1:
-            with unset_fake_temporarily():
-                return [Known(torch.full(outputs[0].shape, fill, dtype=outputs[0].dtype))]
-        knowns = [info.known for info in infos if info is not None and info.known is not None]
-        if (infos and len(knowns) == len(infos)) or (not infos and last in _FACTORIES):
-            made = self._compute(function, name, args, kwargs, must=False)
-            if made is None: return None
-            origins: frozenset[str] = frozenset().union(*(known.origins for known in knowns))
-            found = tensors_in(made)
-            if len(found) != len(outputs): return None
-            return [Known(value, origins) if value.shape == out.shape else None for value, out in zip(found, outputs)]
-        return self._by_policy(last, args, kwargs, outputs)
-
-    def _by_policy(self, last: str, args: Any, kwargs: Any, outputs: list[torch.Tensor]) -> list[Known | None] | None:
-        def allowed(policy: str) -> bool: return bool(self.policies.get(policy, True))
-
-        with unset_fake_temporarily():
-            if last in _PICKS and allowed("balanced_routing") and args and isinstance(args[0], torch.Tensor):
-                given = args[0]
-                dim = -1
-                if last in ("argmax", "argmin", "sort", "argsort"):
-                    dim = kwargs.get("dim", args[1] if len(args) > 1 and isinstance(args[1], int) else -1)
-                    if last in ("argmax", "argmin") and dim is None: return None
-                if given.dim() == 0 or given.shape[dim] == 0: return None
-                found: list[Known | None] = []
-                for out in outputs:
-                    if out.dtype != torch.long: found.append(None)
-                    else:
-                        index = (torch.arange(out.numel()) % given.shape[dim]).view(out.shape)
-                        found.append(Known(index, frozenset(["balanced_routing"])))
-                return found
-            if last in ("isnan", "isinf", "isfinite") and allowed("finite_values"):
-                filled = torch.full(outputs[0].shape, last == "isfinite")
-                return [Known(filled, frozenset(["finite_values"]))]
-            if last in ("rand", "rand_like") and outputs[0].numel() == 1 and allowed("random_draws"):
-                return [Known(torch.full(outputs[0].shape, 0.999, dtype=outputs[0].dtype), frozenset(["random_draws"]))]
-        return None
-
-    def _forget(self, value: torch.Tensor) -> None:
-        """A write of unknown values: nothing that shares the storage is known any more."""
-        storage = value.untyped_storage()._cdata
-        for info in self.values.values():
-            if info.known is not None and info.known.tensor.untyped_storage()._cdata == storage: info.known = None
-
-    def _compute(self, function: Any, name: str, args: Any, kwargs: Any, must: bool) -> Any:
-        def real(thing: Any) -> Any:
-            if isinstance(thing, torch.Tensor):
-                info = self.info(thing)
-                if info is None or info.known is None: raise needed(name, self._why())
-                if must: self.assume(info.known.origins)
-                return info.known.tensor
-            if isinstance(thing, torch.device): return torch.device("cpu")
-            if isinstance(thing, str) and thing.startswith("cuda"): return "cpu"
-            return thing
-        if name == "torch.Tensor.cuda": return real(args[0])
-        args, kwargs = with_tensors(args, real), with_tensors(kwargs, real)
-        kwargs.pop("pin_memory", None)
-        if isinstance(kwargs.get("device"), int): kwargs["device"] = "cpu"
-        with unset_fake_temporarily():
-            try:
-                return function(*args, **kwargs)
-            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-                if must: raise
-                return None
-
     def _read(self, function: Any, name: str, args: Any, kwargs: Any) -> Any:
         tensors = tensors_in((args, kwargs))
-        given = self._answered()
+        given = self.answered()
         infos = [self.info(t) for t in tensors]
-        if given is not _NOTHING:
+        if given is not NOTHING:
             answer = given
         elif all(info is not None and info.known is not None for info in infos):
-            answer = self._compute(function, name, args, kwargs, must=True)
+            answer = self.compute(function, name, args, kwargs, must=True)
         else:
             answer = passing(name) if self.policies.get("no_errors", True) else None
-            if answer is None: raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self._why())
+            if answer is None: raise needed(name.replace("torch.Tensor.__bool__", "bool(tensor)"), self.why())
             self.assume(frozenset(["no_errors"]))
         if self.recording:
             self.breaks_graph(name)
@@ -741,7 +552,7 @@ class Recorder(TorchFunctionMode):
 
     def matching(self, costs: torch.Tensor) -> Any:
         """scipy.optimize.linear_sum_assignment of costs without data, which a copy has brought to the host."""
-        if not self.policies.get("any_matching", True): raise needed("linear_sum_assignment", self._why())
+        if not self.policies.get("any_matching", True): raise needed("linear_sum_assignment", self.why())
         import numpy
 
         self.assume(frozenset(["any_matching"]))
@@ -750,22 +561,6 @@ class Recorder(TorchFunctionMode):
             self.events.append(("untraced",))
         pairs = min(costs.shape)
         return numpy.arange(pairs), numpy.arange(pairs)
-
-    def _answered(self) -> Any:
-        if not self.policies: return _NOTHING
-        file, line, _ = module_frame()
-        key = f"{file.rsplit('/', 1)[-1]}:{line}"
-        if key not in self.policies: return _NOTHING
-        self.assume(frozenset([key]))
-        answer = self.policies[key]
-        if isinstance(answer, list):  # a line that asks several times
-            asked = self.asked[key] = self.asked.get(key, -1) + 1
-            answer = answer[asked % len(answer)]
-        return answer(self.example) if callable(answer) else answer
-
-    def _why(self) -> str:
-        off = [policy for policy, value in self.policies.items() if value is False]
-        return f"The policies {', '.join(off)} are off. " if off else ""
 
     # ---- modules ---------------------------------------------------------------------------------------------------
     def given(self, args: Any, kwargs: Any) -> tuple[list[Json], dict[str, Json]]:
@@ -782,15 +577,6 @@ class Recorder(TorchFunctionMode):
 
     def leave(self, result: Any) -> None:
         self.events.append(("leave", [self.encode(t) for t in tensors_in(result)]))
-
-
-_NOTHING = object()
-
-
-def _cast(tensor: torch.Tensor) -> torch.dtype:
-    """The type in which autocast's operators of lower precision take the tensor."""
-    lower = tensor.is_cuda and tensor.is_floating_point() and torch.is_autocast_enabled("cuda")
-    return torch.get_autocast_dtype("cuda") if lower else tensor.dtype
 
 
 def _dtype(dtype: torch.dtype) -> str:

@@ -273,6 +273,7 @@ def _classifier(make: Callable[..., torch.nn.Module], name: str, batch: int, edg
 def timm(name: str, *, batch: int = 32, image: int | None = None) -> Source:
     import timm as library
 
+    if not library.is_model(name): raise ValueError(f"timm {library.__version__} has no model {name}")
     settings = library.get_pretrained_cfg(name)
     edge = image or (settings.input_size[-1] if settings is not None else 224)
     return _classifier(lambda: library.create_model(name), name, batch, edge)

@@ -1,9 +1,9 @@
 """Programs that memcalc does not bring along: models of timm, torchvision and transformers that are drawn from all there are, and
-modules as a user writes them (own_modules.py, own_networks.py, own_users.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
+modules as a user writes them (own_modules.py, own_networks.py, own_users.py, own_layers.py). Each is recorded at one batch size, predicted at another, then measured by programs.py,
 whose cases these are; "source" says what it is.
 
 usage: other_programs.py draw SEED N OUT [--but CASES]                   N cases, a third of them own modules; none of CASES' (several)
-       other_programs.py draw_others SEED N OUT                          N cases that were never measured, half with images (other_sources.py)
+       other_programs.py draw_others SEED N OUT [--own M]                N cases that were never measured, half with images (other_sources.py), and M own modules
        other_programs.py record CASES FOLDER [--part I/N] [--quick]                FOLDER/NAME.json.gz; what failed: FOLDER/NAME.failed
        other_programs.py predict MEMCALC CASES FOLDER OUT                batch sizes are halved until a run fits
 """
@@ -124,6 +124,7 @@ def own_modules():
     from own_modules import OWN
     import own_networks  # noqa: F401  adds to them
     import own_users  # noqa: F401
+    import own_layers  # noqa: F401
     return OWN
 
 
@@ -153,8 +154,11 @@ def draw_others(a):
     drawn += of_timm(chooser, half - of_torchvision - half // 5, but) + some
     drawn += [("torchaudio", name) for name in chooser.sample(sorted(set(other_sources.TORCHAUDIO) - but), of_sound)]
     drawn += [("diffusers", name) for name in chooser.sample(sorted(set(other_sources.DIFFUSERS) - but), of_diffusers)]
-    precisions = {"torchaudio": ["fp32", "amp-bf16", "amp-fp16"]}
-    cases = [case_of(a.seed, i, source, 8 if source[0] != "diffusers" else 4, chooser, precisions.get(source[0], WHOLE_NETWORKS)) for i, source in enumerate(drawn)]
+    OWN = own_modules()
+    drawn += [("own", name) for name in chooser.sample(sorted(set(OWN) - but), a.own)]
+    precisions = {"torchaudio": ["fp32", "amp-bf16", "amp-fp16"], "own": ["fp32", "fp32", "amp-bf16", "amp-bf16", "amp-fp16"]}
+    batches = {"diffusers": 4} | {name: known["batch"] for name, known in OWN.items()}
+    cases = [case_of(a.seed, i, source, batches.get(source[1 if source[0] == "own" else 0], 8), chooser, precisions.get(source[0], WHOLE_NETWORKS)) for i, source in enumerate(drawn)]
     Path(a.out).write_text("".join(json.dumps(case) + "\n" for case in cases))
 
 
@@ -233,6 +237,7 @@ def main():
         command = commands.add_parser(function.__name__)
         for name in names: command.add_argument(name, type=int if name in ("seed", "n") else str)
         if function is draw: command.add_argument("--but", action="append", default=[])
+        if function is draw_others: command.add_argument("--own", type=int, default=0)
         if function is record:
             command.add_argument("--part", default="0/1")
             command.add_argument("--quick", action="store_true")

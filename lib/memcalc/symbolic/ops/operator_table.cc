@@ -18,7 +18,7 @@ void for_each_row(const Visit& visit) {
   for (const std::span<const OperatorRow> rows :
        {pointwise_rows(), function_rows(), view_rows(), shape_rows(), reduction_rows(), scan_rows(), factory_rows(),
         layer_rows(), product_rows(), loss_rows(), norm_rows(), image_rows(), recurrent_rows(), scatter_rows(),
-        place_rows(), spectrum_rows(), region_rows()}) {
+        place_rows(), spectrum_rows(), region_rows(), system_rows(), factorisation_rows()}) {
     for (const OperatorRow& row : rows) visit(row);
   }
 }

@@ -48,6 +48,8 @@ void opaque_row(RecordedCall& call);
 [[nodiscard]] std::span<const OperatorRow> scan_rows();
 [[nodiscard]] std::span<const OperatorRow> shape_rows();
 [[nodiscard]] std::span<const OperatorRow> spectrum_rows();
+[[nodiscard]] std::span<const OperatorRow> system_rows();
+[[nodiscard]] std::span<const OperatorRow> factorisation_rows();
 [[nodiscard]] std::span<const OperatorRow> region_rows();
 [[nodiscard]] std::span<const OperatorRow> view_rows();
 [[nodiscard]] std::span<const OperatorRow> reduction_rows();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/layout.h"
@@ -30,9 +32,25 @@ struct Recorded {
   RecurrentOptions options;
   std::vector<Shape> weights;
   std::int64_t flat = 0;  // elements of all weights
-  std::int64_t hidden = 0;
+  std::int64_t hidden = 0, projected = 0;
   bool has_cell = false;
+  std::shared_ptr<std::vector<Tensor>> gradients;  // of each weight, where they are copied from that of all
 };
+
+/// Elements of cuDNN's one storage of all weights, biases among them though the network has none.
+template <typename Weights>
+std::int64_t stored_elements(const Weights& weights) {
+  std::int64_t elements = 0, of_biases = 0;
+  bool has_biases = false;
+  // An LSTM's third matrix of a layer projects: what its second one takes is as wide as what it gives.
+  const bool projects = weights.size() > 2 && weights[2].rank() == 2 && weights[2].size(0) == weights[1].size(1);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    elements += weights[i].elements();
+    has_biases |= weights[i].rank() == 1;
+    if (!projects || i % 3 != 2) of_biases += weights[i].size(0);
+  }
+  return has_biases ? elements : elements + of_biases;
+}
 
 /// The products of each layer and direction: the input's by its weights is one, of all steps. The hidden state's waits
 /// for the step before (cuDNN's kernels of own-lstm: 128 products and as many cells a layer, forward and backward).
@@ -68,6 +86,8 @@ constexpr std::size_t kEdges = kMaxEdges;
 /// The gradient of all weights is one storage, each weight's a tensor on it. A node has few edges, so that weights hang
 /// below it by groups.
 struct Part {
+  std::shared_ptr<std::vector<Tensor>> gradients;  // Recorded::gradients; none: views of one
+  std::size_t place = 0;                           // there, of the first
   std::vector<Shape> weights;
   std::vector<std::int64_t> sizes;  // of each edge: how many weights
 };
@@ -84,21 +104,26 @@ void hand_out(BackwardCall& call) {
     std::int64_t elements = 0;
     for (std::size_t j = first; j < first + count; ++j) elements += part.weights[j].elements();
     const Shape shape = count == 1 ? part.weights[first] : Shape{elements};
-    call.set(static_cast<int>(i), flat_view(call.gradient(), shape));
+    Tensor gradient = count == 1 && part.gradients ? std::move((*part.gradients)[part.place + first])
+                                                   : flat_view(call.gradient(), shape);
+    call.set(static_cast<int>(i), std::move(gradient));
     first += count;
   }
 }
 
-/// One tensor that stands for all weights in the graph, on the storage of the first.
-Tensor joined(std::span<const Tensor> weights) {
+/// One tensor that stands for all weights in the graph, on the storage of the first. `gradients`, `place`: as in Part.
+Tensor joined(std::span<const Tensor> weights, const std::shared_ptr<std::vector<Tensor>>& gradients,
+              std::size_t place = 0) {
   if (weights.size() == 1) return weights.front();
   const std::size_t count = std::min(weights.size(), kEdges);
   Part part;
+  part.gradients = gradients;
+  part.place = place;
   std::vector<Tensor> groups(count);
   std::array<std::size_t, kEdges + 1> bounds{};
   for (std::size_t i = 0; i <= count; ++i) bounds[i] = i * weights.size() / count;
   for (std::size_t i = count; i-- > 0;) {  // the engine runs the node that was recorded last: the first group's
-    groups[i] = joined(weights.subspan(bounds[i], bounds[i + 1] - bounds[i]));
+    groups[i] = joined(weights.subspan(bounds[i], bounds[i + 1] - bounds[i]), gradients, place + bounds[i]);
   }
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < count; ++i) part.sizes.push_back(static_cast<std::int64_t>(bounds[i + 1] - bounds[i]));
@@ -119,9 +144,7 @@ Tensor joined(std::span<const Tensor> weights) {
 /// cudnn/AutocastRNN.cpp: the weights are copied to one 16-bit storage, each with its own node.
 std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tensor& storage) {
   Tape& tape = weights.front().tape();
-  std::int64_t elements = 0;
-  for (const Tensor& weight : weights) elements += weight.elements();
-  storage = tape.empty({elements}, dtype, aten::kZeros);
+  storage = tape.empty({stored_elements(weights)}, dtype, aten::kZeros);
   tape.kernels.add(aten::kZeros, OperatorClass::kMovement, dtype, 0, static_cast<double>(storage.bytes()));
   std::vector<Tensor> copies;
   for (const Tensor& weight : weights) {
@@ -142,7 +165,8 @@ std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tens
 }
 
 /// `x` has its steps first.
-RecurrentShape recurrent_shape(const Tensor& x, std::int64_t hidden, const RecurrentOptions& options) {
+RecurrentShape recurrent_shape(const Tensor& x, std::int64_t hidden, std::int64_t projected,
+                               const RecurrentOptions& options) {
   return {.cell = options.cell,
           .dtype = x.dtype(),
           .steps = x.size(0),
@@ -151,7 +175,8 @@ RecurrentShape recurrent_shape(const Tensor& x, std::int64_t hidden, const Recur
           .hidden = hidden,
           .layers = options.layers,
           .bidirectional = options.bidirectional,
-          .dropout = options.dropout > 0};
+          .dropout = options.dropout > 0,
+          .projected = projected};
 }
 
 Tensor without_batch_first(const Tensor& x, bool batch_first) {
@@ -182,8 +207,8 @@ void recurrent_backward(BackwardCall& call) {
   if (recorded.has_cell) grad_cell = or_zeros(2, call.saved(0));
   Tensor dx;
   const Tensor by_step = without_batch_first(input, options.batch_first);
-  const Bytes workspace =
-      recurrent_workspace(recurrent_shape(by_step, recorded.hidden, options), RecurrentPass::kBackward);
+  const Bytes workspace = recurrent_workspace(recurrent_shape(by_step, recorded.hidden, recorded.projected, options),
+                                              RecurrentPass::kBackward);
   Tensor dhx, dcx;
   {
     const Tensor x = contiguous(by_step);
@@ -191,7 +216,7 @@ void recurrent_backward(BackwardCall& call) {
     dx = tape.empty(by_step.shape(), by_step.dtype(), aten::kCudnnRnnBackward);
     const Tensor dhy = contiguous(grad_hidden);
     dhx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
-    if (recorded.has_cell) dcx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
+    if (recorded.has_cell) dcx = tape.empty(call.saved(0).shape(), hidden.dtype(), aten::kCudnnRnnBackward);
     tape.memory.scratch(workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
     count_steps(tape, aten::kCudnnRnnBackward, x, recorded.weights);
   }
@@ -199,8 +224,15 @@ void recurrent_backward(BackwardCall& call) {
   if (call.needs(1)) {
     const Tensor x = contiguous(by_step);
     Tensor dw = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
-    tape.memory.scratch(workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
+    Tensor space = tape.empty({workspace}, DType::kUInt8, aten::kCudnnRnnBackward, Category::kWorkspaces);
     count_weight_gradients(tape, x, recorded.weights);
+    if (recorded.gradients) {  // RNN.cpp, _copyParams: biases that are none lie between those of the weights
+      recorded.gradients->clear();
+      for (const Shape& weight : recorded.weights)
+        recorded.gradients->push_back(tape.empty(weight, input.dtype(), aten::kCopy));
+      dw = tape.alias(recorded.gradients->front(), {recorded.flat}, {1}, false);
+    }
+    space.reset();
     call.set(1, std::move(dw));
   }
   call.set(0, std::move(dx));
@@ -210,9 +242,8 @@ void recurrent_backward(BackwardCall& call) {
 
 void flatten_parameters(Tape& tape, std::vector<Tensor>& weights) {
   if (weights.empty() || weights.front().dtype() == DType::kBFloat16) return weights.clear();
-  std::int64_t elements = 0;
-  for (const Tensor& weight : weights) elements += weight.elements();
-  const Tensor storage = tape.empty({elements}, weights.front().dtype(), aten::kZeros, Category::kWeights);
+  const Tensor storage =
+      tape.empty({stored_elements(weights)}, weights.front().dtype(), aten::kZeros, Category::kWeights);
   for (const Tensor& weight : weights) {
     Tensor part = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
     tape.replace_parameter(weight, part);
@@ -233,15 +264,15 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
   if (states.size() > 1) cell = cast(states[1]);
   const Tensor hidden = cast(states[0]);
   const Tensor input = cast(x);
-  const Tensor all = joined(used);
   Recorded recorded;
+  if (!options.has_biases) recorded.gradients = std::make_shared<std::vector<Tensor>>();
+  const Tensor all = joined(used, recorded.gradients);
   recorded.options = options;
-  recorded.hidden = hidden.size(-1);
+  recorded.hidden = cell.defined() ? cell.size(-1) : hidden.size(-1);
+  recorded.projected = hidden.size(-1) == recorded.hidden ? 0 : hidden.size(-1);
   recorded.has_cell = cell.defined();
-  for (const Tensor& weight : used) {
-    recorded.weights.push_back(weight.shape());
-    recorded.flat += weight.elements();
-  }
+  recorded.flat = stored_elements(used);
+  for (const Tensor& weight : used) recorded.weights.push_back(weight.shape());
   const Tensor* inputs[] = {&input, &all};
   Node* node = tape.autograd.record(aten::kCudnnRnn, recurrent_backward, inputs, 2);
   const Tensor by_step = without_batch_first(input, options.batch_first);
@@ -252,11 +283,11 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
       const NoGrad no_grad(tape.modes);
       row_major = contiguous(by_step);
     }
-    const std::int64_t width = recorded.hidden * (options.bidirectional ? 2 : 1);
+    const std::int64_t width = hidden.size(-1) * (options.bidirectional ? 2 : 1);
     output = tape.empty({by_step.size(0), by_step.size(1), width}, input.dtype(), aten::kCudnnRnn);
     last_hidden = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnn);
     if (cell.defined()) last_cell = tape.empty(cell.shape(), cell.dtype(), aten::kCudnnRnn);
-    const RecurrentShape shape = recurrent_shape(by_step, recorded.hidden, options);
+    const RecurrentShape shape = recurrent_shape(by_step, recorded.hidden, recorded.projected, options);
     if (!casts && input.dtype() == DType::kBFloat16)  // the weights lie apart (flatten_parameters)
       storage = tape.empty({recorded.flat}, input.dtype(), aten::kZeros);
     const Tensor workspace = tape.empty(

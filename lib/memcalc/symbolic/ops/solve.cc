@@ -12,9 +12,6 @@
 
 namespace memcalc {
 
-namespace {
-
-/// Columns after each other, as cuBLAS writes the result.
 Shape column_strides(const Shape& shape) {
   Shape strides = contiguous_strides(shape);
   strides[-1] = shape[-2];
@@ -22,33 +19,40 @@ Shape column_strides(const Shape& shape) {
   return strides;
 }
 
+/// cuda/linalg/BatchLinearAlgebra.cpp, triangular_solve_kernel: few large systems one by one, others as a stack, of
+/// which cuBLAS wants an array of pointers to each side's matrices; large ones of many go to MAGMA.
+void point_at_triangles(Tape& tape, std::int64_t systems, std::int64_t n) {
+  tape.memory.use_cublas(false);
+  if ((systems <= 8 && n >= 64) || n > 512) return;
+  Tensor matrices = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
+  Tensor results = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
+  drop(results, matrices);
+}
+
 /// BatchLinearAlgebra.cpp, linalg_solve_triangular_out, and cuda/linalg/BatchLinearAlgebraLib.cpp: b is copied to the
-/// result; of a stack cuBLAS wants an array of pointers to each side's matrices.
-Tensor solved(const Tensor& a, const Tensor& b) {
+/// result.
+Tensor solved_triangle(const Tensor& a, const Tensor& b) {
   Tape& tape = a.tape();
   const std::int64_t n = a.size(-1), systems = b.elements() / (b.size(-1) * b.size(-2));
   Tensor result = tape.empty_strided(b.shape(), column_strides(b.shape()), b.dtype(), aten::kLinalgSolveTriangular);
-  if (systems > 1) {
-    Tensor matrices = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
-    Tensor results = tape.empty({systems}, DType::kInt64, aten::kLinalgSolveTriangular);
-    tape.memory.use_cublas(false);
-    drop(results, matrices);
-  } else {
-    tape.memory.use_cublas(false);
-  }
+  point_at_triangles(tape, systems, n);
   tape.kernels.add(aten::kLinalgSolveTriangular, OperatorClass::kElementwise, b.dtype(),
                    static_cast<double>(b.elements() * n), static_cast<double>(a.bytes() + 2 * b.bytes()));
   return result;
 }
 
+namespace {
+
 /// FunctionsManual.cpp, linalg_solve_triangular_backward: the transposed system for b; for a minus the product of that
 /// and the transposed result, of which one triangle is kept.
+template <bool left>
 void solve_backward(BackwardCall& call) {  // saved: a, result
   const Tensor& a = call.saved(0);
-  Tensor of_b = solved(transpose(a, a.rank() - 2, a.rank() - 1), call.gradient());
+  Tensor of_b = solved_triangle(transpose(a, a.rank() - 2, a.rank() - 1), call.gradient());
   if (call.needs(0)) {
     const Tensor& result = call.saved(1);
-    Tensor product = matmul(of_b, transpose(result, result.rank() - 2, result.rank() - 1));
+    const Tensor turned = transpose(result, result.rank() - 2, result.rank() - 1);
+    Tensor product = left ? matmul(of_b, turned) : matmul(turned, of_b);
     Tensor negative = pointwise(aten::kNeg, {&product}, 1);
     product.reset();
     Tensor triangle = call.tape.empty(negative.shape(), negative.dtype(), aten::kTril);
@@ -62,12 +66,13 @@ void solve_backward(BackwardCall& call) {  // saved: a, result
 
 }  // namespace
 
-Tensor solve_triangular(const Tensor& a, const Tensor& b) {
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool left) {
   Tape& tape = a.tape();
   const Tensor* inputs[] = {&a, &b};
-  Node* node = tape.autograd.record(aten::kLinalgSolveTriangular, solve_backward, inputs, 2);
+  const auto backward = left ? solve_backward<true> : solve_backward<false>;
+  Node* node = tape.autograd.record(aten::kLinalgSolveTriangular, backward, inputs, 2);
   if (node != nullptr) tape.autograd.save(*node, a);
-  Tensor result = solved(a, b);
+  Tensor result = solved_triangle(a, b);
   tape.autograd.set_history(node, result);
   if (node != nullptr) tape.autograd.save(*node, result);
   return result;

@@ -2,8 +2,10 @@
 // MIRRORS(torch, "nn/functional.py", "2.11.0")
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/symbolic/layout.h"
 #include "memcalc/symbolic/ops/conv.h"
 #include "memcalc/symbolic/ops/conv1d.h"
@@ -12,6 +14,7 @@
 #include "memcalc/symbolic/ops/interpolate.h"
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "memcalc/symbolic/ops/pool.h"
+#include "memcalc/symbolic/ops/recorded_node.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
 
@@ -134,6 +137,37 @@ void adaptive_max_row(RecordedCall& call) {
   call.returns(adaptive_max_pool(call.tensor(0), adaptive_shape(call)));
 }
 
+/// MaxUnpooling.cpp, max_unpooling2d_forward: zeros of the larger size; backward takes the gradient at the indices.
+void max_unpool_row(RecordedCall& call) {  // input indices kernel_size stride padding output_size
+  const Tensor &x = call.tensor(0), &indices = call.tensor(1);
+  expect_rank(call, 4);
+  const auto of = [&](int slot, std::vector<std::int64_t> otherwise) {
+    std::vector<std::int64_t> sizes = call.has(slot) ? call.integers(slot) : std::move(otherwise);
+    if (sizes.size() == 1) sizes.push_back(sizes.front());
+    if (sizes.size() < 2) call.refuse("no size");
+    return sizes;
+  };
+  const std::vector<std::int64_t> kernel = of(2, {});
+  const std::vector<std::int64_t> stride = of(3, kernel), padding = of(4, {0});
+  Shape shape = x.shape();
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::int64_t& size = shape[static_cast<int>(i) - 2];
+    size = (size - 1) * stride[i] - 2 * padding[i] + kernel[i];
+  }
+  if (call.has(5)) {
+    const std::vector<std::int64_t> sizes = of(5, {});
+    for (int dim = -2; dim < 0; ++dim) shape[dim] = sizes[sizes.size() - static_cast<std::size_t>(-dim)];
+  }
+  if (shape[-1] < 1 || shape[-2] < 1) call.refuse("such a size");
+  Node* node = record(aten::kMaxUnpool2d,
+                      [](BackwardCall& back) {
+                        const Shape places = back.saved(0).shape();
+                        back.set(0, filled(back.tape, places, back.gradient().dtype(), aten::kGather));
+                      },
+                      {&x}, {&indices});
+  call.returns(finish(node, filled(call.tape, shape, x.dtype(), aten::kMaxUnpool2d)));
+}
+
 void interpolate_row(RecordedCall& call) {  // input size scale_factor mode align_corners recompute antialias
   const Tensor& x = call.tensor(0);
   Shape shape = x.shape();
@@ -215,6 +249,7 @@ constexpr OperatorRow kRows[] = {
     {"adaptive_max_pool1d", "input output_size return_indices", adaptive_max_row<1>},
     {"adaptive_max_pool2d", "input output_size return_indices", adaptive_max_row<2>},
     {"adaptive_max_pool3d", "input output_size return_indices", adaptive_max_row<3>},
+    {"max_unpool2d", "input indices kernel_size stride padding output_size", max_unpool_row},
     {"interpolate", "input size scale_factor mode align_corners recompute_scale_factor antialias", interpolate_row},
     {"unfold", "input kernel_size dilation padding stride", unfold_row},
     {"Tensor.unfold", "input dimension size step", windows_row},

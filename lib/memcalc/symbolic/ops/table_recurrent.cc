@@ -17,7 +17,6 @@ void recurrent_row(RecordedCall& call) {
   } else {
     states.push_back(call.tensor(1));
   }
-  if (states.size() > 1 && states[0].size(-1) != states[1].size(-1)) call.refuse("a projection");
   const RecurrentOptions options{.cell = cell,
                                  .has_biases = call.boolean_or(3, true),
                                  .layers = call.integer_or(4, 1),

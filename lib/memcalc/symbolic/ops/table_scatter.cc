@@ -75,10 +75,10 @@ void meshgrid_row(RecordedCall& call) {  // *tensors indexing
 
 void solve_triangular_row(RecordedCall& call) {  // input B upper left unitriangular
   const Tensor &a = call.tensor(0), &b = call.tensor(1);
-  bool alike = a.rank() == b.rank() && call.boolean_or(3, true);
+  bool alike = a.rank() == b.rank();
   for (int i = 0; alike && i < a.rank() - 2; ++i) alike = a.size(i) == b.size(i);
-  if (!alike) call.refuse("stacks that are broadcast, or from the right");
-  call.returns(solve_triangular(a, b));
+  if (!alike) call.refuse("stacks that are broadcast");
+  call.returns(solve_triangular(a, b, call.boolean_or(3, true)));
 }
 
 void weight_norm_row(RecordedCall& call) {  // v g dim
