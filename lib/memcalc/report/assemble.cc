@@ -224,10 +224,10 @@ void tell_what_is_assumed(Report& report) {
   }
   const Profile& profile = report.run.profile;
   const Version& torch = profile.version(Software::kTorch);
-  const int capability = static_cast<int>(architecture_of(device));
-  if (is_cuda(device) && capability < profile.oldest_architecture) {
+  const CudaArchitecture architecture = architecture_of(device);
+  if (is_cuda(device) && architecture < profile.oldest_architecture) {
     const WheelArchitecture& other = profile.wheel_of_older;
-    const bool has_other = other.oldest != 0 && other.oldest <= capability;
+    const bool has_other = other.oldest != CudaArchitecture::kNone && other.oldest <= architecture;
     report.assumptions.push_back(fmt::format(
         "PyTorch's own wheels of CUDA {}.{} have no kernels for {} (compute capability {}.{}): it has to be built from "
         "source{}",
