@@ -599,3 +599,30 @@ def test_what_cannot_be_recorded_is_one_line(name, tmp_path, capsys):
     assert main(["--torchvision", name, "-o", str(tmp_path / "program.json")]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and told.startswith("memcalc.record: error: ") and name in told
+
+
+@pytest.mark.parametrize(("given", "named"), [
+    (["--hf", "/no/file.json"], "/no/file.json"), (["--hf", "BROKEN.json"], "BROKEN.json"), (["--hf", "EMPTY.json"], "model_type"),
+    (["--torchvision", "resnet18", "--batch", "0"], "--batch 0"), (["--torchvision", "resnet18", "--image", "-5"], "--image -5"),
+    (["--hf", "EMPTY.json", "--task", "nonsense"], "--task nonsense: accepted: causal"), (["--torchvision", "resnet18", "-o", "/no/dir/x.json"], "/no/dir"),
+])
+def test_a_command_line_is_looked_at_before_anything_is_recorded(given, named, tmp_path, capsys, monkeypatch):
+    from memcalc.record.__main__ import main
+
+    (tmp_path / "BROKEN.json").write_text("{")
+    (tmp_path / "EMPTY.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert main([*(["-o", "program.json"] if "-o" not in given else []), *given]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and told.startswith("memcalc.record: error: ") and named in told
+
+
+def test_a_configuration_that_the_class_refuses_is_one_line(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    from memcalc.record.__main__ import main
+
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_attention_heads": 4, "hidden_act": "no_such_act"}')
+    assert main(["--hf", str(config), "-o", str(tmp_path / "program.json")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "no_such_act" in told

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -392,11 +393,47 @@ TEST(Recurrent, GathersWeightsInBfloat16) {
   const std::vector<Tensor> states{bench.input({1, 4, 32}, kBfloat, false)};
   const std::vector<Tensor> weights{bench.input({32, 16}, kBfloat), bench.input({32, 32}, kBfloat)};
   std::vector<Tensor> flat = weights;
-  flatten_parameters(bench.tape, flat);
+  flatten_parameters(bench.tape, RecurrentCell::kPlain, flat);
   bench.start();
   const auto results = recurrent(x, states, weights, {.cell = RecurrentCell::kPlain, .has_biases = false});
   // cuDNN's storage has 64 biases, though the network has none
   EXPECT_NE(bench.events().find("+3200 zeros"), std::string::npos) << bench.events();
+}
+
+// Matrices of a plain cell's second layer are as wide as an LSTM's that project, and have biases all the same: cuDNN's
+// storage of nn.RNN(512, 512, num_layers=2, bias=False) is that of one with biases.
+TEST(Recurrent, APlainCellOfTwoLayersProjectsNothing) {
+  TapeBench bench;
+  bench.warm_up();
+  std::vector<Tensor> weights;
+  for (int i = 0; i < 4; ++i) weights.push_back(bench.input({512, 512}));
+  bench.start();
+  flatten_parameters(bench.tape, RecurrentCell::kPlain, weights);
+  EXPECT_NE(bench.events().find("+4202496 zeros"), std::string::npos) << bench.events();
+}
+
+// Of each layer one product for all steps, and for each step one with the state and one that projects it.
+TEST(Recurrent, ALayersInputIsMultipliedAtOnceBehindAProjectionToo) {
+  constexpr std::int64_t kSteps = 5, kSamples = 3, kInputs = 16, kHidden = 32, kProjected = 8;
+  TapeBench bench;
+  bench.warm_up();
+  const Tensor x = bench.input({kSteps, kSamples, kInputs});
+  const std::vector<Tensor> states{bench.input({2, kSamples, kProjected}, kFloat, false),
+                                   bench.input({2, kSamples, kHidden}, kFloat, false)};
+  std::vector<Tensor> weights;
+  for (const std::int64_t width : {kInputs, kProjected}) {
+    weights.push_back(bench.input({4 * kHidden, width}));
+    weights.push_back(bench.input({4 * kHidden, kProjected}));
+    weights.push_back(bench.input({kProjected, kHidden}));
+  }
+  bench.tape.kernels.recording = true;
+  const std::size_t first = bench.tape.kernels.size();
+  const auto results = recurrent(x, states, weights, {.has_biases = false, .layers = 2});
+  std::map<std::int64_t, int> products;  // by how many rows
+  for (std::size_t i = first; i < bench.tape.kernels.size(); ++i) {
+    if (const auto* product = bench.tape.kernels.list()[i].as<work::Product>()) ++products[product->m];
+  }
+  EXPECT_EQ(products, (std::map<std::int64_t, int>{{kSamples, 2 * 2 * kSteps}, {kSteps * kSamples, 2}}));
 }
 
 // tests/measured/operator_streams_h200.jsonl.gz (lstm_projection_one, _deep, _both, lstm_projected_both) and a program

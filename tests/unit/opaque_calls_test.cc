@@ -51,6 +51,13 @@ std::string unknown(const std::string& name, int from, int to) {
          "], " + kShape + "]";
 }
 
+// Of singular values alone the gradient is exact.
+TEST(OpaqueCalls, GradientsOfSingularVectorsAreAnAssumption) {
+  const auto told = Contains(HasSubstr("singular vectors"));
+  EXPECT_THAT(report_of(R"(["call", "torch.linalg.svd", [{"v": 1}, false], {}, [2, 3, 4]])").assumptions, told);
+  EXPECT_THAT(report_of(R"(["call", "torch.linalg.svdvals", [{"v": 1}], {}, [2]])").assumptions, Not(told));
+}
+
 TEST(OpaqueCalls, AreNamedInTheReport) {
   const Report report =
       report_of(unknown("frobnicate", 1, 3) + ", " + unknown("frobnicate", 3, 4) + ", " + unknown("wibble", 4, 2));

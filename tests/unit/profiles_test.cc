@@ -171,13 +171,14 @@ TEST(Profiles, TheCudaOfTorchsWheelDecidesItsCudnn) {
 
 TEST(Profiles, AWheelHasKernelsFromAnArchitectureOn) {
   const auto oldest = [](const char* text) { return chosen(asking(Software::kTorch, text)).oldest_architecture; };
-  EXPECT_EQ(oldest("2.8.0"), 70);
-  EXPECT_EQ(oldest("2.8.0+cu126"), 50);
-  EXPECT_EQ(oldest("2.9.1+cu130"), 75);  // as 2.8 has it
-  EXPECT_EQ(oldest("2.11.0"), 75);
-  EXPECT_EQ(oldest("2.11.0+cu124"), 0);  // of no wheel that is known
+  EXPECT_EQ(oldest("2.8.0"), CudaArchitecture::kVolta);
+  EXPECT_EQ(oldest("2.8.0+cu126"), CudaArchitecture::kMaxwell);
+  EXPECT_EQ(oldest("2.9.1+cu130"), CudaArchitecture::kTuring);  // as 2.8 has it
+  EXPECT_EQ(oldest("2.11.0"), CudaArchitecture::kTuring);
+  EXPECT_EQ(oldest("2.11.0+cu124"), CudaArchitecture::kNone);  // of no wheel that is known
   EXPECT_EQ(chosen(asking(Software::kTorch, "2.11.0")), Profile{});
-  EXPECT_EQ(chosen(asking(Software::kTorch, "2.14.0")).wheel_of_older, (WheelArchitecture{{12, 6, 0}, 50}));
+  EXPECT_EQ(chosen(asking(Software::kTorch, "2.14.0")).wheel_of_older,
+            (WheelArchitecture{{12, 6, 0}, CudaArchitecture::kMaxwell}));
   EXPECT_EQ(chosen(asking(Software::kTorch, "2.15.0")).wheel_of_older, WheelArchitecture{});
 }
 

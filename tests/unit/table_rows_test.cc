@@ -4,20 +4,22 @@
 // may come and go in another order: the sizes, the most that is held and what is left are compared.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "memcalc/symbolic/ops/operator_table.h"
 #include "support/error_text.h"
+#include "support/request_sum.h"
 #include "support/tape_bench.h"
 
 namespace memcalc {
 namespace {
 
-using test::TapeBench;
 using Kind = BoundArgument::Kind;
-using Requests = std::vector<Bytes>;
+using test::expect_same;
+using test::Requests;
+using test::RequestSum;
+using test::TapeBench;
 
 constexpr DType kFloat = DType::kFloat32;
 constexpr DType kPlace = DType::kInt64;
@@ -44,28 +46,6 @@ struct Row {
   std::vector<BoundArgument> slots;
   Requests forward, backward;
 };
-
-/// Sizes of what is asked for, sorted; the most that is held; what is left.
-struct Sum {
-  Requests asked;
-  Bytes most = 0, left = 0;
-
-  explicit Sum(const Requests& requests) {
-    for (const Bytes bytes : requests) {
-      if (bytes > 0) asked.push_back(bytes);
-      left += bytes;
-      most = std::max(most, left);
-    }
-    std::sort(asked.begin(), asked.end());
-  }
-};
-
-void expect_same(const Requests& mine, const Requests& torch, const std::string& what) {
-  const Sum a(mine), b(torch);
-  EXPECT_EQ(a.most, b.most) << what;
-  EXPECT_EQ(a.left, b.left) << what;
-  EXPECT_EQ(a.asked, b.asked) << what;
-}
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows{
@@ -455,8 +435,8 @@ TEST(OperatorRows, RaiseANumberInFloat32UnderAutocast) {
     find_operator("pow")->run(call);
     EXPECT_EQ(call.results.front().dtype(), kFloat);
     const Requests both = bench.requests();
-    EXPECT_EQ(Sum(both).asked, number ? (Requests{8, 512, 512}) : (Requests{512, 512, 512}));
-    EXPECT_EQ(Sum(both).left, 512);
+    EXPECT_EQ(RequestSum(both).asked, number ? (Requests{8, 512, 512}) : (Requests{512, 512, 512}));
+    EXPECT_EQ(RequestSum(both).left, 512);
   }
 }
 
@@ -468,7 +448,7 @@ TEST(OperatorRows, CopyLabelsOfASequenceThatAreASlice) {
   bench.start();
   RecordedCall call(bench.tape, "nll_loss", slots, values, {});
   find_operator("nll_loss")->run(call);
-  EXPECT_EQ(Sum(bench.requests()).asked, (Requests{4, 4, 64}));
+  EXPECT_EQ(RequestSum(bench.requests()).asked, (Requests{4, 4, 64}));
 }
 
 /// A function that nobody knows: complex numbers are differentiated, whole numbers not.

@@ -14,7 +14,18 @@
 
 namespace memcalc {
 
-bool is_recurrent(std::string_view type) { return type == "LSTM" || type == "GRU" || type == "RNN"; }
+namespace {
+
+std::optional<RecurrentCell> cell_of(std::string_view type) {
+  if (type == "LSTM") return RecurrentCell::kLstm;
+  if (type == "GRU") return RecurrentCell::kGru;
+  if (type == "RNN") return RecurrentCell::kPlain;
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_recurrent(std::string_view type) { return cell_of(type).has_value(); }
 
 /// nn.Linear, nn.Embedding, transformers' Conv1D: `i` is the place of its weight among the parameters, then of its
 /// last.
@@ -100,7 +111,11 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   b.parameters.reserve(all.size());
   std::optional<OnMetaDevice> on_meta;
   if (was_constructed) on_meta.emplace(b.tape.memory);
-  std::map<std::string, std::vector<Tensor>> recurrent;  // weights of recurrent modules, by path
+  struct Recurrent {
+    RecurrentCell cell = RecurrentCell::kLstm;
+    std::vector<Tensor> weights;
+  };
+  std::map<std::string, Recurrent> recurrent;  // by path
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string& name = all[i].name;
     const Shape shape = binding_.shape(all[i].shape, name);
@@ -116,7 +131,11 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
         b.parameters.back().is_embedding = true;
         if (std::exchange(b.first_embedding_requires_grad, false)) requires_grad_of_ = all[i].module;
       }
-      if (is_recurrent(type)) recurrent[module_of(name)].push_back(tensors_[i]);
+      if (const auto cell = cell_of(type)) {
+        Recurrent& module = recurrent[module_of(name)];
+        module.cell = *cell;
+        module.weights.push_back(tensors_[i]);
+      }
     }
     b.dtype = dtype;
   }
@@ -125,7 +144,7 @@ void ProgramModel::make_parameters(ModuleBuilder& b) {
   if (was_constructed) {
     for (std::size_t i = 0; i < all.size(); ++i) b.tape.take_storage(tensors_[i], storages.parameters[i]);
   }
-  for (auto& [path, weights] : recurrent) flatten_parameters(b.tape, weights);
+  for (auto& [path, module] : recurrent) flatten_parameters(b.tape, module.cell, module.weights);
   make_tied_heads();
   if (b.fine_tuning.lora) {
     wrapped_ = wrappable_modules(*program_);

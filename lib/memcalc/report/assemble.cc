@@ -34,6 +34,7 @@
 #include "memcalc/spec/model_kind.h"
 #include "memcalc/spec/parallel.h"
 #include "memcalc/spec/run_names.h"
+#include "memcalc/symbolic/aten_programs.h"
 #include "memcalc/train/optimizers/offload.h"
 
 namespace memcalc {
@@ -223,10 +224,10 @@ void tell_what_is_assumed(Report& report) {
   }
   const Profile& profile = report.run.profile;
   const Version& torch = profile.version(Software::kTorch);
-  const int capability = static_cast<int>(architecture_of(device));
-  if (is_cuda(device) && capability < profile.oldest_architecture) {
+  const CudaArchitecture architecture = architecture_of(device);
+  if (is_cuda(device) && architecture < profile.oldest_architecture) {
     const WheelArchitecture& other = profile.wheel_of_older;
-    const bool has_other = other.oldest != 0 && other.oldest <= capability;
+    const bool has_other = other.oldest != CudaArchitecture::kNone && other.oldest <= architecture;
     report.assumptions.push_back(fmt::format(
         "PyTorch's own wheels of CUDA {}.{} have no kernels for {} (compute capability {}.{}): it has to be built from "
         "source{}",
@@ -355,6 +356,14 @@ std::vector<PeakContributor> contributors_at(const Trace& trace, std::size_t eve
   return rows;
 }
 
+/// FunctionsManual.cpp, svd_backward: with singular values alone nothing is subtracted.
+bool differentiates_singular_vectors(const KernelList& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [](const Kernel& kernel) {
+    return kernel.node != nullptr && std::string_view(kernel.node->name) == aten::kSvd.node.name &&
+           std::string_view(kernel.op->name) == aten::kSub.name;
+  });
+}
+
 Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device, const SymbolicRun& symbolic,
                 ReplayResult memory, const std::optional<StepTime>& time) {
   Report report{.model = model, .run = run, .device = device, .memory = std::move(memory)};
@@ -371,6 +380,10 @@ Report assemble(const ModelSpec& model, const RunSpec& run, const DeviceSpec& de
         "inside of {} in a step, which the operator table does not have, or not with these arguments: memory "
         "that they hold for a moment or keep for backward beside their tensors",
         text_of(report.opaque)));
+  }
+  if (is_program(model) && differentiates_singular_vectors(symbolic.kernels)) {
+    report.assumptions.emplace_back(
+        "gradients of singular vectors (torch.linalg.svd): on a card peaks were up to 18 % off what is told here");
   }
   report.not_modelled.emplace_back("other processes and the display on the same card");
   if (run.trains()) say_what_is_left_out_between_steps(run, report.not_modelled);

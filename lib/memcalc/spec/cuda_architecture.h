@@ -12,6 +12,7 @@ namespace memcalc {
 /// (CUDA C++ Programming Guide, "Compute Capabilities"). To be compared by <: later ones have what earlier ones have.
 enum class CudaArchitecture : std::uint16_t {
   kNone = 0,  // no CUDA device
+  kMaxwell = 50,
   kVolta = 70,
   kXavier = 72,  // Volta's cores with products of 8-bit integers
   kTuring = 75,

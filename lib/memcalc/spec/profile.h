@@ -11,18 +11,20 @@
 #include <vector>
 
 #include "memcalc/spec/behaviors.h"
+#include "memcalc/spec/cuda_architecture.h"
 #include "memcalc/spec/version.h"
 
 namespace memcalc {
 
-/// The oldest card that torch's wheel of a CUDA has kernels for: ten times its compute capability, 75 of a T4.
+/// The oldest card that torch's wheel of a CUDA has kernels for.
 struct WheelArchitecture {
   Version cuda;
-  int oldest = 0;
+  CudaArchitecture oldest = CudaArchitecture::kNone;
 
   friend bool operator==(const WheelArchitecture&, const WheelArchitecture&) = default;
 };
 
+/// What is set here is what specs/profiles/ says of the versions named here (profiles_test.cc compares both).
 struct Profile {
   /// By Software.
   std::array<Version, kSoftwareCount> versions = {Version{2, 11, 0}, Version{5, 17, 0}, Version{1, 15, 0},
@@ -30,9 +32,10 @@ struct Profile {
                                                   Version{0, 8, 5}};
   /// What torch's wheel is built with and brings.
   Version cuda = {13, 0, 0}, cudnn = {9, 19, 0}, nccl = {2, 28, 9};
-  bool other_cuda = false;       // than that of the release's wheel on PyPI
-  int oldest_architecture = 75;  // that the wheel has kernels for, as in WheelArchitecture; 0: not known
-  WheelArchitecture wheel_of_older = {.cuda = {12, 6, 0}, .oldest = 50};  // what cards before these take; 0: none
+  bool other_cuda = false;                                           // than that of the release's wheel on PyPI
+  CudaArchitecture oldest_architecture = CudaArchitecture::kTuring;  // that the wheel has kernels for; none: not known
+  /// What cards before these take; none: there is no such wheel.
+  WheelArchitecture wheel_of_older = {.cuda = {12, 6, 0}, .oldest = CudaArchitecture::kMaxwell};
   Behaviors behaviors;
 
   [[nodiscard]] const Version& version(Software of) const { return versions[static_cast<std::size_t>(of)]; }

@@ -81,11 +81,11 @@ std::optional<Version> cudnn_of(const Release& release, const Version& cuda) {
   return std::nullopt;
 }
 
-/// "7.5" as 75.
-std::optional<int> capability_of(const std::string& text) {
+/// "7.5": Turing.
+std::optional<CudaArchitecture> capability_of(const std::string& text) {
   const auto version = version_of(text);
   if (!version || version->minor > 9) return std::nullopt;
-  return 10 * version->major + version->minor;
+  return architecture_of(version->major, version->minor);
 }
 
 std::vector<WheelArchitecture> oldest_of_cuda(const JsonObject& row) {
@@ -106,7 +106,7 @@ std::vector<WheelArchitecture> oldest_of_cuda(const JsonObject& row) {
 
 /// Those that a release's wheels have kernels for; older than every wheel that is known: nothing is.
 void take_architectures(Profile& profile, const std::vector<WheelArchitecture>& known) {
-  profile.oldest_architecture = 0;
+  profile.oldest_architecture = CudaArchitecture::kNone;
   profile.wheel_of_older = {};
   for (const WheelArchitecture& each : known) {
     if (each.cuda <= profile.cuda) profile.oldest_architecture = each.oldest;

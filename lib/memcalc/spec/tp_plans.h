@@ -10,15 +10,14 @@ namespace memcalc::family {
 /// LLaMA's: attention and a gated MLP.
 inline constexpr std::string_view kDensePlan[] = {"q_proj",    "k_proj",  "v_proj",    "o_proj",
                                                   "gate_proj", "up_proj", "down_proj", "lm_head"};
-/// Mixtral's: experts whose gates and values are one weight.
-inline constexpr std::string_view kExpertsPlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
-                                                    "gate_up_proj", "down_proj", "lm_head"};
+/// Gate and value are one weight: Mixtral's experts, the dense GLM's MLP.
+inline constexpr std::string_view kFusedGatePlan[] = {"q_proj",       "k_proj",    "v_proj", "o_proj",
+                                                      "gate_up_proj", "down_proj", "lm_head"};
 /// Of layers of both kinds, or of experts beside a shared one.
 inline constexpr std::string_view kDenseAndExpertsPlan[] = {
     "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
-/// The same without the attention: DeepSeek-V3's.
-inline constexpr std::string_view kMlpAndExpertsPlan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj",
-                                                          "lm_head"};
+/// Of MLPs alone, dense ones and experts (DeepSeek-V3's): the attention stays whole.
+inline constexpr std::string_view kBothMlpsPlan[] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj", "lm_head"};
 /// With norms of queries and keys.
 inline constexpr std::string_view kNormedDensePlan[] = {"q_proj", "k_proj",    "v_proj",  "o_proj",    "q_norm",
                                                         "k_norm", "gate_proj", "up_proj", "down_proj", "lm_head"};

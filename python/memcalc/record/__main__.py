@@ -3,15 +3,46 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 
 if TYPE_CHECKING: from ._sources import Source
 
 # A name that the library does not know, a library or a file that is not there.
 _UNKNOWN = (AttributeError, ImportError, KeyError, OSError, RuntimeError, ValueError)
+
+
+class _Wrong(ValueError):
+    """A command line that cannot be answered."""
+
+
+def _read_json(path: str) -> Any:
+    try: return json.loads(Path(path).read_text())
+    except OSError as error: raise _Wrong(f"{path}: {error.strerror}") from error
+    except ValueError as error: raise _Wrong(f"{path}: {error}") from error
+
+
+def _check(given: argparse.Namespace) -> None:
+    """What is seen before a library is imported and the module is recorded."""
+    for name in ("batch", "sequence", "target", "images", "image"):
+        value = getattr(given, name)
+        if value is not None and value < 1: raise _Wrong(f"--{name} {value}: 1 or more is expected")
+    if given.hf and given.hf.endswith(".json"):
+        if "model_type" not in _read_json(given.hf): raise _Wrong(f"{given.hf}: no model_type: it is no config.json of transformers")
+    if given.config: _read_json(given.config)
+    folder = Path(given.output).resolve().parent
+    if not folder.is_dir(): raise _Wrong(f"-o {given.output}: {folder} is no folder")
+    if not os.access(folder, os.W_OK): raise _Wrong(f"-o {given.output}: {folder} cannot be written")
+
+
+def _check_task(task: str) -> None:
+    from ._sources import TASKS
+    from ._targets import TARGETS
+
+    if task not in TASKS and task not in TARGETS: raise _Wrong(f"--task {task}: accepted: {', '.join([*TASKS, *TARGETS])}")
 
 
 def _line(error: Exception) -> str:
@@ -28,7 +59,7 @@ def _source(given: argparse.Namespace) -> Source:
                                      target=given.target, image=given.image, name=given.name,
                                      images=given.images, attention=given.attention)
     if given.diffusers:
-        config = json.loads(Path(given.config).read_text()) if given.config else None
+        config = _read_json(given.config) if given.config else None
         return _sources.diffusers(given.diffusers, config, batch=given.batch, image=given.image)
     if given.ultralytics:
         return _sources.ultralytics(given.ultralytics, batch=given.batch, image=given.image, target=given.target or 8)
@@ -56,16 +87,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="the program's name; default: that of the model")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="NAME.json or NAME.json.gz")
     given = parser.parse_args(arguments)
-    from ._values import ValueNeeded
+    from ._values import NotMade, ValueNeeded
 
-    try: source = _source(given)
+    try:
+        if given.task: _check_task(given.task)
+        _check(given)
+        source = _source(given)
     except _UNKNOWN as error:
         print(_line(error), file=sys.stderr)
         return 2
     try:
         program = source.record(given.name)
-    except ValueNeeded as error:
-        print(error, file=sys.stderr)
+    except (NotMade, ValueNeeded) as error:
+        print(_line(error) if isinstance(error, NotMade) else error, file=sys.stderr)
         return 2
     program.save(given.output)
     for name, symbol in program.to_dict()["symbols"].items():

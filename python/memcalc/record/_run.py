@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from ._graphs import Events, with_graphs
 from ._patches import patched
 from ._recorder import Recorder, _dtype, _without_autograd
-from ._values import Known
+from ._values import Known, NotMade, ValueNeeded
 
 Json = Any
 Inputs = dict[str, "torch.Tensor"]
@@ -93,7 +93,9 @@ def build(make: Callable[..., torch.nn.Module] | torch.nn.Module, precision: str
             module = _without_data(make, recorder)
         else:
             with torch.device("cuda"):
-                module = make(dtype) if takes_dtype(make) else make()
+                try: module = make(dtype) if takes_dtype(make) else make()
+                except ValueNeeded: raise
+                except Exception as error: raise NotMade(f"{type(error).__name__}: {error}") from error
         if not takes_dtype(make) and dtype != torch.float32: module = module.to(dtype)
         # torch.FloatTensor(…) heeds no `with torch.device` (XLNet's parameters): a user moves the module.
         if any(p.device.type == "cpu" for p in module.parameters()): module = module.to("cuda")

@@ -27,6 +27,10 @@ POLICIES = {
 }
 
 
+class NotMade(RuntimeError):
+    """What makes the module fails: a configuration that its class refuses."""
+
+
 class ValueNeeded(RuntimeError):
     """The module's Python code asks for a number that depends on data, and no policy answers."""
 

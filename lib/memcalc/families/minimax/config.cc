@@ -34,7 +34,7 @@ const Family kMiniMax = {
     .build = build_minimax,
     .size_keys = kDecoderKeys,
     .measured = kCausalLmAlone,
-    .tp_plan = kExpertsPlan,
+    .tp_plan = kFusedGatePlan,
     .dropout_is_module = false,
     .answers_questions = true,
 };

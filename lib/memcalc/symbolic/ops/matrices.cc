@@ -15,7 +15,8 @@ Matrices matrices_of(const Tensor& x) {
 
 void check_matrices(const RecordedCall& call, const Tensor& x, bool square) {
   if (x.rank() < 2 || x.elements() == 0) call.refuse("what is no matrix");
-  if (x.dtype() != DType::kFloat32 && x.dtype() != DType::kFloat64) call.refuse("matrices that are not float32");
+  if (x.dtype() != DType::kFloat32 && x.dtype() != DType::kFloat64)
+    call.refuse("matrices that are neither float32 nor float64");
   if (square && x.size(-1) != x.size(-2)) call.refuse("what is not square");
 }
 
@@ -27,24 +28,24 @@ Tensor column_major(const Tensor& like, const Shape& shape, const Operator& op) 
   return result;
 }
 
-Tensor of_each(const Tensor& like, DType dtype, const Operator& op) {
+Tensor empty_per_matrix(const Tensor& like, DType dtype, const Operator& op) {
   Shape shape = like.shape();
   shape.rank -= 2;
   return like.tape().empty(shape, dtype, op);
 }
 
-Tensor of_each(const Tensor& like, DType dtype, std::int64_t numbers, const Operator& op) {
+Tensor empty_per_matrix(const Tensor& like, DType dtype, std::int64_t elements, const Operator& op) {
   Shape shape = like.shape();
   shape.rank -= 1;
-  shape[-1] = numbers;
+  shape[-1] = elements;
   return like.tape().empty(shape, dtype, op);
 }
 
-void work_on(Tape& tape, std::int64_t bytes, const Operator& op, std::int64_t times) {
+void use_workspace(Tape& tape, std::int64_t bytes, const Operator& op, std::int64_t times) {
   for (std::int64_t i = 0; i < times; ++i) tape.memory.scratch(bytes, op, Category::kWorkspaces);
 }
 
-void point_at(Tape& tape, std::int64_t count, int arrays, const Operator& op) {
+void use_pointer_arrays(Tape& tape, std::int64_t count, int arrays, const Operator& op) {
   const Tensor first = tape.empty({count}, DType::kInt64, op);
   if (arrays > 1) const Tensor second = tape.empty({count}, DType::kInt64, op);
 }

@@ -21,13 +21,13 @@ void check_matrices(const RecordedCall& call, const Tensor& x, bool square = tru
 [[nodiscard]] Tensor transposed(const Tensor& x);
 /// A copy of a stack's size and type with columns after each other.
 [[nodiscard]] Tensor column_major(const Tensor& like, const Shape& shape, const Operator& op);
-/// An element for each matrix; `numbers` more of each.
-[[nodiscard]] Tensor of_each(const Tensor& like, DType dtype, const Operator& op);
-[[nodiscard]] Tensor of_each(const Tensor& like, DType dtype, std::int64_t numbers, const Operator& op);
+/// Of each matrix one element, or `elements` of them.
+[[nodiscard]] Tensor empty_per_matrix(const Tensor& like, DType dtype, const Operator& op);
+[[nodiscard]] Tensor empty_per_matrix(const Tensor& like, DType dtype, std::int64_t elements, const Operator& op);
 /// A workspace for each matrix in turn; one for all: once.
-void work_on(Tape& tape, std::int64_t bytes, const Operator& op, std::int64_t times = 1);
+void use_workspace(Tape& tape, std::int64_t bytes, const Operator& op, std::int64_t times = 1);
 /// Arrays of pointers to the matrices of a stack, `arrays` of them.
-void point_at(Tape& tape, std::int64_t count, int arrays, const Operator& op);
+void use_pointer_arrays(Tape& tape, std::int64_t count, int arrays, const Operator& op);
 /// LinearAlgebraUtils.h, _linalg_check_errors: whether any factorisation failed.
 void check_errors(const Tensor& infos);
 

@@ -39,11 +39,12 @@ struct Recorded {
 
 /// Elements of cuDNN's one storage of all weights, biases among them though the network has none.
 template <typename Weights>
-std::int64_t stored_elements(const Weights& weights) {
+std::int64_t stored_elements(RecurrentCell cell, const Weights& weights) {
   std::int64_t elements = 0, of_biases = 0;
   bool has_biases = false;
-  // An LSTM's third matrix of a layer projects: what its second one takes is as wide as what it gives.
-  const bool projects = weights.size() > 2 && weights[2].rank() == 2 && weights[2].size(0) == weights[1].size(1);
+  // The third matrix of a layer projects: what the second one takes is as wide as what it gives. Other cells have none.
+  const bool projects = cell == RecurrentCell::kLstm && weights.size() > 2 && weights[2].rank() == 2 &&
+                        weights[2].size(0) == weights[1].size(1);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     elements += weights[i].elements();
     has_biases |= weights[i].rank() == 1;
@@ -53,21 +54,26 @@ std::int64_t stored_elements(const Weights& weights) {
 }
 
 /// The products of each layer and direction: the input's by its weights is one, of all steps. The hidden state's waits
-/// for the step before (cuDNN's kernels of own-lstm: 128 products and as many cells a layer, forward and backward).
-void count_steps(Tape& tape, const Operator& op, const Tensor& x, std::span<const Shape> weights) {
+/// for the step before (cuDNN's kernels of own-lstm: 128 products and as many cells a layer, forward and backward), and
+/// with it what projects the state.
+void count_steps(Tape& tape, const Operator& op, const Tensor& x, std::span<const Shape> weights, bool projects) {
   const std::int64_t steps = x.size(0), batch = x.size(1);
-  bool of_hidden_state = false;
+  int matrix = 0;
   for (const Shape& weight : weights) {
     if (weight.rank != 2) continue;
-    if (!of_hidden_state) tape.kernels.product(op, x.dtype(), 1, steps * batch, weight[0], weight[1]);
+    const int place = matrix++ % (projects ? 3 : 2);  // the input's, the hidden state's, what projects it
+    if (place == 0) {
+      tape.kernels.product(op, x.dtype(), 1, steps * batch, weight[0], weight[1]);
+      continue;
+    }
     const std::int64_t gates = batch * weight[0];
-    for (std::int64_t step = 0; of_hidden_state && step < steps; ++step) {
+    for (std::int64_t step = 0; step < steps; ++step) {
       tape.kernels.product(op, x.dtype(), 1, batch, weight[0], weight[1]);
+      if (place == 2) continue;
       tape.kernels.add(op, OperatorClass::kElementwise, x.dtype(), 0,
                        static_cast<double>(2 * gates * size_of(x.dtype())), KernelKind::kVectorized,
                        static_cast<double>(gates));
     }
-    of_hidden_state = !of_hidden_state;
   }
 }
 
@@ -142,9 +148,9 @@ Tensor joined(std::span<const Tensor> weights, const std::shared_ptr<std::vector
 }
 
 /// cudnn/AutocastRNN.cpp: the weights are copied to one 16-bit storage, each with its own node.
-std::vector<Tensor> flattened(std::span<const Tensor> weights, DType dtype, Tensor& storage) {
+std::vector<Tensor> flattened(RecurrentCell cell, std::span<const Tensor> weights, DType dtype, Tensor& storage) {
   Tape& tape = weights.front().tape();
-  storage = tape.empty({stored_elements(weights)}, dtype, aten::kZeros);
+  storage = tape.empty({stored_elements(cell, weights)}, dtype, aten::kZeros);
   tape.kernels.add(aten::kZeros, OperatorClass::kMovement, dtype, 0, static_cast<double>(storage.bytes()));
   std::vector<Tensor> copies;
   for (const Tensor& weight : weights) {
@@ -218,7 +224,7 @@ void recurrent_backward(BackwardCall& call) {
     dhx = tape.empty(hidden.shape(), hidden.dtype(), aten::kCudnnRnnBackward);
     if (recorded.has_cell) dcx = tape.empty(call.saved(0).shape(), hidden.dtype(), aten::kCudnnRnnBackward);
     tape.memory.scratch(workspace, aten::kCudnnRnnBackward, Category::kWorkspaces);
-    count_steps(tape, aten::kCudnnRnnBackward, x, recorded.weights);
+    count_steps(tape, aten::kCudnnRnnBackward, x, recorded.weights, recorded.projected > 0);
   }
   if (options.batch_first) dx = without_batch_first(dx, true);
   if (call.needs(1)) {
@@ -240,10 +246,10 @@ void recurrent_backward(BackwardCall& call) {
 
 }  // namespace
 
-void flatten_parameters(Tape& tape, std::vector<Tensor>& weights) {
+void flatten_parameters(Tape& tape, RecurrentCell cell, std::vector<Tensor>& weights) {
   if (weights.empty() || weights.front().dtype() == DType::kBFloat16) return weights.clear();
   const Tensor storage =
-      tape.empty({stored_elements(weights)}, weights.front().dtype(), aten::kZeros, Category::kWeights);
+      tape.empty({stored_elements(cell, weights)}, weights.front().dtype(), aten::kZeros, Category::kWeights);
   for (const Tensor& weight : weights) {
     Tensor part = tape.alias(storage, weight.shape(), contiguous_strides(weight.shape()), false);
     tape.replace_parameter(weight, part);
@@ -259,7 +265,8 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
   const auto cast = [&](const Tensor& tensor) { return casts ? to_dtype(tensor, DType::kFloat16) : tensor; };
   Tensor storage;
   std::vector<Tensor> used(weights.begin(), weights.end());
-  if (casts && weights.front().dtype() != DType::kFloat16) used = flattened(weights, DType::kFloat16, storage);
+  if (casts && weights.front().dtype() != DType::kFloat16)
+    used = flattened(options.cell, weights, DType::kFloat16, storage);
   Tensor cell;
   if (states.size() > 1) cell = cast(states[1]);
   const Tensor hidden = cast(states[0]);
@@ -271,7 +278,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
   recorded.hidden = cell.defined() ? cell.size(-1) : hidden.size(-1);
   recorded.projected = hidden.size(-1) == recorded.hidden ? 0 : hidden.size(-1);
   recorded.has_cell = cell.defined();
-  recorded.flat = stored_elements(used);
+  recorded.flat = stored_elements(options.cell, used);
   for (const Tensor& weight : used) recorded.weights.push_back(weight.shape());
   const Tensor* inputs[] = {&input, &all};
   Node* node = tape.autograd.record(aten::kCudnnRnn, recurrent_backward, inputs, 2);
@@ -294,7 +301,7 @@ std::vector<Tensor> recurrent(const Tensor& x, std::span<const Tensor> states, s
         {recurrent_workspace(shape, tape.modes.training ? RecurrentPass::kForward : RecurrentPass::kInference)},
         DType::kUInt8, aten::kCudnnRnn, Category::kWorkspaces);
     if (tape.modes.training) reserve = tape.empty({recurrent_reserve(shape)}, DType::kUInt8, aten::kCudnnRnn);
-    count_steps(tape, aten::kCudnnRnn, row_major, recorded.weights);
+    count_steps(tape, aten::kCudnnRnn, row_major, recorded.weights, recorded.projected > 0);
   }
   if (options.batch_first) output = without_batch_first(output, true);
   tape.autograd.set_history(node, output);

@@ -27,6 +27,6 @@ struct RecurrentOptions {
 
 /// nn.RNNBase.flatten_parameters: one storage takes the place of theirs, unless they are bfloat16, which
 /// torch.backends.cudnn does not take for its own: then each call makes one. Leaves `weights` empty.
-void flatten_parameters(Tape& tape, std::vector<Tensor>& weights);
+void flatten_parameters(Tape& tape, RecurrentCell cell, std::vector<Tensor>& weights);
 
 }  // namespace memcalc

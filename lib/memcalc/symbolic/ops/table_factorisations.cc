@@ -21,11 +21,10 @@
 namespace memcalc {
 namespace {
 
-/// The same numbers of a float64 take twice the bytes.
-std::int64_t of_type(std::int64_t bytes, const Tensor& a) { return bytes * size_of(a.dtype()) / 4; }
+/// An assumption: of QR and singular values in float64 cuSOLVER was not asked, twice the bytes of float32's are taken.
+std::int64_t scaled_to(DType dtype, std::int64_t bytes) { return bytes * size_of(dtype) / size_of(DType::kFloat32); }
 
-// --- Cholesky
-// ----------------------------------------------------------------------------------------------------------
+// --- Cholesky -------------------------------------------------------------------------------------------------------
 
 struct CholeskyPayload {
   bool upper = false;
@@ -52,12 +51,12 @@ Tensor cholesky(const Tensor& a, bool upper, bool checks, Tensor* infos_out) {
   Node* node = record(aten::kCholesky, cholesky_backward, {&a});
   if (node != nullptr) node->payload.set(CholeskyPayload{upper});
   Tensor result = column_major(a, a.shape(), aten::kCholesky);
-  Tensor infos = of_each(a, DType::kInt32, aten::kCholesky);
+  Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kCholesky);
   const Matrices of = matrices_of(a);
   if (of.count == 1)
-    work_on(tape, of_type(cusolver::cholesky_bytes(of.rows), a), aten::kCholesky);
+    use_workspace(tape, cusolver::cholesky_bytes(of.rows), aten::kCholesky);
   else
-    point_at(tape, of.count, 1, aten::kCholesky);
+    use_pointer_arrays(tape, of.count, 1, aten::kCholesky);
   if (checks) check_errors(infos);
   if (infos_out != nullptr) *infos_out = std::move(infos);
   infos.reset();
@@ -76,8 +75,7 @@ void cholesky_ex_row(RecordedCall& call) {  // A upper check_errors
   call.returns(std::move(infos));
 }
 
-// --- QR
-// ----------------------------------------------------------------------------------------------------------------
+// --- QR -------------------------------------------------------------------------------------------------------------
 
 /// FunctionsManual.cpp, linalg_qr_backward, of at least as many rows as columns.
 void qr_backward(BackwardCall& call) {  // saved: Q, R
@@ -115,17 +113,17 @@ void qr_row(RecordedCall& call) {  // A mode
   of_r[-2] = least;
   Tensor q = column_major(a, of_q, aten::kQr), r = column_major(a, of_r, aten::kQr);
   {
-    const Tensor scales = of_each(a, a.dtype(), least, aten::kQr);
+    const Tensor scales = empty_per_matrix(a, a.dtype(), least, aten::kQr);
     // cuda/linalg/BatchLinearAlgebra.cpp, geqrf_kernel
     if (of.rows <= 256 && of.count >= std::max<std::int64_t>(2, of.rows / 16)) {
       tape.memory.use_cublas(false);
-      point_at(tape, of.count, 2, aten::kQr);
+      use_pointer_arrays(tape, of.count, 2, aten::kQr);
     } else {
       const Tensor infos = tape.empty({1}, DType::kInt32, aten::kQr);
-      work_on(tape, cusolver::householder_bytes(of.columns), aten::kQr, of.count);
+      use_workspace(tape, scaled_to(a.dtype(), cusolver::householder_bytes(of.columns)), aten::kQr, of.count);
     }
     const Tensor infos = tape.empty({1}, DType::kInt32, aten::kQr);
-    work_on(tape, cusolver::orthogonal_bytes(of.rows, least), aten::kQr, of.count);
+    use_workspace(tape, scaled_to(a.dtype(), cusolver::orthogonal_bytes(of.rows, least)), aten::kQr, of.count);
   }
   tape.autograd.set_history(node, q);
   tape.autograd.set_history(node, r);
@@ -137,8 +135,7 @@ void qr_row(RecordedCall& call) {  // A mode
   call.returns(std::move(r));
 }
 
-// --- eigenvalues
-// -------------------------------------------------------------------------------------------------------
+// --- eigenvalues ----------------------------------------------------------------------------------------------------
 
 /// FunctionsManual.cpp, linalg_eig_backward of Hermitian matrices.
 void eigh_backward(BackwardCall& call) {  // saved: values, vectors
@@ -164,16 +161,16 @@ void eigh_backward(BackwardCall& call) {  // saved: values, vectors
 }
 
 /// cuda/linalg/BatchLinearAlgebraLib.cpp, linalg_eigh_cusolver: stacks of small matrices at once; by Jacobi's rotations
-/// one by one, up to 512; larger ones and a single small one by dividing.
+/// one by one, of float32 up to 512; the others by divide and conquer.
 void find_eigenvalues(const Tensor& a) {
   const Matrices of = matrices_of(a);
   Tape& tape = a.tape();
   if (of.count > 1 && of.rows <= 32) {
-    work_on(tape, of_type(cusolver::stacked_bytes(of.rows, of.count), a), aten::kEigh);
-  } else if (of.rows >= 32 && of.rows <= 512) {
-    work_on(tape, of_type(cusolver::jacobi_bytes(of.rows), a), aten::kEigh, of.count);
+    use_workspace(tape, cusolver::stacked_bytes(of.rows, of.count, a.dtype()), aten::kEigh);
+  } else if (a.dtype() == DType::kFloat32 && of.rows >= 32 && of.rows <= 512) {
+    use_workspace(tape, cusolver::jacobi_bytes(of.rows), aten::kEigh, of.count);
   } else {
-    work_on(tape, of_type(cusolver::divided_bytes(of.rows), a), aten::kEigh, of.count);
+    use_workspace(tape, cusolver::divide_and_conquer_bytes(of.rows, a.dtype()), aten::kEigh, of.count);
   }
 }
 
@@ -184,12 +181,12 @@ void eigh(RecordedCall& call, bool values_alone) {
   Tape& tape = call.tape;
   Node* node = record(aten::kEigh, eigh_backward, {&a});
   Tensor vectors, values;
-  const auto make_values = [&] { values = of_each(a, a.dtype(), a.size(-1), aten::kEigh); };
+  const auto make_values = [&] { values = empty_per_matrix(a, a.dtype(), a.size(-1), aten::kEigh); };
   if (values_alone && node == nullptr) make_values();
   vectors = column_major(a, a.shape(), aten::kEigh);
   if (!values.defined()) make_values();
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kEigh);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kEigh);
     find_eigenvalues(a);
     check_errors(infos);
   }
@@ -203,8 +200,7 @@ void eigh(RecordedCall& call, bool values_alone) {
   if (!values_alone) call.returns(std::move(vectors));
 }
 
-// --- singular values
-// ---------------------------------------------------------------------------------------------------
+// --- singular values ------------------------------------------------------------------------------------------------
 
 Tensor along(const Tensor& values, int dim) { return unsqueeze(values, dim); }
 
@@ -273,7 +269,7 @@ void svd_backward(BackwardCall& call) {  // saved: U, S, Vh
 void find_singular_values(const Tensor& a, bool with_vectors) {
   const Matrices of = matrices_of(a);
   Tape& tape = a.tape();
-  const std::int64_t least = std::min(of.rows, of.columns), type = size_of(a.dtype());
+  const std::int64_t least = std::min(of.rows, of.columns);
   const bool small = of.rows <= 32 && of.columns <= 32;
   const Tensor copy = column_major(a, a.shape(), aten::kSvd);
   const auto numbers = [&](std::int64_t count) { return tape.empty({count}, a.dtype(), aten::kSvd); };
@@ -283,7 +279,7 @@ void find_singular_values(const Tensor& a, bool with_vectors) {
   if (!with_vectors || (small && of.columns > least))
     v = numbers(times * of.columns * (with_vectors ? of.columns : least));
   const std::int64_t bytes = small ? cusolver::kSmallSingularBytes : cusolver::singular_bytes(of.rows, of.columns);
-  work_on(tape, bytes * type / 4, aten::kSvd);
+  use_workspace(tape, scaled_to(a.dtype(), bytes), aten::kSvd);
 }
 
 struct Singular {
@@ -303,9 +299,9 @@ Singular svd(const Tensor& a, bool values_alone) {
     found.u = column_major(a, of_u, aten::kSvd);
     found.vh = column_major(a, of_vh, aten::kSvd);
   }
-  found.values = of_each(a, a.dtype(), least, aten::kSvd);
+  found.values = empty_per_matrix(a, a.dtype(), least, aten::kSvd);
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kSvd);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kSvd);
     find_singular_values(a, with_vectors);
     check_errors(infos);
   }

@@ -19,14 +19,14 @@
 namespace memcalc {
 namespace {
 
-/// A row for each matrix: its number is `numbers` long.
+/// L and U in one matrix, and which row each pivot was in.
 struct Lu {
   Tensor factors, pivots;
 };
 
 Lu empty_lu(const Tensor& a) {
   Tensor factors = column_major(a, a.shape(), aten::kFactoriseLu);
-  Tensor pivots = of_each(a, DType::kInt32, matrices_of(a).rows, aten::kFactoriseLu);
+  Tensor pivots = empty_per_matrix(a, DType::kInt32, matrices_of(a).rows, aten::kFactoriseLu);
   return {std::move(factors), std::move(pivots)};
 }
 
@@ -34,17 +34,17 @@ Lu empty_lu(const Tensor& a) {
 void factorise(const Tensor& a) {
   const Matrices of = matrices_of(a);
   Tape& tape = a.tape();
-  if (of.count == 1) return work_on(tape, cusolver::lu_bytes(of.rows) * size_of(a.dtype()) / 4, aten::kFactoriseLu);
+  if (of.count == 1) return use_workspace(tape, cusolver::lu_bytes(of.rows, a.dtype()), aten::kFactoriseLu);
   if (of.rows > 16 && (of.rows > 128 || of.count > 8)) return;
   tape.memory.use_cublas(false);
-  point_at(tape, of.count, 1, aten::kFactoriseLu);
+  use_pointer_arrays(tape, of.count, 1, aten::kFactoriseLu);
 }
 
 /// A permutation of rows from pivots: the numbers of rows, once for each matrix.
 Tensor permutation(const Tensor& a) {
   const Tensor one = filled(a.tape(), {a.size(-1)}, DType::kInt64, aten::kArange);
   if (matrices_of(a).count == 1) return one;
-  return of_each(a, DType::kInt64, a.size(-1), aten::kArange);
+  return empty_per_matrix(a, DType::kInt64, a.size(-1), aten::kArange);
 }
 
 /// cuda/linalg/BatchLinearAlgebra.cpp, lu_solve_kernel, in place of `b`: by cuSOLVER one by one, by cuBLAS as a stack,
@@ -58,15 +58,15 @@ void solve_by_lu(const Tensor& a, const Tensor& b, bool adjoint, bool left = tru
   } else if (n <= 8) {
     way = Way::kStacked;
   } else if (n <= 64) {
-    const bool few = n <= 32 || columns <= 64 || adjoint || columns <= 128;
+    const bool few = n <= 32 || columns <= 64 || adjoint;
     way = count <= 2 && few ? Way::kLooped : columns <= 8 ? Way::kStacked : Way::kTriangles;
   } else if (n <= 128 && columns <= 2) {
     way = count <= 2 ? Way::kLooped : Way::kStacked;
   }
-  if (way == Way::kLooped) return work_on(tape, size_of(DType::kInt32), aten::kSolve);
+  if (way == Way::kLooped) return use_workspace(tape, size_of(DType::kInt32), aten::kSolve);
   if (way == Way::kStacked) {
     tape.memory.use_cublas(false);
-    return point_at(tape, count, 2, aten::kSolve);
+    return use_pointer_arrays(tape, count, 2, aten::kSolve);
   }
   const Tensor order = permutation(a);
   if (adjoint) {
@@ -76,7 +76,7 @@ void solve_by_lu(const Tensor& a, const Tensor& b, bool adjoint, bool left = tru
     return;
   }
   const Tensor numbers = filled(tape, {n}, DType::kInt64, aten::kArange);
-  const Tensor inverse = of_each(a, DType::kInt64, n, aten::kArange);
+  const Tensor inverse = empty_per_matrix(a, DType::kInt64, n, aten::kArange);
   const Tensor permuted = moved_like(b, aten::kClone);
   point_at_triangles(tape, count, n);
   point_at_triangles(tape, count, n);
@@ -84,8 +84,7 @@ void solve_by_lu(const Tensor& a, const Tensor& b, bool adjoint, bool left = tru
 
 Tensor negated(const Tensor& x) { return pointwise(aten::kNeg, {&x}, 1); }
 
-// --- systems
-// -----------------------------------------------------------------------------------------------------------
+// --- systems --------------------------------------------------------------------------------------------------------
 
 struct SolvePayload {
   bool left = true;
@@ -116,7 +115,7 @@ void solve_row(RecordedCall& call) {  // A B left
   Tensor result = column_major(a, b.shape(), aten::kSolve);
   Lu lu = empty_lu(a);
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kSolve);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kSolve);
     factorise(a);
     solve_by_lu(a, result, false, left);
     if (node == nullptr) drop(lu.factors, lu.pivots);
@@ -142,7 +141,7 @@ void inverse_backward(BackwardCall& call) {  // saved: result
 Tensor inverse(const Tensor& a, bool checks, Tensor* infos_out) {
   Node* node = record(aten::kInverse, inverse_backward, {&a});
   Tensor result = column_major(a, a.shape(), aten::kInverse);
-  Tensor infos = of_each(a, DType::kInt32, aten::kInverse);
+  Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kInverse);
   {
     Lu lu = empty_lu(a);
     factorise(a);
@@ -166,8 +165,7 @@ void inverse_ex_row(RecordedCall& call) {  // A check_errors
   call.returns(std::move(infos));
 }
 
-// --- determinants
-// ------------------------------------------------------------------------------------------------------
+// --- determinants ---------------------------------------------------------------------------------------------------
 
 /// BatchLinearAlgebra.cpp, lu_det_P: -1 to the power of how many pivots are in another row.
 Tensor sign_of(const Tensor& pivots) {
@@ -190,10 +188,10 @@ void determinant_backward(BackwardCall& call) {  // saved: a, LU, pivots, result
   const Tensor diagonal = diagonal_stack(a);
   Tensor moved;
   {  // what is zero on the diagonal is not quite
-    const Tensor zeros = of_each(a, DType::kBool, a.size(-1), aten::kEq);
+    const Tensor zeros = empty_per_matrix(a, DType::kBool, a.size(-1), aten::kEq);
     Tensor least = call.tape.empty({}, a.dtype(), aten::kFullLike),
            zero = call.tape.empty({}, a.dtype(), aten::kFullLike);
-    const Tensor more = of_each(a, a.dtype(), a.size(-1), aten::kWhere);
+    const Tensor more = empty_per_matrix(a, a.dtype(), a.size(-1), aten::kWhere);
     drop(zero, least);
     const Tensor added = diagonal_stack(a);
     moved = column_major(a, a.shape(), aten::kAdd);
@@ -207,12 +205,12 @@ void determinant_row(RecordedCall& call) {
   const Tensor& a = call.tensor(0);
   check_matrices(call, a);
   Node* node = record(aten::kDeterminant, determinant_backward, {&a}, {&a});
-  Tensor result = of_each(a, a.dtype(), aten::kDeterminant);
+  Tensor result = empty_per_matrix(a, a.dtype(), aten::kDeterminant);
   Lu lu = empty_lu(a);
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kDeterminant);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kDeterminant);
     factorise(a);
-    const Tensor product = of_each(a, a.dtype(), aten::kProd);
+    const Tensor product = empty_per_matrix(a, a.dtype(), aten::kProd);
     const Tensor sign = sign_of(lu.pivots);
   }
   if (node != nullptr) {
@@ -234,17 +232,18 @@ void slogdet_backward(BackwardCall& call) {  // saved: a, LU, pivots
 
 std::pair<Tensor, Tensor> slogdet(const Tensor& a) {
   Node* node = record(aten::kSlogdet, slogdet_backward, {&a}, {&a});
-  Tensor sign = of_each(a, a.dtype(), aten::kSlogdet), logarithm = of_each(a, a.dtype(), aten::kSlogdet);
+  Tensor sign = empty_per_matrix(a, a.dtype(), aten::kSlogdet),
+         logarithm = empty_per_matrix(a, a.dtype(), aten::kSlogdet);
   Lu lu = empty_lu(a);
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kSlogdet);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kSlogdet);
     factorise(a);
     {
       const Tensor parity = sign_of(lu.pivots);
-      const Tensor signs = of_each(a, a.dtype(), a.size(-1), aten::kSlogdet);
-      const Tensor product = of_each(a, a.dtype(), aten::kProd);
+      const Tensor signs = empty_per_matrix(a, a.dtype(), a.size(-1), aten::kSlogdet);
+      const Tensor product = empty_per_matrix(a, a.dtype(), aten::kProd);
     }
-    const Tensor logarithms = of_each(a, a.dtype(), a.size(-1), aten::kSlogdet);
+    const Tensor logarithms = empty_per_matrix(a, a.dtype(), a.size(-1), aten::kSlogdet);
   }
   if (node != nullptr) {
     Tape& tape = a.tape();
@@ -287,7 +286,7 @@ void lu_factor_row(RecordedCall& call) {  // A pivot
   if (a.requires_grad()) call.refuse("what is differentiated");
   Lu lu = empty_lu(a);
   {
-    const Tensor infos = of_each(a, DType::kInt32, aten::kFactoriseLu);
+    const Tensor infos = empty_per_matrix(a, DType::kInt32, aten::kFactoriseLu);
     factorise(a);
     check_errors(infos);
   }
