@@ -102,6 +102,7 @@ std::optional<ConfigFile> RunArguments::read_config_file() const {
   ConfigFile file = config_beside(
       config.empty() ? read_command_line(command, left_out) : read_config({config, config_format, left_out}), said);
   const SpecRegistry registry(find_specs(specs));
+  require_masking(file, said, registry);
   return with_limited_length(without_absent(std::move(file), said, registry), said, registry);
 }
 

@@ -32,6 +32,35 @@ TEST(ConfigFiles, ATypedOptionWinsOverTheFile) {
   EXPECT_THAT(beside.notes, testing::Contains(HasSubstr("micro_batch_size, bf16")));
 }
 
+TEST(ConfigFiles, GradientsAreReducedInTheirOwnType) {
+  const auto refusal = [](const std::string& precision, const std::string& type) {
+    return Written("{" + precision + R"("train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2},
+        "communication_data_type": ")" +
+                       type + "\"}",
+                   "ds.json")
+        .refusal();
+  };
+  const std::string bf16 = R"("bf16": {"enabled": true}, )", fp16 = R"("fp16": {"enabled": true}, )";
+  EXPECT_EQ(refusal(bf16, "bf16"), "no error");
+  EXPECT_EQ(refusal(fp16, "fp16"), "no error");
+  EXPECT_EQ(refusal("", "fp32"), "no error");
+  for (const auto& [precision, type] :
+       {std::pair{bf16, "fp16"}, {bf16, "fp32"}, {fp16, "bf16"}, {std::string(), "fp16"}})
+    EXPECT_THAT(refusal(precision, type), HasSubstr("in another type than theirs")) << precision << type;
+  EXPECT_THAT(refusal(bf16, "bfp16"), HasSubstr("accepted: fp32, fp16 or bf16"));
+}
+
+TEST(ConfigFiles, WhatGrpoIsModelledWithIsIrrelevantAndTheRestIsNot) {
+  const auto use = [](const std::string& key, const std::string& value) {
+    return use_of(Written("model_name_or_path: gpt2\nnum_generations: 8\n" + key + ": " + value + "\n").read(), key);
+  };
+  EXPECT_EQ(use("use_bias_correction_kl", "true"), "irrelevant");
+  EXPECT_EQ(use("use_bias_correction_kl", "false"), "approximated");
+  EXPECT_EQ(use("scale_rewards", "group"), "irrelevant");
+  EXPECT_EQ(use("scale_rewards", "true"), "irrelevant");
+  for (const char* other : {"batch", "none", "false"}) EXPECT_EQ(use("scale_rewards", other), "approximated") << other;
+}
+
 TEST(ConfigFiles, AReportOfMemcalcIsItsRun) {
   const Written report(R"({"schema_version": 2, "needed_bytes": 5, "run": {"model": "gpt2", "batch_size": 8,
       "max_grad_norm": 0.0, "compile": false, "tie": false, "padding": true, "lora_targets": ["c_attn", "c_proj"],

@@ -10,6 +10,7 @@
 
 #include "memcalc/spec/config_files/example_scripts.h"
 #include "support/config_answers.h"
+#include "support/registry.h"
 
 namespace memcalc {
 namespace {
@@ -86,9 +87,20 @@ TEST(CommandLines, AnOldScriptMasksWhereItIsToldTo) {
   EXPECT_THAT(options_of(words), HasSubstr("--eval-bs 8 --task mlm --padding"));
   EXPECT_THAT(options_of({"python", "run_language_modeling.py", "--model_name_or_path", "gpt2", "--do_train"}),
               HasSubstr("--task causal"));
+  const auto unmasked = [](const std::string& model) {
+    const ConfigFile file = read({"python", "run_language_modeling.py", "--model_name_or_path", model});
+    return refusal_of([&] { require_masking(file, {}, test::registry()); });
+  };
+  EXPECT_THAT(unmasked("bert-base-uncased"), HasSubstr("accepted: --mlm behind the script"));
+  EXPECT_EQ(unmasked("gpt2"), "no error");
+  EXPECT_THAT(
+      refused({"python", "run_language_modeling.py", "--model_type", "gpt2", "--config_overrides", "n_layer=2"}),
+      HasSubstr("the script has no such argument"));
+  EXPECT_THAT(options_of({"python", "run_language_modeling.py", "--model_name_or_path", "gpt2", "--block_size", "-1"}),
+              Not(HasSubstr("--seq")));
 }
 
-TEST(CommandLines, OfAScriptOfOnesOwnAFewArgumentsDoNotMakeItAnotherTools) {
+TEST(CommandLines, AFewArgumentsOfAnotherToolDoNotMakeAScriptItsOwn) {
   // FastChat's train_lora.py, alpaca-lora's finetune.py: no bf16 and no checkpoints by default, as TRL has them.
   const ConfigFile lora =
       read({"python", "train.py", "--model_name_or_path", "gpt2", "--lora_r", "8", "--q_lora", "True"});
@@ -110,8 +122,79 @@ TEST(CommandLines, OfAScriptOfOnesOwnAFewArgumentsDoNotMakeItAnotherTools) {
             "TRL 1.16");
 }
 
+TEST(CommandLines, WhatAScriptMakesOfItsAdaptersHasToBeTyped) {
+  const ConfigFile file = read({"python", "train.py", "--model_name_or_path", "gpt2", "--lora_r", "64", "--lora_alpha",
+                                "16", "--lora_dropout", "0.1", "--lora_target_modules", "c_attn"});
+  const std::vector<ConfigOption> rank = {{"--lora", "8", ""}};
+  EXPECT_THAT(refusal_of([&] { (void)config_beside(file, rank); }),
+              testing::AllOf(HasSubstr("/lora_dropout: what a script"), HasSubstr("(also: lora_target_modules)"),
+                             HasSubstr("accepted: --lora-dropout"), HasSubstr("--lora-targets")));
+  const std::vector<ConfigOption> all = {
+      {"--lora", "8", ""}, {"--lora-dropout", "0.1", ""}, {"--lora-targets", "c_attn", ""}};
+  const ConfigFile beside = config_beside(file, all);
+  EXPECT_EQ(use_of(beside, "lora_r"), "left out");
+  EXPECT_EQ(use_of(beside, "lora_target_modules"), "left out");
+  EXPECT_EQ(use_of(beside, "lora_alpha"), "irrelevant");
+  EXPECT_THAT(beside.notes, testing::Contains(HasSubstr("take the place of lora_r, lora_dropout")));
+}
+
+TEST(CommandLines, ASwitchOfAdaptersIsNoSwitchOfFourBits) {
+  const auto packed = [](const std::string& value) {
+    return read({"python", "train.py", "--model_name_or_path", "gpt2", "--use_lora", value, "--lora_r", "8",
+                 "--load_in_4bit", "True"});
+  };
+  for (const char* off : {"False", "false", "no", "n", "f", "0"}) {
+    EXPECT_EQ(use_of(packed(off), "lora_r"), "irrelevant") << off;
+    EXPECT_THAT(refusal_of([&] { (void)config_beside(packed(off), {}); }), HasSubstr("/load_in_4bit: what a script"))
+        << off;
+  }
+  for (const char* on : {"True", "yes", "y", "t", "1"}) {
+    EXPECT_THAT(refusal_of([&] { (void)config_beside(packed(on), {}); }), HasSubstr("/use_lora: what a script")) << on;
+  }
+  EXPECT_THAT(refusal_of([&] { (void)packed("maybe"); }), HasSubstr("accepted: true or false"));
+}
+
+TEST(CommandLines, ABooleanOfAConfigurationIsReadAsTransformersDoes) {
+  const auto tied = [](const std::string& value) {
+    return options_of(
+        {"python", "run_clm.py", "--model_type", "gpt2", "--config_overrides=tie_word_embeddings=" + value});
+  };
+  for (const char* value : {"True", "true", "1", "y", "YES"}) EXPECT_THAT(tied(value), HasSubstr("--tie")) << value;
+  for (const char* value : {"False", "0", "n", "No"}) EXPECT_THAT(tied(value), HasSubstr("--no-tie")) << value;
+  EXPECT_THAT(refusal_of([&] { (void)tied("maybe"); }), HasSubstr("accepted: tie_word_embeddings with true or false"));
+}
+
+TEST(CommandLines, TasksOfSrunAreOneTrainingWhereTheLauncherSaysSo) {
+  const auto behind = [](std::vector<std::string> words, std::vector<std::string> launcher) {
+    words.insert(words.begin(), "srun");
+    words.insert(words.end(), launcher.begin(), launcher.end());
+    words.insert(words.end(), {"run_clm.py", "--model_name_or_path", "gpt2"});
+    return words;
+  };
+  const std::vector<std::string> python = {"python"}, torchrun = {"torchrun", "--nproc_per_node", "8"};
+  const std::vector<std::vector<std::string>> of_several = {
+      {"-n", "8"}, {"-n8"}, {"--ntasks", "8"}, {"-N", "2", "--ntasks-per-node=4"}, {"--nodes", "8"}, {"-N8"}};
+  for (const auto& words : of_several) {
+    EXPECT_THAT(refused(behind(words, python)), HasSubstr("srun starts 8 tasks")) << words.back();
+    EXPECT_THAT(refused(behind(words, torchrun)), HasSubstr("is told of one node")) << words.back();
+  }
+  EXPECT_THAT(options_of(behind({"-N", "2"}, {"torchrun", "--nnodes", "2", "--nproc_per_node", "8"})),
+              HasSubstr("--gpus 16 --nodes 2"));
+  EXPECT_THAT(
+      options_of(behind({"--nodes=2"}, {"accelerate", "launch", "--num_machines", "2", "--num_processes", "16"})),
+      HasSubstr("--gpus 16 --nodes 2"));
+  // Options whose value is a word; one task sees the cards of its node.
+  for (const char* option : {"--jobid", "-o", "-e", "-i", "-C", "-D", "-d", "-q", "-m", "-r", "--cpu-bind"}) {
+    EXPECT_THAT(options_of(behind({option, "x", "-l", "--exclusive", "--label"}, torchrun)), HasSubstr("--gpus 8"))
+        << option;
+  }
+  for (const char* cards : {"--gres=gpu:4", "--gres=gpu:a100:4", "--gpus-per-node=4"}) {
+    EXPECT_THAT(options_of(behind({cards}, python)), HasSubstr("--parallel dp --gpus 4")) << cards;
+  }
+}
+
 TEST(CommandLines, NamesOfDataAreIrrelevant) {
-  const ConfigFile file = read({"srun", "-n", "2", "--gres=gpu:2", "python", "train.py", "--model_name_or_path", "gpt2",
+  const ConfigFile file = read({"srun", "-n", "1", "--gres=gpu:1", "python", "train.py", "--model_name_or_path", "gpt2",
                                 "--train_data_path", "a", "--my_eval_file", "b"});
   EXPECT_THAT(use_of(file, "train_data_path"), HasSubstr("irrelevant"));
   EXPECT_THAT(use_of(file, "my_eval_file"), HasSubstr("irrelevant"));
@@ -186,6 +269,7 @@ TEST(CommandLines, ALimitOfTheScriptHoldsWhereTheModelHasMorePositions) {
   EXPECT_THAT(of("run_clm.py", "gpt2"), HasSubstr("--seq 1024"));
   EXPECT_THAT(of("run_clm.py", "meta-llama/Llama-3.2-1B"), HasSubstr("--seq 1024"));
   EXPECT_THAT(of("run_clm.py", "facebook/opt-125m"), HasSubstr("--seq 1024"));
+  EXPECT_THAT(of("run_language_modeling.py", "facebook/opt-125m"), Not(HasSubstr("--seq")));
 }
 
 TEST(CommandLines, AnswersThatAreGeneratedHaveTheLengthOfTheScript) {

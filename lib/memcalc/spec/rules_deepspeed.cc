@@ -53,13 +53,18 @@ constexpr Rule kZero[] = {
     {.id = "trainer-deepspeed-precision",
      .options = "--precision --framework --loop",
      .message = "loop {--loop}: precision {--precision} under DeepSpeed is not modelled",
-     .accepted = "--precision amp-bf16 or fp32, with --loop trainer amp-fp16, too",
+     .accepted = "{}, or --loop bare with bf16 or fp16",
      .broken =
          [](const RuleQuestion& q) {
            const Precision precision = q.run.precision;
            const bool in_half = precision == Precision::kAmpFp16 && training_of(q).loop == Loop::kTrainer;
            return q.run.uses_trainer() && precision != Precision::kAmpBf16 && precision != Precision::kFp32 && !in_half;
-         }},
+         },
+     .detail = [](const RuleQuestion& q) -> std::string {
+       if (training_of(q).loop != Loop::kTrainer) return "--precision amp-bf16 or fp32 (--loop trainer: amp-fp16, too)";
+       return q.run.precision == Precision::kFp16 ? "--precision amp-fp16, amp-bf16 or fp32"
+                                                  : "--precision amp-bf16, amp-fp16 or fp32";
+     }},
     {.id = "deepspeed-adapters",
      .options = "--lora --parallel --loop",
      .message = "LoRA under DeepSpeed is modelled in the Trainer, not for {--parallel} with --loop {--loop}",

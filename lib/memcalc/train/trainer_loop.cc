@@ -343,7 +343,9 @@ void TrainerLoop::micro_batch(std::int64_t index, bool sync) {
     completion_ = &completions_[static_cast<std::size_t>(since_first % training.generated_micro_batches())];
   }
   Tensor loss = compute_loss(sync);
-  if (is_deepspeed(run_)) drop(inputs_.pixel_values, inputs_.input_features);  // training_step: del inputs
+  // training_step: del inputs. Under DeepSpeed _prepare_input has cast what is a float into a tensor of its own, which
+  // dies here; elsewhere these are the batch's own tensors, which the loader's list holds until the step is over.
+  if (is_deepspeed(run_)) drop(inputs_.pixel_values, inputs_.input_features);
   // torch_empty_cache_steps, which Unsloth sets to 250 (models/rl.py): in every 250th step, the first among them.
   if (run_.fine_tuning.unsloth && tape_.moment.step == 0) tape_.memory.empty_cache();
   tape_.moment.phase = Phase::kBackward;

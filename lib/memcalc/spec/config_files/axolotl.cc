@@ -175,6 +175,11 @@ constexpr KeyRow kRows[] = {
     {"trl/use_liger_loss trl/use_data_producer trl/async_prefetch trl/streaming_partial_batch "
      "trl/off_policy_mask_threshold trl/vllm_lora_sync",
      U::kRefused, "this form of GRPO is not modelled"},
+    {"trl/use_bias_correction_kl", U::kApproximated, "the KL term is multiplied by the ratio all the same", "", "true"},
+    {"trl/scale_rewards", U::kApproximated, "rewards are divided by their group's standard deviation all the same", "",
+     "group true"},
+    {"trl/multi_objective_aggregation", U::kApproximated, "rewards are taken to be summed before they are normalised",
+     "", "sum_then_normalize"},
     {"trl/replay_buffer_size", U::kRefused, "a buffer of earlier completions is not modelled", "", "0"},
     {"vllm/tensor_parallel_size vllm/data_parallel_size", U::kRefused, "vLLM over several cards is not modelled", "",
      "1"},
@@ -182,11 +187,11 @@ constexpr KeyRow kRows[] = {
      "trl/chat_template_kwargs trl/vllm_guided_decoding_regex trl/rollout_func",
      U::kIrrelevant, "which tokens are generated"},
     {"trl/reward_funcs trl/reward_weights trl/ref_model_mixup_alpha "
-     "trl/ref_model_sync_steps trl/scale_rewards trl/epsilon trl/epsilon_high "
+     "trl/ref_model_sync_steps trl/epsilon trl/epsilon_high "
      "trl/mask_truncated_completions trl/entropy_coef trl/use_adaptive_entropy trl/entropy_target "
      "trl/entropy_coef_delta trl/entropy_coef_min trl/entropy_coef_max trl/vllm_importance_sampling_clip_min "
-     "trl/vllm_importance_sampling_clip_max trl/multi_objective_aggregation trl/vllm_importance_sampling_correction "
-     "trl/vllm_importance_sampling_mode trl/vllm_importance_sampling_cap trl/use_bias_correction_kl "
+     "trl/vllm_importance_sampling_clip_max trl/vllm_importance_sampling_correction "
+     "trl/vllm_importance_sampling_mode trl/vllm_importance_sampling_cap "
      "trl/replay_recompute_logps trl/reroll_start_fraction trl/reroll_max_groups trl/skip_zero_advantage_batches "
      "trl/reward_num_workers trl/prefetch_depth trl/vllm_sync_interval trl/streaming_min_groups",
      U::kIrrelevant, "numbers of the loss and the rewards"},

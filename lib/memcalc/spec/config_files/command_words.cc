@@ -211,6 +211,7 @@ class CommandReader {
       read_environment();
     } while (read_launcher());
     read_program();
+    check_tasks();
     take_visible_gpus();
     return std::move(command_);
   }
@@ -250,6 +251,7 @@ class CommandReader {
       command_.gpus_key = variable;
     } else if (variable == "CUDA_VISIBLE_DEVICES") {
       visible_gpus_ = visible_of(value);
+      visible_key_ = variable;
       if (*visible_gpus_ == 0) refuse("CUDA_VISIBLE_DEVICES: a training without a GPU is not modelled");
     } else if (variable == "PYTORCH_CUDA_ALLOC_CONF" || variable == "PYTORCH_ALLOC_CONF") {
       read_allocator(variable, value);
@@ -291,9 +293,11 @@ class CommandReader {
     if (!visible_gpus_) return;
     if (*visible_gpus_ > 1 && !command_.gpus && !counts_processes_) {
       command_.gpus = visible_gpus_;
-      command_.gpus_key = "CUDA_VISIBLE_DEVICES";
-    } else {
-      command_.irrelevant.emplace_back("CUDA_VISIBLE_DEVICES");
+      command_.gpus_key = visible_key_;
+      command_.sees_gpus = true;
+      std::erase(command_.irrelevant, visible_key_);
+    } else if (visible_key_ != "srun") {
+      command_.irrelevant.push_back(visible_key_);
     }
   }
 
@@ -307,13 +311,9 @@ class CommandReader {
       if (!done() && word() == "run") ++at_;
       return true;
     }
-    if (program == "srun") {  // its own options are how processes are started; those that take a word follow Slurm's
+    if (program == "srun") {
       ++at_;
-      while (!done() && is_option(word())) {
-        const bool takes_word = word().size() == 2 && word().find_first_of("nNcGpAtJwx") == 1;
-        at_ += takes_word && at_ + 1 < words_.size() ? 2 : 1;
-      }
-      command_.irrelevant.emplace_back("srun");
+      read_srun();
       return true;
     }
     if (program.starts_with("python")) {
@@ -361,6 +361,109 @@ class CommandReader {
     if (equals != std::string::npos) return {std::move(key), word.substr(equals + 1)};
     if (std::find(flags.begin(), flags.end(), key) != flags.end()) return {std::move(key), "true"};
     return {std::move(key), next()};
+  }
+
+  // Slurm 24.05, srun(1): one task on each node, unless it is told how many; each sees the cards of its node that were
+  // asked for. An option whose value may be left out takes none as a word of its own.
+  void read_srun() {
+    constexpr std::string_view kShortWithValue = "ABcCdDeGiJLmMnNopqrStTWwx";
+    constexpr std::string_view kLongWithoutValue[] = {"accel_bind",
+                                                      "bcast",
+                                                      "compress",
+                                                      "contiguous",
+                                                      "disable_status",
+                                                      "exact",
+                                                      "exclusive",
+                                                      "help",
+                                                      "hold",
+                                                      "immediate",
+                                                      "interactive",
+                                                      "kill_on_bad_exit",
+                                                      "label",
+                                                      "multi_prog",
+                                                      "nice",
+                                                      "no_allocate",
+                                                      "no_kill",
+                                                      "overcommit",
+                                                      "overlap",
+                                                      "oversubscribe",
+                                                      "preserve_env",
+                                                      "propagate",
+                                                      "pty",
+                                                      "quiet",
+                                                      "quit_on_interrupt",
+                                                      "reboot",
+                                                      "send_libs",
+                                                      "spread_job",
+                                                      "stepmgr",
+                                                      "test_only",
+                                                      "unbuffered",
+                                                      "usage",
+                                                      "use_min_nodes",
+                                                      "verbose",
+                                                      "version",
+                                                      "wait_all_nodes",
+                                                      "whole",
+                                                      "x11"};
+    std::optional<std::int64_t> tasks, nodes, each;
+    while (!done() && is_option(word())) {
+      const std::string option = next();
+      std::string key, value;
+      if (option.starts_with("--")) {
+        const std::size_t equals = option.find('=');
+        key = key_of(option.substr(0, equals));
+        const bool is_alone =
+            std::find(std::begin(kLongWithoutValue), std::end(kLongWithoutValue), key) != std::end(kLongWithoutValue);
+        value = equals != std::string::npos ? option.substr(equals + 1) : is_alone ? "" : next();
+      } else {
+        key = option.substr(1, 1);
+        const bool takes_value = kShortWithValue.find(key) != std::string_view::npos;
+        value = option.size() > 2 ? option.substr(2) : takes_value ? next() : "";
+      }
+      if (key == "n" || key == "ntasks") tasks = count_of(option, value);
+      if (key == "N" || key == "nodes") nodes = count_of(option, value);
+      if (key == "ntasks_per_node") each = count_of(option, value);
+      if (key == "gres" || key == "gpus_per_node") take_cards(option, value);
+    }
+    srun_tasks_ = tasks.value_or(nodes.value_or(1) * each.value_or(1));
+    command_.irrelevant.emplace_back("srun");
+  }
+
+  // "gpu:8", "gpu:a100:8", "gpu:2,shm:1"; of --gpus-per-node "8", "a100:8".
+  void take_cards(const std::string& option, std::string_view value) {
+    const bool is_gres = option.starts_with("--gres");
+    for (const std::string_view each : words_of(value, ",")) {
+      if (is_gres && !each.starts_with("gpu")) continue;
+      const std::string_view count = each.substr(each.rfind(':') + 1);
+      const bool has_count = !count.empty() && count.find_first_not_of("0123456789") == std::string_view::npos;
+      visible_gpus_ = has_count ? count_of(option, std::string(count)) : 1;
+      visible_key_ = "srun";
+    }
+  }
+
+  // Every task of srun's starts what stands behind it. They are one training where the launcher there is told so: of
+  // SLURM_PROCID neither accelerate's PartialState nor torchrun knows.
+  void check_tasks() const {
+    if (srun_tasks_ == 1) return;
+    std::int64_t nodes = command_.nodes;
+    for (const JsonNode* tree : trees()) {
+      for (const JsonNode& child : tree->children) {
+        if (child.key == "num_machines" && child.kind == JsonNode::Kind::kString)
+          nodes = count_of(child.key, child.text);
+        if (child.key == "num_machines" && child.kind == JsonNode::Kind::kInteger) nodes = child.integer;
+      }
+    }
+    if (nodes == srun_tasks_) return;
+    refuse(fmt::format(
+        "srun starts {} tasks, and what stands behind it is told of {}: whether they are one training is not known; "
+        "accepted: a task for each node and torchrun --nnodes N --nproc_per_node M (accelerate launch --num_machines N "
+        "--num_processes N*M) behind it, or the line without srun and --gpus N beside it",
+        srun_tasks_, nodes == 1 ? "one node" : fmt::format("{} nodes", nodes)));
+  }
+  [[nodiscard]] std::vector<const JsonNode*> trees() const {
+    std::vector<const JsonNode*> all = {&command_.arguments};
+    for (const Launcher& each : command_.launchers) all.push_back(&each.arguments);
+    return all;
   }
 
   void read_torchrun() {
@@ -562,8 +665,10 @@ class CommandReader {
 
   std::span<const std::string> words_;
   std::size_t at_ = 0;
-  std::optional<std::int64_t> visible_gpus_;  // of CUDA_VISIBLE_DEVICES
-  bool counts_processes_ = false;             // the launcher was told how many
+  std::optional<std::int64_t> visible_gpus_;  // that one process sees
+  std::string visible_key_;                   // CUDA_VISIBLE_DEVICES, or srun, whose options say so
+  std::int64_t srun_tasks_ = 1;
+  bool counts_processes_ = false;  // the launcher was told how many
   Command command_;
 };
 

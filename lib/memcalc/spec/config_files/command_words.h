@@ -24,6 +24,7 @@ struct Command {
   JsonNode arguments;  // of the script, over those of a file that it names
   std::vector<Launcher> launchers;
   std::optional<std::int64_t> gpus;
+  bool sees_gpus = false;  // so many are what one process sees
   std::int64_t nodes = 1;
   std::string gpus_key;                 // the argument that says so
   std::string script;                   // "run_glue.py"; empty: a tool's own program

@@ -29,8 +29,13 @@ struct Format {
   std::string_view name;
   std::string_view program;  // whose keys and defaults
   void (*read)(Account& account, const JsonNode& root);
-  std::string_view signs;             // keys of the top level that no other tool has
-  std::string_view signs_of_files{};  // the same of a file alone: arguments of many a script are called so
+  std::string_view signs;  // keys of the top level that no other tool has
+  // The same of a file alone. Scripts of people's own have arguments of these names, too: base_model and
+  // cutoff_len (alpaca-lora's finetune.py), lora_rank and load_in_4bit (Chinese-LLaMA-Alpaca-2's
+  // run_clm_pt_with_peft.py), lora_target_modules (FastChat's train_lora.py, Qwen's finetune.py); stage, template and
+  // beta are common words. The loops and defaults of such scripts are not the tool's. They read no files: a file with
+  // such a key is the tool's.
+  std::string_view signs_of_files{};
 };
 
 void read_sft(Account& account, const JsonNode& root) { config::read_trl(account, root, "sft"); }
@@ -206,6 +211,44 @@ void share_out_batch(ConfigFile& file, std::span<const ConfigOption> typed) {
   if (auto option = micro_batches_of(file, typed)) file.options.push_back(*std::move(option));
 }
 
+/// Keys that say something in words of their own, which options that were typed say instead.
+std::vector<std::string> take_needs(ConfigFile& file, std::span<const ConfigOption> typed) {
+  std::vector<std::string> taken;
+  for (const ConfigNeed& need : file.needs) {
+    const bool is_typed =
+        std::any_of(typed.begin(), typed.end(), [&](const ConfigOption& each) { return each.flag == need.flag; });
+    if (is_typed && std::find(taken.begin(), taken.end(), need.key) == taken.end()) taken.push_back(need.key);
+  }
+  for (ConfigKey& key : file.keys) {
+    if (std::find(taken.begin(), taken.end(), key.key) == taken.end()) continue;
+    key.use = KeyUse::kLeftOut;
+    key.why = "options that were typed take its place";
+  }
+  return taken;
+}
+
+/// Throws for what neither the file nor what was typed says: all of it in one line.
+void refuse_open_needs(const ConfigFile& file, std::span<const ConfigOption> typed) {
+  std::vector<std::string> keys, flags;
+  const ConfigNeed* first = nullptr;
+  const auto add = [](std::vector<std::string>& list, const std::string& text) {
+    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+  };
+  for (const ConfigNeed& need : file.needs) {
+    if (value_of(typed, file.options, need.flag)) continue;
+    if (first == nullptr) first = &need;
+    add(keys, need.key);
+    add(flags, need.flag + " " + std::string(find_field(need.flag)->value));
+  }
+  if (first == nullptr) return;
+  const std::string others =
+      keys.size() > 1 ? fmt::format(" (also: {})", join(std::vector<std::string>(keys.begin() + 1, keys.end()))) : "";
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}: /{}: {}{}; accepted: {}", shown_path(file.file), first->key, first->why, others,
+                          join(flags, " ")),
+              first->flag);
+}
+
 /// Leaves out an option, and says so of its key. `use`: what becomes of the key.
 void drop(ConfigFile& file, std::string_view flag, std::string_view why, KeyUse use = KeyUse::kApproximated) {
   const auto found = std::find_if(file.options.begin(), file.options.end(),
@@ -268,7 +311,7 @@ void tell_environment(Account& account, const config::Command& command) {
 
 /// Plain python with several GPUs.
 bool is_one_process(const config::Command& command) {
-  return !command.is_launched && command.gpus && command.gpus_key == "CUDA_VISIBLE_DEVICES";
+  return !command.is_launched && command.gpus && command.sees_gpus;
 }
 
 /// The Trainer makes one process use all of them.
@@ -388,6 +431,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     if (gone && !ours.key.empty()) displaced.push_back(ours.key);
     return gone;
   });
+  for (const std::string& key : take_needs(file, typed)) displaced.push_back(key);
   if (!displaced.empty()) file.notes.push_back("options that were typed take the place of " + join(displaced));
 
   if (!value_of(typed, file.options, "--model") && !value_of(typed, file.options, "--arch")) {
@@ -395,13 +439,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
                 fmt::format("{}: it names no model; accepted: --model MODEL beside it", shown_path(file.file)),
                 "--model");
   }
-  for (const ConfigNeed& need : file.needs) {
-    if (value_of(typed, file.options, need.flag)) continue;
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{}: /{}: {}; accepted: {} {}", shown_path(file.file), need.key, need.why, need.flag,
-                            find_field(need.flag)->value),
-                need.flag);
-  }
+  refuse_open_needs(file, typed);
   const std::int64_t gpus = gpus_of(typed, file.options);
   const bool is_torchtune = file.program.starts_with("torchtune");
   if (is_torchtune && gpus > 1 && !value_of(typed, file.options, "--parallel")) {
@@ -462,6 +500,25 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--ddp-static-graph"; });
   }
   return file;
+}
+
+void require_masking(const ConfigFile& file, std::span<const ConfigOption> typed, const SpecRegistry& registry) {
+  if (file.masking_argument.empty()) return;
+  std::string rule;
+  try {
+    RunRequest request;
+    for (const std::string_view flag : {"--model", "--arch", "--task"}) {
+      if (const auto text = value_of(typed, file.options, flag)) set_option(request, flag, *text);
+    }
+    (void)question_of(request, registry);
+  } catch (const Error& error) {
+    rule = error.rule();
+  }
+  if (rule != "task-of-encoders") return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{}: the model is an encoder, and the script masks words where it is told to; accepted: {}",
+                          shown_path(file.file), file.masking_argument),
+              "--task");
 }
 
 ConfigFile with_limited_length(ConfigFile file, std::span<const ConfigOption> typed, const SpecRegistry& registry) {

@@ -47,6 +47,7 @@ struct ConfigFile {
   std::vector<ConfigNeed> needs;
   std::int64_t most_tokens =
       0;  // of a sequence, where the model has more positions and nothing says --seq; 0: no limit
+  std::string masking_argument;   // which would make the script mask words; empty: none, or it does
   std::string padded_to_length;   // why --lengths says nothing; empty: it does
   std::int64_t global_batch = 0;  // samples of a step on all GPUs, which say how many micro-batches it has; 0: not said
   std::string global_batch_key;   // that says so
@@ -88,6 +89,9 @@ struct ConfigRequest {
                                         const SpecRegistry& registry);
 
 /// With --seq where the file's limit is shorter than what the model has by default.
+/// Throws Error(kUsage) for an encoder in a script that was not told to mask words.
+void require_masking(const ConfigFile& file, std::span<const ConfigOption> typed, const SpecRegistry& registry);
+
 [[nodiscard]] ConfigFile with_limited_length(ConfigFile file, std::span<const ConfigOption> typed,
                                              const SpecRegistry& registry);
 

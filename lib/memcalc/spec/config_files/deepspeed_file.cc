@@ -76,13 +76,14 @@ constexpr KeyRow kRows[] = {
      "zero_optimization/leaf_module",
      U::kRefused, "this part of DeepSpeed is not modelled", "", "1 -1"},
     {"fp16/loss_scale fp16/initial_scale_power fp16/loss_scale_window fp16/hysteresis fp16/min_loss_scale "
-     "fp16/consecutive_hysteresis fp16/auto_cast fp16/opt_level bf16/auto_cast bf16/immediate_grad_update",
+     "fp16/consecutive_hysteresis",
      U::kIrrelevant, "the scale of the loss"},
+    {"fp16/auto_cast bf16/auto_cast", U::kIrrelevant, "the type of inputs that are floats, which ids are not"},
+    {"fp16/opt_level bf16/immediate_grad_update", U::kIrrelevant, "no memory of the card under ZeRO"},
     {"fp16/fp16_master_weights_and_grads bf16/bf16_master_weights_and_grads", U::kRefused,
      "an optimizer of 16-bit weights is not modelled"},
     {"prescale_gradients gradient_predivide_factor", U::kIrrelevant, "collectives"},
-    {"communication_data_type", U::kRefused, "gradients that are reduced in another type than theirs are not modelled",
-     "", "auto fp16 bf16 bfp16"},
+    {"communication_data_type", U::kUsed},
     {"seq_parallel_communication_data_type", U::kRefused, "a sequence is shared in float32 here", "", "fp32"},
     {"sparse_gradients", U::kRefused, "sparse gradients are not modelled"},
     {"steps_per_print wall_clock_breakdown dump_state memory_breakdown tensorboard wandb csv_monitor comms_logger "
@@ -114,6 +115,25 @@ void read_offload(Section& section, const std::string& part, std::string_view fl
   if (device == "cpu") return section.set(key, flag, "host");
   if (device == "nvme") return section.set(key, flag, "nvme");
   if (device != "none" && device != "auto") section.wrong(key, "cpu, nvme or none");
+}
+
+/// runtime/engine.py: without communication_data_type gradients are reduced in the type that fp16 or bf16 says, else in
+/// float32. In another type ZeRO copies each bucket into it (stage_1_and_2.py, allreduce_bucket; stage3.py,
+/// __avg_scatter_contiguous_grads), which is not modelled.
+void read_type_of_reduction(Section& section) {
+  constexpr std::string_view kKey = "communication_data_type";
+  if (!section.has(kKey) || is_auto(section, kKey)) return;
+  const std::string type = ascii_lower(section.text(kKey).value_or(""));
+  if (type != "fp32" && type != "fp16" && type != "bf16") section.wrong(kKey, "fp32, fp16 or bf16");
+  const Account& account = section.account();
+  const bool alone = account.is_set("--framework");
+  const std::string precision = account.text_of("--precision").value_or(alone ? "fp32" : "");
+  std::string_view own;  // empty: options beside the file say it
+  if (precision == "fp32" || precision == "tf32") own = "fp32";
+  if (precision.ends_with("fp16")) own = "fp16";
+  if (precision.ends_with("bf16")) own = "bf16";
+  if (type == own) return;
+  section.refuse(kKey, "gradients that are reduced in another type than theirs are not modelled");
 }
 
 }  // namespace
@@ -161,6 +181,7 @@ void read_deepspeed(Account& account, const JsonNode& object, const std::string&
   if (!is_auto(section, "fp16/enabled") && section.on("fp16/enabled")) {
     section.set("fp16/enabled", "--precision", alone ? "fp16" : "amp-fp16");
   }
+  read_type_of_reduction(section);
   if (const auto type = section.text("optimizer/type")) {
     const std::string lower = ascii_lower(*type);
     if (lower == "adamw" || lower == "adam") {

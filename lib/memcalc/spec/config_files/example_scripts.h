@@ -24,8 +24,9 @@ struct ExampleScript {
   bool pads = false;                 // each text is a sequence, so that most batches have padding and a mask
   bool pads_to_max = false;          // pad_to_max_length, of the Trainer's: all of them to that length
   Metrics metrics = Metrics::kNone;
-  bool makes_models = false;  // of a configuration, where no model is named
-  std::string_view model{};   // where none is named
+  bool makes_models = false;     // of a configuration, where no model is named
+  bool takes_overrides = false;  // of that configuration
+  std::string_view model{};      // where none is named
   std::string_view why{};
 };
 

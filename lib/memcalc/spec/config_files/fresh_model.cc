@@ -3,12 +3,14 @@
 // MIRRORS(transformers, "configuration_utils.py", "5.17.0")
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "memcalc/spec/config_files/example_scripts.h"
 #include "memcalc/spec/config_files/trainer.h"
+#include "memcalc/spec/names.h"
 
 namespace memcalc::config {
 namespace {
@@ -34,6 +36,14 @@ bool has_word(std::string_view words, std::string_view word) {
   return std::find(all.begin(), all.end(), word) != all.end();
 }
 
+/// A boolean as update_from_string reads it, which is not as the parser of arguments does: "t" is none.
+std::optional<bool> truth_of(std::string_view text) {
+  const std::string lower = ascii_lower(text);
+  if (lower == "true" || lower == "1" || lower == "y" || lower == "yes") return true;
+  if (lower == "false" || lower == "0" || lower == "n" || lower == "no") return false;
+  return std::nullopt;
+}
+
 /// PreTrainedConfig.update_from_string: "n_embd=10,resid_pdrop=0.2,tie_word_embeddings=false"
 void read_overrides(Section& section) {
   constexpr std::string_view kKey = "config_overrides";
@@ -51,7 +61,9 @@ void read_overrides(Section& section) {
       }
       section.set(kKey, size->flag, value);
     } else if (name == "tie_word_embeddings") {
-      section.set(kKey, value == "true" || value == "1" || value == "yes" ? "--tie" : "--no-tie");
+      const auto is_tied = truth_of(value);
+      if (!is_tied) section.wrong(kKey, name + " with true or false");
+      section.set(kKey, *is_tied ? "--tie" : "--no-tie");
     } else if (!has_word(kNumbers, name)) {
       section.refuse(kKey, name + " of the configuration is told by --model FILE with a config.json of its own");
     }
@@ -75,16 +87,19 @@ void read_fresh_model(Section& section, const ExampleScript* script) {
     return;
   }
   const bool makes_one = script != nullptr && script->makes_models;
-  if (!makes_one && has_overrides) {
-    section.refuse("config_overrides", "sizes of a model are told by --layers, --hidden, …");
+  const bool takes_overrides = makes_one && script->takes_overrides;
+  if (!takes_overrides && has_overrides) {
+    section.refuse("config_overrides", makes_one ? "the script has no such argument"
+                                                 : "sizes of a model are told by --layers, --hidden, …");
   }
   if (name) {
     section.set("config_name", "--model", *name);
     if (type) section.irrelevant("model_type", "config_name says it");
-    if (makes_one && has_overrides) section.refuse("config_overrides", "the script takes none beside config_name");
+    if (takes_overrides && has_overrides)
+      section.refuse("config_overrides", "the script takes none beside config_name");
   } else if (type && makes_one) {
     section.set("model_type", "--arch", *type);
-    read_overrides(section);
+    if (takes_overrides) read_overrides(section);
   } else {
     if (type) section.irrelevant("model_type", "a model that is read says it");
     return;

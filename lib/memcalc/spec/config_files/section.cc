@@ -316,6 +316,11 @@ std::optional<bool> Section::flag(std::string_view key) {
   const JsonNode value = scalar_of(*entry->value);
   if (value.kind == Kind::kBool) return value.boolean;
   if (value.kind == Kind::kInteger && (value.integer == 0 || value.integer == 1)) return value.integer == 1;
+  if (value.kind == Kind::kString) {  // transformers, hf_argparser.py: string_to_bool takes these, too
+    const std::string lower = ascii_lower(value.text);
+    if (lower == "t" || lower == "y" || lower == "yes" || lower == "true") return true;
+    if (lower == "f" || lower == "n" || lower == "no" || lower == "false") return false;
+  }
   wrong(key, "true or false");
 }
 

@@ -33,6 +33,7 @@ class Account {
   [[nodiscard]] bool is_left_out(std::string_view key) const;  // that was there
   void need(ConfigNeed need);
   void limit_length(std::int64_t tokens) { result_.most_tokens = tokens; }
+  void switch_of_masking(std::string argument) { result_.masking_argument = std::move(argument); }
   void pad_to_length(std::string why) { result_.padded_to_length = std::move(why); }
   void set_global_batch(std::int64_t samples, std::string_view key);
 

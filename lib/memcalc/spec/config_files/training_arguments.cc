@@ -119,6 +119,9 @@ void read_task(Section& section, const ExampleScript* script) {
   std::string_view task = script == nullptr ? "" : script->task;
   const bool masks = script != nullptr && !script->masking_key.empty() && section.on(script->masking_key);
   if (masks) task = "mlm";
+  if (!masks && script != nullptr && !script->masking_key.empty()) {
+    section.account().switch_of_masking("--" + std::string(script->masking_key) + " behind the script");
+  }
   const auto take = [&](std::string_view key, std::string_view of) {
     if (!section.has(key)) return;
     if (key == "max_answer_length" && script != nullptr && script->target_length > 0) return;  // a length of its own
@@ -150,6 +153,8 @@ void read_length(Section& section, const ExampleScript* script) {
     }
     const auto tokens = section.whole(key);
     if (!tokens) continue;
+    // run_language_modeling.py, whose default is -1: as much as the tokenizer takes
+    if (*tokens <= 0 && script != nullptr && !script->masking_key.empty()) continue;
     section.set(key, "--seq", std::to_string(*tokens));
     is_said = true;
   }
@@ -197,28 +202,40 @@ void read_lengths(Section& section, const ExampleScript* script) {
   section.set("max_answer_length", "--target-seq", std::to_string(answer.value_or(script->target_length)));
 }
 
-/// Adapters and 4 bits, of which each script makes what it likes: the options that say it have to be typed.
+/// Adapters and 4 bits, of which each script makes what it likes: every option that says so has to be typed.
 void read_adapters(Section& section) {
-  constexpr std::string_view kSwitches[] = {"use_lora", "use_peft"};
-  constexpr std::string_view kAdapters[] = {"use_lora",     "use_peft",    "use_qlora",    "q_lora",
-                                            "lora_r",       "lora_rank",   "lora_alpha",   "lora_dropout",
-                                            "lora_targets", "lora_target", "lora_modules", "lora_target_modules"};
-  constexpr std::string_view kPacks[] = {"load_in_4bit", "load_in_8bit", "quantization_bit", "q_lora", "use_qlora"};
-  const auto is_on = [&](std::string_view key) {
-    const std::string value = section.scalar(key).value_or(section.has(key) ? "a list" : "false");
-    return value != "false" && value != "False" && value != "0";
+  constexpr std::string_view kWhy =
+      "what a script of your own makes of it is not known (options beside it say it, --config-without leaves it out)";
+  bool has_adapters = true;  // a switch that is off leaves whatever is said of them without a meaning
+  for (const std::string_view key : {"use_lora", "use_peft"}) has_adapters &= section.flag(key).value_or(true);
+  const auto ask = [&](std::string_view key, std::string_view flag, bool is_on) {
+    if (is_on) return section.account().need({std::string(flag), std::string(key), std::string(kWhy)});
+    section.irrelevant(key, "it is off");
   };
-  const bool off = std::any_of(std::begin(kSwitches), std::end(kSwitches),
-                               [&](std::string_view key) { return section.has(key) && !is_on(key); });
-  const auto ask = [&](std::string_view key, std::string_view flag) {
-    if (!section.has(key)) return;
-    if (off || !is_on(key)) return section.irrelevant(key, "no adapters, or as the model is stored");
-    section.account().need({std::string(flag), std::string(key),
-                            "what a script of your own makes of it is not known (--lora, --lora-targets and --quantize "
-                            "beside it say it, --config-without leaves it out)"});
+  const auto ask_of_adapters = [&](std::string_view key, std::string_view flag, bool is_on) {
+    if (has_adapters) return ask(key, flag, is_on);
+    section.irrelevant(key, "no adapters");
   };
-  for (const std::string_view key : kAdapters) ask(key, "--lora");
-  for (const std::string_view key : kPacks) ask(key, "--quantize");
+  for (const std::string_view key : {"use_lora", "use_peft", "use_qlora", "q_lora"}) {
+    if (section.has(key)) ask_of_adapters(key, "--lora", section.on(key));
+  }
+  for (const std::string_view key : {"lora_r", "lora_rank"}) {
+    if (const auto rank = section.whole(key)) ask_of_adapters(key, "--lora", *rank != 0);
+  }
+  if (const auto dropout = section.number("lora_dropout")) {
+    ask_of_adapters("lora_dropout", "--lora-dropout", *dropout != 0);
+  }
+  for (const std::string_view key : {"lora_target", "lora_targets", "lora_target_modules", "lora_modules"}) {
+    if (section.has(key)) ask_of_adapters(key, "--lora-targets", !section.texts(key).empty());
+  }
+  if (section.has("lora_alpha")) section.irrelevant("lora_alpha", "a number that the adapters are multiplied by");
+  for (const std::string_view key : {"load_in_4bit", "load_in_8bit"}) {
+    if (section.has(key)) ask(key, "--quantize", section.on(key));
+  }
+  for (const std::string_view key : {"q_lora", "use_qlora"}) {
+    if (section.on(key)) ask(key, "--quantize", true);
+  }
+  if (const auto bits = section.whole("quantization_bit")) ask("quantization_bit", "--quantize", *bits != 0);
 }
 
 /// "train_data_file", "eval_path": a script's own argument whose name says that it names data.

@@ -136,10 +136,16 @@ constexpr KeyRow kGenerating[] = {
     {"num_generations num_generations_eval temperature top_p top_k min_p repetition_penalty generation_kwargs "
      "chat_template_kwargs max_tool_calling_iterations",
      U::kIrrelevant, "which tokens are generated"},
-    {"delta entropy_coef use_adaptive_entropy use_bias_correction_kl off_policy_mask_threshold", U::kApproximated,
+    {"delta entropy_coef use_adaptive_entropy off_policy_mask_threshold", U::kApproximated,
      "a few numbers of each token are left out"},
+    {"use_bias_correction_kl", U::kApproximated, "the KL term is multiplied by the ratio all the same", "",
+     "true True"},
+    {"scale_rewards", U::kApproximated, "rewards are divided by their group's standard deviation all the same", "",
+     "group true True"},
+    {"multi_objective_aggregation", U::kApproximated, "rewards are taken to be summed before they are normalised", "",
+     "sum_then_normalize"},
     {"epsilon epsilon_high sapo_temperature_neg sapo_temperature_pos vespo_k_pos vespo_lambda_pos vespo_k_neg "
-     "vespo_lambda_neg reward_weights multi_objective_aggregation scale_rewards "
+     "vespo_lambda_neg reward_weights "
      "ref_model_mixup_alpha ref_model_sync_steps "
      "entropy_coef_min entropy_coef_max entropy_coef_delta entropy_target "
      "normalize_advantages reward_clip_range reward_funcs",
