@@ -28,10 +28,13 @@ double ceil_of(double a, double b) { return std::ceil(a / b); }
 
 /// How much more of its aligned rate a card without Hopper's instructions keeps where rows are misaligned. An H200 then
 /// takes kernels of Turing and Ampere (cutlass_75_tensorop_bf16_s1688gemm_..._align1, cutlass_80_tensorop_..._align2:
-/// all 713 in tests/measured/product_times_h200.jsonl.gz), whose loads decide: they reach a sixth and a third of
-/// Hopper's own kernels' rate. Other cards take the same kernels at their multiprocessors' cycles and units that load
-/// and store: 32 of a multiprocessor, 16 of compute capability 7.5, 8.6 to 8.9 and 12.0 (NVIDIA's papers on each
-/// architecture).
+/// 713 of 723 in 16 bits in tests/measured/product_times_h200.jsonl.gz, 8 are sm90's), whose loads decide: they reach a
+/// sixth and a third of Hopper's own kernels' rate. Other cards are assumed to take the same kernels, at their
+/// multiprocessors' cycles and, an assumption too, in proportion to their units that load and store: 32 of a
+/// multiprocessor, 16 of compute capability 7.5, 8.6 to 8.9 and 12.0 (whitepapers: "NVIDIA Turing GPU Architecture",
+/// "NVIDIA A100 Tensor Core GPU Architecture", "NVIDIA Ampere GA102 GPU Architecture", "NVIDIA Ada GPU Architecture").
+/// No misaligned product of such a card was measured; steps were (published-blind.md: ViTs on an RTX 3090). Volta has
+/// no s1688 kernels, AMD none of these, Blackwell's large cards were not looked at: they keep an H100's share.
 double misaligned_on(const Kernel& kernel, const DeviceSpec& device) {
   const CudaArchitecture architecture = architecture_of(device);
   const bool few_loads = architecture == CudaArchitecture::kTuring ||

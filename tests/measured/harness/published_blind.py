@@ -4,7 +4,8 @@
     published_blind.py MEMCALC COMMIT > tests/measured/published/blind_predicted.jsonl
     published_blind.py MEMCALC COMMIT "second round" > tests/measured/published/later_predicted.jsonl     of one group
 
-Each line: the row's id and the seconds of a step by the build of COMMIT, or its refusal. The rows: scripts/blind_cases.py.
+Each line: the row's id, the seconds of a step and whether it fits by the build of COMMIT, or its refusal. The rows:
+scripts/blind_cases.py. (Files until 2026-11-30 have "fits": null or nothing: the key asked for does not exist.)
 """
 import json
 import sys
@@ -27,7 +28,7 @@ def main():
         elif "step_seconds" not in answer.get("time", {}): said = {"refused": "no time"}
         else:
             time = answer["time"]
-            said = {"step_seconds": time["step_seconds"], "fits": answer["memory"].get("fits"),
+            said = {"step_seconds": time["step_seconds"], "verdict": answer["verdict"],
                     "by_class": {key: round(value, 6) for key, value in time["by_class"].items() if value}}
         print(json.dumps({"id": row["id"], "group": group, **said}))
 
