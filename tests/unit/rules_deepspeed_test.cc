@@ -1,5 +1,11 @@
 // spec/rules_deepspeed: a run that breaks each rule.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
 #include "memcalc/spec/rule_tables.h"
+#include "support/error_text.h"
 #include "support/rule_case.h"
 
 namespace memcalc {
@@ -82,6 +88,19 @@ const test::RuleCase kCases[] = {
 };
 
 TEST(RulesOfDeepSpeed, EachIsBrokenByARun) { test::expect_each_rule_broken(rules_of_deepspeed(), kCases); }
+
+TEST(RulesOfDeepSpeed, APrecisionThatTheLoopHasStandsFirst) {
+  const auto refusal = [](Loop loop, Precision precision) -> std::string {
+    RunOptions options = kInTrainer;
+    options.loop = loop;
+    options.precision = precision;
+    return error_text([&] { (void)resolve(test::model_of("llama-3.2-1b"), options); });
+  };
+  const auto accepts = [](const std::string& first) { return testing::HasSubstr("accepted: --precision " + first); };
+  EXPECT_THAT(refusal(Loop::kTrainer, Precision::kFp16), accepts("amp-fp16, amp-bf16 or fp32, or --loop bare"));
+  EXPECT_THAT(refusal(Loop::kTrainer, Precision::kBf16), accepts("amp-bf16, amp-fp16 or fp32, or --loop bare"));
+  EXPECT_THAT(refusal(Loop::kTrlSft, Precision::kAmpFp16), accepts("amp-bf16 or fp32 (--loop trainer: amp-fp16, too)"));
+}
 
 TEST(RulesOfDeepSpeed, ThirdStageOffloadsAllToEitherPlace) {
   const ModelSpec model = test::model_of("llama-3.2-1b");

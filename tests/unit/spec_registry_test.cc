@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -177,12 +178,25 @@ TEST_F(Registry, EveryShippedModelLoads) {
   EXPECT_GE(models.size(), 78U);
   EXPECT_TRUE(std::is_sorted(models.begin(), models.end(), [](auto& a, auto& b) { return a.name < b.name; }));
   std::vector<std::string> uncounted;  // no parameter count was seen at a source
+  // Published rounded to three digits (the paper of ByT5; as a reviewer quotes it).
+  struct Rounded {
+    std::int64_t parameters, step;
+  };
+  const std::map<std::string, Rounded> rounded = {{"byt5-small", {300'000'000, 1'000'000}},
+                                                  {"byt5-base", {582'000'000, 1'000'000}},
+                                                  {"byt5-large", {1'230'000'000, 10'000'000}},
+                                                  {"byt5-xl", {3'740'000'000, 10'000'000}}};
   for (const ModelListing& listing : models) {
     SCOPED_TRACE(listing.name);
     EXPECT_TRUE(fs::exists(test::specs_dir() / "models" / (listing.name + ".json")));  // the file is named after it
     const ModelSpec model = registry().model(listing.name);
     EXPECT_EQ(model.name, listing.name);
-    if (!model.published_parameters && !listing.is_program) uncounted.push_back(model.name);
+    if (const auto seen = rounded.find(model.name); seen != rounded.end()) {
+      ASSERT_TRUE(listing.parameters);
+      EXPECT_LE(std::abs(*listing.parameters - seen->second.parameters), seen->second.step / 2);
+    } else if (!model.published_parameters && !listing.is_program) {
+      uncounted.push_back(model.name);
+    }
     EXPECT_FALSE(model.source.empty());
     EXPECT_FALSE(model.date.empty());
     // A spec says everything itself, but for the number of labels, which belongs to the task, what a recording supposed
@@ -230,7 +244,7 @@ TEST_F(Registry, EveryShippedModelLoads) {
                   .assumptions.back()
                   .ends_with("without their encoder and the matrices that every layer has for the tokens of images "
                              "(not modelled)"));
-  EXPECT_EQ(uncounted.size(), 294U) << "a new model needs the count that its authors or the hub publish";
+  EXPECT_EQ(uncounted.size(), 290U) << "a new model needs the count that its authors or the hub publish";
 }
 
 TEST_F(Registry, ModelsAreFoundByTheNamesPeopleType) {

@@ -363,8 +363,8 @@ class CommandReader {
     return {std::move(key), next()};
   }
 
-  // Slurm 24.05, srun(1): one task on each node, unless it is told how many; each sees the cards of its node that were
-  // asked for. An option whose value may be left out takes none as a word of its own.
+  // srun(1), whose options are listed from memory: one task on each node, unless it is told how many; each sees the
+  // cards of its node that were asked for. An option whose value may be left out takes none as a word of its own.
   void read_srun() {
     constexpr std::string_view kShortWithValue = "ABcCdDeGiJLmMnNopqrStTWwx";
     constexpr std::string_view kLongWithoutValue[] = {"accel_bind",
