@@ -35,7 +35,7 @@ const Family kMiniMaxM2 = {
     .build = build_minimax_m2,
     .size_keys = kDecoderKeys,
     .measured = kCausalLmAlone,
-    .tp_plan = kExpertsPlan,
+    .tp_plan = kFusedGatePlan,
     .dropout_is_module = false,
     .has_stages = true,
 };

@@ -35,7 +35,7 @@ const Family kOlmoe = {
     .size_keys = kUnsizedHeadKeys,
     .measured = kCausalLmAlone,
     .special_tokens = {.begins = false},
-    .tp_plan = kExpertsPlan,
+    .tp_plan = kFusedGatePlan,
     .dropout_is_module = false,
     .has_stages = true,
 };
