@@ -20,6 +20,7 @@
 #include "support/measured_row.h"
 #include "support/paths.h"
 #include "support/registry.h"
+#include "support/smallest_batch.h"
 
 namespace memcalc::measured {
 namespace {
@@ -42,7 +43,7 @@ OwnCount count_of(const ModelSpec& model) {
   if (image_text_of(model) != nullptr) whole.architecture.change<ImageTextSpec>().images = 0;
   RunOptions options;
   if (model.architecture.dimensions().default_length) options.sequence_length = 8;  // each token is a run of its own
-  const SymbolicRun run = run_of(whole, options);
+  const SymbolicRun run = test::with_smallest_batch(options, [&](const RunOptions& of) { return run_of(whole, of); });
   const auto embeddings = std::max_element(  // in the base; XLM-RoBERTa's head comes before it
       run.parameters.begin(), run.parameters.end(),
       [](const ParameterInfo& a, const ParameterInfo& b) { return a.elements < b.elements; });

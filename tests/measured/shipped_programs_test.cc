@@ -18,6 +18,7 @@
 #include "support/error_text.h"
 #include "support/paths.h"
 #include "support/registry.h"
+#include "support/smallest_batch.h"
 
 namespace memcalc {
 namespace {
@@ -80,7 +81,9 @@ TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
       options.data_parallel_given = true;
       std::string refused;
       try {
-        (void)run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
+        (void)test::with_smallest_batch(options, [&](const RunOptions& of) {
+          return run_symbolically(model, resolve(model, of).run, registry().device("h200-sxm"));
+        });
       } catch (const Error& error) {
         refused = error.what();
       }

@@ -40,7 +40,7 @@ TEST(RenderLists, Text) {
             "bert-large  bert    335,141,888  google-bert/bert-large-uncased\n"
             "mine        llama             -\n");
   EXPECT_EQ(render(gpus(), Format::kText),
-            "gpu         memory   bandwidth       16-bit  measured here\n"
+            "gpu         memory   bandwidth       16-bit  measured\n"
             "h100-sxm  79.2 GiB  3,350 GB/s  989 TFLOP/s  yes\n"
             "odd       1.00 GiB           -            -  -\n");
 }
