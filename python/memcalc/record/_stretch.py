@@ -42,7 +42,7 @@ def _moved(item: Json, one: Json, two: Json, times: int) -> Json:
     if isinstance(item, str):
         parts = [_NUMBER.split(each) for each in (item, one, two)]
         if len({(len(each), *each[::2]) for each in parts}) > 1: raise Mismatch(f"{one!r} and {two!r}")
-        return "".join(str(int(at) + times * (int(b) - int(a))) if i % 2 else at for i, (at, a, b) in enumerate(zip(*parts)))
+        return "".join(str(int(at) + times * (int(b) - int(a))) if i % 2 and a != b else at for i, (at, a, b) in enumerate(zip(*parts)))
     if isinstance(item, dict):
         if not list(item) == list(one) == list(two): raise Mismatch("keys")
         return {key: _moved(each, one[key], two[key], times) for key, each in item.items()}
