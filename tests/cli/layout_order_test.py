@@ -1,4 +1,4 @@
-"""Ten layouts of one model that ran on two cards, of eight models: memcalc orders them as they ran (tests/measured/rows_layouts_*)."""
+"""Ten layouts of one model that ran on two cards, of nine models: memcalc orders them as they ran (tests/measured/rows_layouts_*)."""
 import sys
 import unittest
 from importlib.machinery import SourceFileLoader
