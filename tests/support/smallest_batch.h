@@ -2,6 +2,7 @@
 #pragma once
 
 #include "memcalc/base/error.h"
+#include "memcalc/plan/smallest.h"
 #include "memcalc/spec/run_options.h"
 
 namespace memcalc::test {
@@ -12,7 +13,7 @@ auto with_smallest_batch(RunOptions options, const Ask& ask) {
   try {
     return ask(options);
   } catch (const Error& error) {
-    if (error.rule() != "batch-norm-of-several") throw;
+    if (!wants_more_samples(error)) throw;
   }
   options.batch_size = 2;
   return ask(options);

@@ -52,6 +52,10 @@ std::string ascii_lower(std::string_view text) {
   return result;
 }
 
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::string folded_name(std::string_view name) {
   std::string text(name);
   std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c == ' ' ? '-' : folded(c); });

@@ -29,6 +29,9 @@ namespace memcalc {
 /// Lower-cased copy; only ASCII letters change, whatever the locale.
 [[nodiscard]] std::string ascii_lower(std::string_view text);
 
+/// Whether there are digits, and nothing else.
+[[nodiscard]] bool is_digits(std::string_view text);
+
 /// ascii_lower(), with '-' between words where `name` has '_', '-' or a space: names that differ in that are the same.
 [[nodiscard]] std::string folded_name(std::string_view name);
 

@@ -52,8 +52,8 @@ std::string expected_of(const Field& field) {
 [[noreturn]] void refuse(const Field& field, std::string_view found) {
   const bool named = field.type == FieldType::kName || field.type == FieldType::kText;
   constexpr std::size_t kLongestDigits = 18;  // of any number that is certainly below 2^63
-  const bool is_long = field.type == FieldType::kWhole && field.most > 9e18 && found.size() > kLongestDigits &&
-                       found.find_first_not_of("0123456789") == std::string_view::npos;
+  const bool is_long =
+      field.type == FieldType::kWhole && field.most > 9e18 && found.size() > kLongestDigits && is_digits(found);
   const std::string near = named ? did_you_mean(found, strings(field.names)) : "";
   constexpr std::size_t kMany = 20;  // names, which nobody reads where the right one is told
   const std::string expected = !near.empty() && field.names.size() > kMany

@@ -435,8 +435,7 @@ class CommandReader {
     for (const std::string_view each : words_of(value, ",")) {
       if (is_gres && !each.starts_with("gpu")) continue;
       const std::string_view count = each.substr(each.rfind(':') + 1);
-      const bool has_count = !count.empty() && count.find_first_not_of("0123456789") == std::string_view::npos;
-      visible_gpus_ = has_count ? count_of(option, std::string(count)) : 1;
+      visible_gpus_ = is_digits(count) ? count_of(option, std::string(count)) : 1;
       visible_key_ = "srun";
     }
   }

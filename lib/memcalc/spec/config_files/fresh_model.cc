@@ -56,9 +56,7 @@ void read_overrides(Section& section) {
     const auto* const size =
         std::find_if(std::begin(kSizes), std::end(kSizes), [&](const Size& one) { return has_word(one.names, name); });
     if (size != std::end(kSizes)) {
-      if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos) {
-        section.wrong(kKey, name + " with a whole number");
-      }
+      if (!is_digits(value)) section.wrong(kKey, name + " with a whole number");
       section.set(kKey, size->flag, value);
     } else if (name == "tie_word_embeddings") {
       const auto is_tied = truth_of(value);

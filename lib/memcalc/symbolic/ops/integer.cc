@@ -19,21 +19,17 @@
 #include "memcalc/symbolic/ops/scan.h"
 #include "memcalc/symbolic/ops/view.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/unlisted.h"
 #include "memcalc/symbolic/within_call.h"
 
 namespace memcalc::no_grad {
 
 namespace {
 
-/// Until the scope ends, neither autograd, nor a tracer, nor the list of kernels (but where it asks) sees what is
-/// called.
+/// Unlisted, and what the list of kernels takes all the same is of a loop around the model.
 class Unseen {
  public:
-  explicit Unseen(Tape& tape)
-      : kernels_(tape.kernels),
-        before_(tape.kernels.size()),
-        no_grad_(tape.modes),
-        recording_(tape.kernels.recording, tape.kernels.recording && tape.kernels.integers) {}
+  explicit Unseen(Tape& tape) : kernels_(tape.kernels), before_(tape.kernels.size()), unlisted_(tape) {}
   ~Unseen() {
     if (kernels_.size() > before_) mark(kernels_);
   }
@@ -47,8 +43,7 @@ class Unseen {
  private:
   KernelLog& kernels_;
   std::size_t before_;  // kernels
-  NoGrad no_grad_;
-  Scoped<bool> recording_;
+  Unlisted unlisted_;
 };
 
 Tensor unary(const Operator& op, const Arg& x, std::optional<DType> dtype = std::nullopt) {

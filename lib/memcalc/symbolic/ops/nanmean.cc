@@ -8,6 +8,7 @@
 #include "memcalc/symbolic/ops/pointwise.h"
 #include "memcalc/symbolic/ops/reduce.h"
 #include "memcalc/symbolic/tape.h"
+#include "memcalc/symbolic/unlisted.h"
 
 namespace memcalc {
 
@@ -66,17 +67,6 @@ Tensor nanmean(const Tensor& x) {
 namespace no_grad {
 
 namespace {
-
-/// Neither autograd nor the list of kernels (but where it asks for integers) sees what is called while there is one.
-class Unlisted {
- public:
-  explicit Unlisted(Tape& tape)
-      : no_grad_(tape.modes), recording_(tape.kernels.recording, tape.kernels.recording && tape.kernels.integers) {}
-
- private:
-  NoGrad no_grad_;
-  Scoped<bool> recording_;
-};
 
 Tensor unlisted(const Operator& op, const Tensor& x) {
   const Unlisted unlisted(x.tape());

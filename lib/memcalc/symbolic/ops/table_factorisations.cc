@@ -5,6 +5,7 @@
 // MIRRORS(torch, "cuda/linalg/BatchLinearAlgebraLib.cpp", "2.11.0")
 // MIRRORS(torch, "torch/csrc/autograd/FunctionsManual.cpp", "2.11.0")
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "memcalc/symbolic/aten_programs.h"
@@ -23,6 +24,14 @@ namespace {
 
 /// An assumption: of QR and singular values in float64 cuSOLVER was not asked, twice the bytes of float32's are taken.
 std::int64_t scaled_to(DType dtype, std::int64_t bytes) { return bytes * size_of(dtype) / size_of(DType::kFloat32); }
+
+/// Of several results: all are the node's, which saves them.
+void keep_results(Node* node, std::initializer_list<Tensor*> results) {
+  Tape& tape = (*results.begin())->tape();
+  for (Tensor* each : results) tape.autograd.set_history(node, *each);
+  if (node == nullptr) return;
+  for (const Tensor* each : results) tape.autograd.save(*node, *each);
+}
 
 // --- Cholesky -------------------------------------------------------------------------------------------------------
 
@@ -125,12 +134,7 @@ void qr_row(RecordedCall& call) {  // A mode
     const Tensor infos = tape.empty({1}, DType::kInt32, aten::kQr);
     use_workspace(tape, scaled_to(a.dtype(), cusolver::orthogonal_bytes(of.rows, least)), aten::kQr, of.count);
   }
-  tape.autograd.set_history(node, q);
-  tape.autograd.set_history(node, r);
-  if (node != nullptr) {
-    tape.autograd.save(*node, q);
-    tape.autograd.save(*node, r);
-  }
+  keep_results(node, {&q, &r});
   call.returns(std::move(q));
   call.returns(std::move(r));
 }
@@ -178,7 +182,6 @@ void find_eigenvalues(const Tensor& a) {
 void eigh(RecordedCall& call, bool values_alone) {
   const Tensor& a = call.tensor(0);
   check_matrices(call, a);
-  Tape& tape = call.tape;
   Node* node = record(aten::kEigh, eigh_backward, {&a});
   Tensor vectors, values;
   const auto make_values = [&] { values = empty_per_matrix(a, a.dtype(), a.size(-1), aten::kEigh); };
@@ -190,19 +193,12 @@ void eigh(RecordedCall& call, bool values_alone) {
     find_eigenvalues(a);
     check_errors(infos);
   }
-  tape.autograd.set_history(node, values);
-  tape.autograd.set_history(node, vectors);
-  if (node != nullptr) {
-    tape.autograd.save(*node, values);
-    tape.autograd.save(*node, vectors);
-  }
+  keep_results(node, {&values, &vectors});
   call.returns(std::move(values));
   if (!values_alone) call.returns(std::move(vectors));
 }
 
 // --- singular values ------------------------------------------------------------------------------------------------
-
-Tensor along(const Tensor& values, int dim) { return unsqueeze(values, dim); }
 
 /// (x - x^H) / distances, times the singular values of rows or columns.
 Tensor skewed(Tensor product, const Tensor& distances, const Tensor& values) {
@@ -232,17 +228,17 @@ void svd_backward(BackwardCall& call) {  // saved: U, S, Vh
   const int last = values.rank() - 1;
   if (!of_u.defined() && !of_vh.defined()) {
     if (!of_values.defined()) return;
-    const Tensor scale = along(of_values, m >= n ? last + 1 : last);
+    const Tensor scale = unsqueeze(of_values, m >= n ? last + 1 : last);
     const Tensor scaled = pointwise(aten::kMul, {m >= n ? &vh : &u, &scale}, 1);
     return call.set(0, m >= n ? matmul(u, scaled) : matmul(scaled, vh));
   }
-  const Tensor rows = along(values, last), columns = along(values, last + 1);
+  const Tensor rows = unsqueeze(values, last), columns = unsqueeze(values, last + 1);
   Tensor inner;
   {
     Tensor of_left = of_u.defined() ? matmul(transposed(u), of_u) : Tensor();
     Tensor of_right = of_vh.defined() ? matmul(vh, transposed(of_vh)) : Tensor();
     const Tensor squares = pointwise(aten::kMul, {&values, &values}, 1);
-    const Tensor of_rows = along(squares, last), of_columns = along(squares, last + 1);
+    const Tensor of_rows = unsqueeze(squares, last), of_columns = unsqueeze(squares, last + 1);
     const Tensor distances = pointwise(aten::kSub, {&of_rows, &of_columns}, 1);
     if (of_left.defined()) inner = skewed(std::move(of_left), distances, rows);
     if (of_right.defined()) {
@@ -287,7 +283,6 @@ struct Singular {
 };
 
 Singular svd(const Tensor& a, bool values_alone) {
-  Tape& tape = a.tape();
   Node* node = record(aten::kSvd, svd_backward, {&a});
   const bool with_vectors = !values_alone || node != nullptr;
   const std::int64_t least = std::min(a.size(-1), a.size(-2));
@@ -305,10 +300,7 @@ Singular svd(const Tensor& a, bool values_alone) {
     find_singular_values(a, with_vectors);
     check_errors(infos);
   }
-  if (node != nullptr) {
-    for (Tensor* each : {&found.u, &found.values, &found.vh}) tape.autograd.set_history(node, *each);
-    for (const Tensor* each : {&found.u, &found.values, &found.vh}) tape.autograd.save(*node, *each);
-  }
+  if (node != nullptr) keep_results(node, {&found.u, &found.values, &found.vh});
   return found;
 }
 

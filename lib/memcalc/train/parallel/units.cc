@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "memcalc/spec/names.h"
+
 namespace memcalc {
 namespace {
 
@@ -14,7 +16,7 @@ std::string_view list_member(std::string_view name) {
   for (std::size_t begin = 0; begin < name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
-    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos) return name.substr(0, end);
+    if (is_digits(part)) return name.substr(0, end);
     begin = end + 1;
   }
   return {};
