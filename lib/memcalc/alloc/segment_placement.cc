@@ -1,6 +1,7 @@
 #include "memcalc/alloc/segment_placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace memcalc {
 namespace {
 
 constexpr Bytes kBottom = -std::numeric_limits<Bytes>::max();  // so that 0 - kBottom is no overflow
+
+constexpr auto kIsAbove = [](const auto& a, const auto& b) { return a.address > b.address; };
 
 }  // namespace
 
@@ -44,9 +47,10 @@ Bytes SegmentPlacer::place(Bytes size) {
   }
   if (unsettled_) settle();
   if (size > largest_) return take_new_chunk(size);
-  const auto found = std::find_if(fragments_.begin(), fragments_.end(),
+  // The lowest that is large enough.
+  const auto found = std::find_if(fragments_.rbegin(), fragments_.rend(),
                                   [size](const Span& fragment) { return fragment.size >= size; });
-  if (found == fragments_.end()) {
+  if (found == fragments_.rend()) {
     largest_ = 0;
     for (const Span& fragment : fragments_) largest_ = std::max(largest_, fragment.size);
     return take_new_chunk(size);
@@ -55,7 +59,7 @@ Bytes SegmentPlacer::place(Bytes size) {
   if (found->size > size) {
     *found = {.address = address + size, .size = found->size - size};
   } else {
-    fragments_.erase(found);
+    fragments_.erase(std::next(found).base());
   }
   return address;
 }
@@ -82,14 +86,13 @@ Bytes SegmentPlacer::take_new_chunk(Bytes size) {
 
 void SegmentPlacer::add_fragment(Span fragment) {
   largest_ = std::max(largest_, fragment.size);
-  fragments_.insert(std::upper_bound(fragments_.begin(), fragments_.end(), fragment), fragment);
+  fragments_.insert(std::upper_bound(fragments_.begin(), fragments_.end(), fragment, kIsAbove), fragment);
 }
 
 // Joins the fragments within each chunk; a chunk that is wholly free again becomes a hole, and joins its neighbours.
 void SegmentPlacer::settle() {
-  const auto is_above = [](const Span& a, const Span& b) { return a.address > b.address; };
-  std::sort(fragments_.begin(), fragments_.end(), is_above);
-  std::sort(chunks_.begin(), chunks_.end(), is_above);
+  std::sort(fragments_.begin(), fragments_.end(), kIsAbove);
+  std::sort(chunks_.begin(), chunks_.end(), kIsAbove);
   std::vector<Span> fragments;
   std::vector<Span> chunks;
   auto fragment = fragments_.begin();
@@ -116,9 +119,8 @@ void SegmentPlacer::settle() {
   fragments_ = std::move(fragments);
   for (const Span& each : fragments_) largest_ = std::max(largest_, each.size);
   chunks_ = std::move(chunks);
-  std::reverse(fragments_.begin(), fragments_.end());
 
-  std::sort(holes_.begin(), holes_.end(), is_above);
+  std::sort(holes_.begin(), holes_.end(), kIsAbove);
   std::vector<Span> holes;
   for (const Span& hole : holes_) {
     if (!holes.empty() && holes.back().address == hole.address + hole.size) {

@@ -3,7 +3,6 @@
 // Covered by tests/unit/alloc_test.cc and tests/measured/history_replay_test.cc.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -36,18 +35,19 @@ class SegmentPlacer {
   struct Span {
     Bytes address = 0;
     Bytes size = 0;
-    auto operator<=>(const Span&) const = default;
+    bool operator==(const Span&) const = default;
   };
 
   [[nodiscard]] Bytes take_new_chunk(Bytes size);
   void add_fragment(Span fragment);
   void settle();
 
-  std::vector<Span> fragments_;  // free parts of chunks; sorted, unless unsettled_
-  Bytes largest_ = 0;            // no fragment is larger; most new segments find none
-  std::vector<Span> chunks_;     // all chunks that were given out and not taken back
-  std::vector<Span> holes_;      // address space outside of chunks, by descending address
-  bool unsettled_ = false;       // segments were given back since the last settle()
+  // Free parts of chunks, by descending address, unless unsettled_: chunks go downwards, so that new ones come last.
+  std::vector<Span> fragments_;
+  Bytes largest_ = 0;         // no fragment is larger; most new segments find none
+  std::vector<Span> chunks_;  // all chunks that were given out and not taken back
+  std::vector<Span> holes_;   // address space outside of chunks, by descending address
+  bool unsettled_ = false;    // segments were given back since the last settle()
   Bytes chunk_granularity_ = SegmentPlacement{}.chunk_granularity;
   bool logged_ = false;
   std::size_t next_logged_ = 0;
