@@ -135,7 +135,7 @@ TEST(Plan, TheClosedFormIsABoundFromBelow) {
     asked.gpus = draw.gpus;
     asked.nodes = draw.nodes;
     asked.global_batch = draw.global_batch;
-    const ClosedForms forms = closed_forms_of(asked);
+    const ClosedForms forms = closed_forms_of(asked, choices_of(asked));
     std::vector<Choice> possible;
     for (const Choice& each : choices_of(asked)) {
       if (contradiction_in(asked, each) != nullptr || forms.of(each) == nullptr) continue;
@@ -491,6 +491,15 @@ TEST(Plan, CandidatesAreWhatCanBe) {
     experts = experts || each.expert == 8;
   }
   EXPECT_TRUE(experts);
+}
+
+TEST(Plan, AProgramOfOneBatchIsAskedForNoOther) {
+  PlanQuestion asked{.model = registry().model("qwen2.5-omni-3b"), .device = registry().device("h100-sxm")};
+  asked.gpus = 8;
+  asked.global_batch = 64;
+  EXPECT_EQ(contradiction_in(asked, {.micro_batch = 1, .data_parallel = DataParallel::kDdp}), nullptr);
+  EXPECT_STREQ(contradiction_in(asked, {.micro_batch = 2, .data_parallel = DataParallel::kDdp}),
+               "a micro-batch that the program was not recorded for");
 }
 
 }  // namespace

@@ -97,17 +97,23 @@ bool norms_one_value(const PlanQuestion& question, const DeviceSpec& device) {
 
 }  // namespace
 
-ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& control) {
+ClosedForms closed_forms_of(const PlanQuestion& question, std::span<const Choice> choices,
+                            const SearchControl& control) {
+  std::array<bool, kWayCount> asked{true};  // the first is the run as asked
+  for (const Choice& each : choices) asked[static_cast<std::size_t>(each.way)] = true;
   // By way: the accounting, and peaks of forward with one and with two sequences by checkpointing.
   constexpr std::size_t kEach = 1 + kSavingCount * kBatches.size();
   std::vector<std::optional<Report>> reports(kWayCount * kEach);
   ClosedForms forms;
   const DeviceSpec device = on_one_host(question.device);
+  const DeviceSpec untimed = without_rates(device);
   const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
   const std::int64_t smallest = norms_one_value(question, device) ? 2 : 1;  // times what the rules take
   (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
     const std::size_t place = i % kEach;
     const Way way = static_cast<Way>(i / kEach);
+    // The accounting is that of one sequence without checkpointing, but where other types are held than computed with.
+    if (!asked[i / kEach] || (place == 1 && way != Way::kFsdpMixed)) return;
     RunSpec run = run_of(question, way, place > 0);
     run.training().checkpointing =
         place == 0 ? Checkpointing::kNone : static_cast<Checkpointing>((place - 1) / kBatches.size());
@@ -116,7 +122,8 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     run.batch_size *= smallest;
     if (place > 0) run.batch_size *= kBatches[(place - 1) % kBatches.size()];
     try {
-      reports[i] = estimate(question.model, run, device);
+      const bool is_timed = run.checkpointing() == Checkpointing::kNone;  // launch_seconds_of()
+      reports[i] = estimate(question.model, run, is_timed ? device : untimed);
     } catch (const Error& error) {
       const bool refused = error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kUnsupported;
       if (i == 0 || !refused) throw;  // the first is the run as asked
@@ -124,8 +131,9 @@ ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& c
     }
   });
   for (std::size_t way = 0; way < kWayCount; ++way) {
-    const auto* of_way = &reports[way * kEach];
+    auto* of_way = &reports[way * kEach];
     if (!of_way[0]) continue;
+    if (static_cast<Way>(way) != Way::kFsdpMixed) of_way[1] = of_way[0];
     ClosedForm form;
     add_accounting(*of_way[0], form);
     form.launch_seconds = launch_seconds_of(of_way[1], of_way[2]);  // without checkpointing

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 
 #include "memcalc/plan/plan_space.h"
 #include "memcalc/plan/search_control.h"
@@ -29,8 +30,10 @@ struct ClosedForms {
   }
 };
 
-/// Throws what estimate() throws for the run as it is asked, on one GPU with the smallest batch.
-[[nodiscard]] ClosedForms closed_forms_of(const PlanQuestion& question, const SearchControl& control = {});
+/// Of the ways of these choices. Throws what estimate() throws for the run as it is asked, on one GPU with the smallest
+/// batch.
+[[nodiscard]] ClosedForms closed_forms_of(const PlanQuestion& question, std::span<const Choice> choices,
+                                          const SearchControl& control = {});
 
 /// Less than any rank needs that holds most: its share of weights, gradients, states, and activations of a micro-batch.
 [[nodiscard]] double least_bytes(const ClosedForm& form, const PlanQuestion& question, const Choice& choice);

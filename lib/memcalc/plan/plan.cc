@@ -49,7 +49,10 @@ Framework framework_of(const Choice& choice) {
 class Planner {
  public:
   Planner(const PlanQuestion& question, const SearchControl& control)
-      : question_(question), control_(control), forms_(closed_forms_of(question, control)) {}
+      : question_(question),
+        control_(control),
+        choices_(choices_of(question)),
+        forms_(closed_forms_of(question, choices_, control)) {}
 
   [[nodiscard]] Plan run() {
     sift();
@@ -69,7 +72,7 @@ class Planner {
  private:
   /// Contenders by framework, in the order in which they are asked for.
   void sift() {
-    const std::vector<Choice> choices = choices_of(question_);
+    const std::vector<Choice>& choices = choices_;
     plan_.candidates = choices.size();
     std::vector<Sifted> sifted(choices.size());
     constexpr std::size_t kPart = 1024;  // candidates at a time: their work is short
@@ -328,6 +331,7 @@ class Planner {
 
   PlanQuestion question_;
   const SearchControl& control_;
+  std::vector<Choice> choices_;
   ClosedForms forms_;
   std::vector<PlanSearch> searches_;
   std::vector<Contender*> pool_;  // those that were surveyed

@@ -7,6 +7,7 @@
 
 #include "memcalc/plan/smallest.h"
 #include "memcalc/spec/model_kind.h"
+#include "memcalc/spec/program.h"
 #include "memcalc/spec/rules.h"
 
 namespace memcalc {
@@ -240,7 +241,22 @@ std::int64_t micro_batches_of(const PlanQuestion& question, const Choice& c) {
   return at_once > 0 && question.global_batch % at_once == 0 ? question.global_batch / at_once : 0;
 }
 
+namespace {
+
+/// Some programs take the batch that they were recorded with and no other, or multiples of one.
+bool takes_batch(const ModelSpec& model, std::int64_t batch) {
+  const auto* spec = model.architecture.get_if<ProgramSpec>();
+  if (spec == nullptr) return true;
+  return std::all_of(spec->program->symbols.begin(), spec->program->symbols.end(), [&](const ProgramSymbol& each) {
+    if (each.name != "batch") return true;
+    return each.fixed.empty() ? batch % each.multiple == 0 : batch == each.recorded;
+  });
+}
+
+}  // namespace
+
 const char* contradiction_in(const PlanQuestion& question, const Choice& c) {
+  if (!takes_batch(question.model, c.micro_batch)) return "a micro-batch that the program was not recorded for";
   if (c.tensor > question.gpus / question.nodes) return "tensor parallel beyond one host";
   // Its layers begin with their norms, and T5's have biases and learned positions: not a way to train this model.
   if (c.way == Way::kMegatron && megatron_task(question.model) != Task::kCausalLm)
