@@ -212,8 +212,9 @@ std::vector<std::string> with_default_command(std::vector<std::string> arguments
   std::vector<std::string> names;
   for (const Entry& entry : kCommands) names.emplace_back(entry.name);
   if (std::find(names.begin(), names.end(), first) == names.end()) {
+    const std::string near = did_you_mean(first, names);
     throw UsageError("unknown command '" + one_line(first) + "'; the commands are " + join(names) +
-                     did_you_mean(first, names));
+                     (near.empty() ? "; a model is given as --model NAME" : near));
   }
   return arguments;
 }

@@ -40,6 +40,11 @@ VersionOptions versions_of(const char* option, const std::string& text) {
   for (const std::string& part : values_of(option, text)) {
     const std::size_t at = part.find('=');
     if (at == std::string::npos) {
+      if (!part.empty() && part.front() >= '0' && part.front() <= '9') {
+        throw UsageError(std::string(option) +
+                         ": expected a profile (memcalc profiles) or versions by name, as torch=" + one_line(part) +
+                         ", found '" + one_line(part) + "'");
+      }
       if (versions.profile) throw UsageError(std::string(option) + ": a profile is given more than once");
       versions.profile = part;
       continue;

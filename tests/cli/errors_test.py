@@ -17,6 +17,7 @@ CASES = [
     (("",), "expected a value, found nothing"),
     (("--bs", "4"), "--model: expected a name"),
     (("estmate", *BERT), "unknown command 'estmate'; the commands are estimate, max-batch, max-seq,"),
+    (("bert-large", "--bs", "4"), "completion; a model is given as --model NAME"),
     (("estmate", *BERT), "did you mean 'estimate'?"),
     (("--model", "bert-larg"), "did you mean 'bert-large'?"),
     (("--model", "no/such/config.json"), "no/such/config.json"),

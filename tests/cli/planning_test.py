@@ -284,6 +284,8 @@ class Errors(unittest.TestCase):
         (("plan", *GPT2, "--gpus", "2", "--global-batch", "8", "--infer"), "--infer: plan spreads a training"),
         (("upgrade", *GPT2, "--torch", "2.10"), "--torch: upgrade compares versions"),
         (("upgrade", *GPT2, "--from", "p9"), "--from: expected one of"),
+        (("upgrade", *GPT2, "--from", "2.3"), "--from: expected a profile (memcalc profiles) or versions by name, as torch=2.3, found"),
+        (("upgrade", *GPT2, "--lengths", "nothere.txt"), "memcalc: error: nothere.txt: cannot be read"),
         (("upgrade", *GPT2, "--from", "torch=1.0"), "--from: --torch 1.0: what releases before"),
         (("upgrade", *GPT2, "--to", "torch="), "--to: expected a version behind torch=, found nothing"),
         (("estimate", *GPT2, "--gpu", "h100,a100"), "--gpu: expected one card, found 'h100,a100'"),

@@ -103,7 +103,12 @@ Upgrade compare_versions(const ModelSpec& model, RunRequest request, const Devic
   request.versions = {};
   const BehaviorReads reads;
   upgrade.before = figures_under(model, request, device, from);
-  if (!upgrade.before.report) throw Error(ErrorCode::kUnsupported, "--from: " + upgrade.before.refusal, "--from");
+  if (!upgrade.before.report) {
+    // What both refuse alike is not the versions' fault: a file that is missing, a sequence that is too long.
+    const std::string& refusal = upgrade.before.refusal;
+    if (figures_under(model, request, device, to).refusal == refusal) throw Error(ErrorCode::kUnsupported, refusal);
+    throw Error(ErrorCode::kUnsupported, "--from: " + refusal, "--from");
+  }
   std::vector<BehaviorEffect*> executed;  // the others differ in what the run does not read
   const std::vector<std::size_t> rows = differences(from, to);
   upgrade.effects.reserve(rows.size());
