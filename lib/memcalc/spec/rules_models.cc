@@ -402,7 +402,7 @@ constexpr Rule kPrecision[] = {
     {.id = "precision-is-that-of-weights",
      .options = "--precision --weights-dtype",
      .message = "precision {--precision} computes in the data type of the weights, but those are in {}",
-     .accepted = "no --weights-dtype, or --precision amp-bf16, amp-fp16",
+     .accepted = "--weights-dtype as the precision, or --precision amp-bf16, amp-fp16",
      .broken =
          [](const RuleQuestion& q) {
            return !is_autocast(q.run.precision) &&
