@@ -1,7 +1,8 @@
 """Steps drawn at random, predicted, then timed on a card, each in a process of its own; then the worst of them are profiled.
 
-usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED          draws the runs and predicts them on the middle host; two of three are bound by the card,
-                                                               and of the texts and images every second one is of a model that no row has
+usage: blind_steps.py draw OUT.jsonl MEMCALC GPU SEED [GROUP=COUNT …]   draws the runs and predicts them on the middle host; two of three are bound by the
+                                                               card, and of the texts and images every second one is of a model that no row has;
+                                                               with counts only these groups, else QUOTAS
        blind_steps.py predict CASES.jsonl OUT.jsonl MEMCALC    the same runs, predicted anew
        blind_steps.py split CASES.jsonl FOLDER                 card.jsonl, host.jsonl and compiled.jsonl of them, by what is told to bind each
        blind_steps.py beside MEASURED.jsonl OUT.jsonl MEMCALC  the measured ones told with a host as fast as the tiny LLaMA around each run
@@ -18,7 +19,7 @@ decide, between steps of one more loop (`paired`: its forward, its backward, the
 
 Until seed 9001 three tiny models were timed before some of the runs (`beside`). Until seed 8001 each run was profiled after it was timed. Seeds 2929 and 3001 were drawn by this script as it was before 2026-11-29, 15:00, without the Trainer, of one share of large batches; seed 4001 as
 it was before 18:40, every second one bound by the card; seed 5001 before 2026-11-30, without eager attention and encoder-decoders of their own, compiled
-runs beside others.
+runs beside others. Until seed 13002 compiled runs were of BERT, GPT-2, LLaMA 3.2 and Qwen3 alone, in bf16 and amp-bf16.
 """
 import fcntl
 import gc
@@ -83,8 +84,8 @@ def groups(models, read):
             and row["run"].get("checkpointing", "none") in ("none", "full")]
     decoders = [row for row in text if row["run"]["task"] == "seq2seq"]
     return {"text": [row for row in text if row not in decoders], "seq2seq": decoders, "trainer": trainer, "experts": [row for row in full if of_experts(row)], "lora": [row for row in rows if row["run"].get("lora")],
-            "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls") and row["run"].get("checkpointing", "none") == "none"
-                        and row["run"].get("attention") == "sdpa" and row["run"]["model"].startswith(("bert", "gpt2", "llama-3.2", "qwen3"))]}
+            "compile": [row for row in text if row["run"]["task"] in ("causal", "seqcls", "mlm") and row["run"].get("checkpointing", "none") == "none"
+                        and row["run"].get("attention") == "sdpa"]}
 
 
 def fresh(models):
@@ -124,7 +125,7 @@ def changed(group, run, pick, large):
     run.pop("skipped_steps", None)
     if "sequence_length" in run: run["sequence_length"] = pick.choice(LENGTHS)
     if group == "lora": return run  # the adapter's type goes with the precision
-    run["precision"] = pick.choice(["bf16", "amp-bf16"] if group in ("experts", "compile") else WEIGHED)
+    run["precision"] = pick.choice(["bf16", "amp-bf16"] if group == "experts" else WEIGHED)
     run["weights_dtype"] = PRECISIONS[run["precision"]]
     run["optimizer"] = "adamw" if group == "compile" else pick.choice(OPTIMIZERS)
     if group in ("text", "seq2seq", "speech"): run["attention"] = "eager" if pick.random() < EAGER else "sdpa"
@@ -151,13 +152,14 @@ def answer_of(memcalc, case, *more):
     return round(1e3 * step["step_seconds"], 3), told, answer["memory"]["peak_reserved_bytes"]
 
 
-def draw(out, executable, gpu, seed):
+def draw(out, executable, gpu, seed, *counts):
     import memcalc_rows
     import models
     from memcalc_pages import Memcalc, Refused
     memcalc, pick, cases, of = Memcalc(executable), random.Random(int(seed)), [], f"blind{seed}"
     drawn = groups(models.MODELS, memcalc_rows.read)
     new = list(fresh(dict(read=memcalc_rows.read, known=models.MODELS)))
+    quotas = dict.fromkeys(QUOTAS, 0) | {group: int(count) for group, count in (each.split("=") for each in counts)} if counts else QUOTAS
 
     def taken(case, by_card):
         case["gpu"] = gpu
@@ -176,7 +178,7 @@ def draw(out, executable, gpu, seed):
         return f"{of}-{group}-{name}-b{run['batch_size']}{length}-{run['precision']}-{run.get('optimizer', 'adamw')}{eager}{kept}"
 
     for group in ("text", "seq2seq", "trainer", "experts", "lora", "speech", "compile"):
-        left = QUOTAS[group]
+        left = quotas[group]
         while left:
             by_card = left % 3 != 0
             rows = drawn.get(group)
@@ -193,7 +195,7 @@ def draw(out, executable, gpu, seed):
             if run.get("sequence_length", 0) > most - 4: continue  # roberta's positions begin at 2
             how = {"of": of, "no_profile": True, **{key: value for key, value in row.get("harness", {}).items() if key in ("config", "task", "padding")}}
             left -= taken(dict(id=named(group, run["model"], run), run=run, harness=how), by_card) is not None
-    left, names = QUOTAS["image"], list(IMAGES)
+    left, names = quotas["image"], list(IMAGES)
     while left:
         name, by_card = pick.choice(NEW_IMAGES if left % 2 == 0 else names), left % 3 != 0
         run = dict(model=name, task="image", batch_size=pick.choice((48, 64, 80, 112, 160) if by_card else (4, 8, 16, 32, 48, 64, 96, 128)), image_size=pick.choice((192, 224, 224, 256)), loop="bare")
@@ -202,7 +204,7 @@ def draw(out, executable, gpu, seed):
         if taken(dict(id=named("image", name, run), run=run, harness=dict(kind="tv", name=name, of=of, no_profile=True)), by_card) is None: continue
         (names if name in names else NEW_IMAGES).remove(name)
         left -= 1
-    left, names = QUOTAS["program"], list(PROGRAMS)
+    left, names = quotas["program"], list(PROGRAMS)
     while left:
         name, by_card = pick.choice(names), left % 3 != 0
         run = dict(model=name, loop="bare", batch_size=pick.choice((14, 20, 24, 28, 40) if by_card else (3, 6, 12, 16)), precision=pick.choice(("bf16", "amp-bf16")), optimizer="adamw")
