@@ -198,8 +198,8 @@ class Page(unittest.TestCase):
     @unittest.skipIf(asked.native, "of the module, which this is without")
     def test_size_and_speed(self):
         files = [path for path in Path(PAGE).rglob("*") if path.is_file() and path.parent.name != "programs"]
-        # Linked by scripts/web --test, a fifth more than what users open, which is to stay below 3 MB.
-        self.assertLess(sum(path.stat().st_size for path in files), 3_600_000)
+        # As scripts/web --test makes it, a sixth more than what users open (2.83 MB of 3.30), which is to stay below 3 MB.
+        self.assertLess(sum(path.stat().st_size for path in files), 3_480_000)
         page = self.open()
         times = page.evaluate("""async () => {
           const {Engine} = await import('./js/engine.js');
