@@ -43,17 +43,26 @@ constexpr Operator kOp{"op"};
 constexpr std::int64_t kMultiprocessors = 132;
 
 TEST(CompileProducts, OfSixteenBitsArePaddedWhereRowsAreNotAligned) {
-  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 2560, 1024, 50257));
-  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 2560, 1024, 50264));
-  EXPECT_FALSE(compile::is_padded(DType::kFloat32, 2560, 1024, 50257));
-  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 8, 64, 63));  // its bytes are the limit
-  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 51865, 14000, 512, true)) << "as long to turn the gradient over";
-  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 50257, 5760, 1024, true));
-  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 50257, 8192, 768, true));
-  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 50257, 11200, 768, true)) << "a larger operand takes longer";
-  EXPECT_FALSE(compile::is_padded(DType::kBFloat16, 30522, 5760, 1024, true)) << "rows of an even number";
-  EXPECT_TRUE(compile::is_padded(DType::kBFloat16, 768, 14001, 50256, true))
-      << "its rows are aligned, its length is not";
+  const std::int64_t half = compile::padding_multiple(DType::kBFloat16, false);
+  EXPECT_TRUE(compile::is_padded(half, 2560, 1024, 50257));
+  EXPECT_FALSE(compile::is_padded(half, 2560, 1024, 50264));
+  EXPECT_FALSE(compile::is_padded(half, 8, 64, 63));  // its bytes are the limit
+  EXPECT_FALSE(compile::is_padded(half, 51865, 14000, 512, true)) << "as long to turn the gradient over";
+  EXPECT_TRUE(compile::is_padded(half, 50257, 5760, 1024, true));
+  EXPECT_TRUE(compile::is_padded(half, 50257, 8192, 768, true));
+  EXPECT_FALSE(compile::is_padded(half, 50257, 11200, 768, true)) << "a larger operand takes longer";
+  EXPECT_FALSE(compile::is_padded(half, 30522, 5760, 1024, true)) << "rows of an even number";
+  EXPECT_TRUE(compile::is_padded(half, 768, 14001, 50256, true)) << "its rows are aligned, its length is not";
+}
+
+TEST(CompileProducts, OfFloat32ArePaddedInTf32Alone) {
+  const std::int64_t tf32 = compile::padding_multiple(DType::kFloat32, true);
+  EXPECT_TRUE(compile::is_padded(tf32, 11200, 768, 30522));
+  EXPECT_FALSE(compile::is_padded(tf32, 11200, 768, 30524));
+  EXPECT_TRUE(compile::is_padded(tf32, 30522, 1792, 1024, true));
+  EXPECT_FALSE(compile::is_padded(tf32, 30522, 11200, 768, true)) << "as long to turn the gradient over";
+  const std::int64_t float32 = compile::padding_multiple(DType::kFloat32, false);
+  EXPECT_FALSE(compile::is_padded(float32, 2560, 1024, 50257));
 }
 
 TEST(MinCut, TakesTheSmallestEdgesAndOfEqualOnesThoseNearestToTheSink) {

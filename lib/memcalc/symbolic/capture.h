@@ -79,6 +79,7 @@ class GraphCapture final : public ScratchMeter {
   std::vector<std::int32_t> inputs;  // beside parameters and what the batch has; of a whole model: none
   std::optional<DType> autocast;     // of the region that the pass ran in
   Float8 float8 = Float8::kNone;     // of its products
+  bool tf32 = false;                 // of its products of float32
 
  private:
   std::vector<std::int32_t> operator_of_node_;  // by NodeId; -1: none

@@ -1,6 +1,7 @@
 """How far a step's time repeats itself: runs of blind_steps.py, each timed in several passes on one card.
 
 usage: step_passes.py BUDGET_S OUT.jsonl MODULES CASES.jsonl [once]      (MODULES: any_module.py, which builds cases of kind "any")
+       step_passes.py rows CASES.jsonl PASSES.jsonl                      prints the rows of steps_clean_h200.jsonl that OUT.jsonl makes
 
 No profiler. Processes make their context, their model and two steps beside each other, as many as the card holds; then each is timed alone, the others asleep. What the
 host decides or nearly does (kernels below NEAR times the host) is timed in a process of its own (pass 1), twice more in the same process, half a minute and more apart, its
@@ -14,6 +15,7 @@ import os
 import random
 import select
 import signal
+import statistics
 import sys
 import time
 import traceback
@@ -235,4 +237,24 @@ def main(budget, out, modules, path, *once):
     said("over")
 
 
-if __name__ == "__main__": main(*sys.argv[1:])
+def rows(cases, passes):
+    """A row for each case: the mean of its passes' medians, and what a tiny LLaMA took around each over the reference host's."""
+    of_host = blind_steps.loaded(ROOT / "python/memcalc/measure/_host.py", "of_host")
+    reference = [each / 1e3 for each in of_host.REFERENCE_MODELS["llama"]]  # milliseconds
+    medians = lambda several: [statistics.median(each) for each in zip(*several)]
+    passes = [json.loads(line) for line in Path(passes).read_text().splitlines()]
+    for case in map(json.loads, Path(cases).read_text().splitlines()):
+        of = [each for each in passes if each["id"] == case["id"] and each.get("steps_ms")]
+        if not of: continue
+        told = [dict(at=each["at"], fresh=each["fresh"], step_ms=round(statistics.median(each["steps_ms"]), 3),
+                     tiny=[[round(took / there, 3) for took, there in zip(medians(tiny), reference)] for tiny in each["tiny"]]) for each in of]
+        first = of[0]
+        row = dict(case, gpu="NVIDIA H200", torch="2.11.0+cu130", step_ms_median=round(statistics.fmean(each["step_ms"] for each in told), 3), step_n=len(first["steps_ms"]))
+        if "phases" in first: row["host_ms"] = [round(each, 2) for each in medians(first["phases"])]
+        row |= {key: first[key] for key in ("peak_allocated", "peak_reserved", "n_param_tensors", "transformers", "optim") if key in first} | dict(tiny=told[0]["tiny"], passes=told)
+        print(json.dumps(row, separators=(",", ":")))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["rows"]: rows(*sys.argv[2:])
+    else: main(*sys.argv[1:])

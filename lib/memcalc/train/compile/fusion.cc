@@ -518,8 +518,9 @@ void pad_sides(Kernel& kernel) {
   auto* product = std::get_if<work::Product>(&kernel.work);
   if (product == nullptr || product->batch != 1) return;
   const bool turns = product->transposed == Transposed::kFirst;
-  if (!is_padded(kernel.dtype, product->m, product->k, product->n, turns)) return;
-  for (std::int64_t* side : {&product->m, &product->k, &product->n}) *side = round_up(*side, kPaddedTo);
+  const std::int64_t multiple = padding_multiple(kernel.dtype, product->tf32);
+  if (!is_padded(multiple, product->m, product->k, product->n, turns)) return;
+  for (std::int64_t* side : {&product->m, &product->k, &product->n}) *side = round_up(*side, multiple);
 }
 
 /// Whether only pointwise operators of forward read a value, through whatever views (_inductor/utils.py,

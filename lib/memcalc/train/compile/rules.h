@@ -12,11 +12,13 @@ namespace memcalc::compile {
 /// Random numbers, which are drawn where they are used, from a seed that the graph draws first.
 inline constexpr Operator kInductorRandom{"prims::inductor_random"};
 
-inline constexpr std::int64_t kPaddedTo = 8;  // elements
-/// fx_passes/pad_mm.py: whether a product [m, k] times [k, n] gets sides that are multiples of kPaddedTo. One of 16
-/// bits whose rows are no multiple of 16 bytes does where its arithmetic is the limit. `turns`: the first operand is
-/// the transposed view of a gradient, which padding would write anew, row by row.
-[[nodiscard]] bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns = false);
+/// fx_passes/pad_mm.py, get_alignment_size_dtype: what the sides of products of a type are padded to, elements of 16
+/// bytes. 1: of float32 without TF32, whose kernels gain nothing by it, and of other types.
+[[nodiscard]] std::int64_t padding_multiple(DType dtype, bool tf32);
+/// Whether a product [m, k] times [k, n] gets sides that are multiples of `multiple` (padding_multiple): one whose rows
+/// are not aligned does where its arithmetic is the limit. `turns`: the first operand is the transposed view of a
+/// gradient, which padding would write anew, row by row.
+[[nodiscard]] bool is_padded(std::int64_t multiple, std::int64_t m, std::int64_t k, std::int64_t n, bool turns = false);
 
 /// Builds the joint graph operator by operator. Rules see it through this.
 class GraphBuilder {

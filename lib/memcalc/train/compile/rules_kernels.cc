@@ -9,26 +9,59 @@
 
 namespace memcalc::compile {
 
-// The compiler times both ways; here a product of at least this intensity (half of an H100's FLOPs per byte) is padded.
-// The copy of an operand that lies transposed (should_exclude_padding_time: no buffer that could have been padded where
-// it was made) is timed with it: zeros, then elements that are turned over. An H200 takes 7 ps an element for them, and
-// without padding runs Turing's kernels, 148 TFLOP/s in rows of odd elements, 260 in others, 800 otherwise. GPT-2's
-// head of 768 features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001).
-// Inductor's answer turns between 4.1e8 and 5.6e8 elements of the operand: 5e8 lies between, and 7.6 ps is the first
-// round number above the 7.52 ps from which on 11,200 tokens are not padded.
-bool is_padded(DType dtype, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
-  constexpr double kBoundByArithmetic = 150;
-  if (!is_half(dtype) || (m % kPaddedTo == 0 && k % kPaddedTo == 0 && n % kPaddedTo == 0)) return false;
+namespace {
+
+constexpr std::int64_t kHalfMultiple = 8, kTf32Multiple = 4;
+
+/// Products of a type whose rows are not aligned, and what padding makes of them. FLOP/s and seconds on an H200.
+struct PaddedType {
+  double bound_by_arithmetic;   // FLOPs per element read and written: half of an H100's by its datasheet
+  double odd, even, aligned;    // FLOP/s of rows of an odd and an even number of elements, and of padded ones
+  double turned, turned_large;  // seconds an element that is turned over takes; of operands of kLarge and more
+};
+constexpr double kLarge = 5e8;  // elements
+
+// The compiler times both ways; here a product of at least this intensity is padded. The copy of an operand that lies
+// transposed (should_exclude_padding_time: no buffer that could have been padded where it was made) is timed with it:
+// zeros, then elements that are turned over, 7 ps each. Without padding Turing's kernels run. GPT-2's head of 768
+// features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001). Inductor's
+// answer turns between 4.1e8 and 5.6e8 elements of the operand: 5e8 lies between, and 7.6 ps is the first round number
+// above the 7.52 ps from which on 11,200 tokens are not padded.
+constexpr PaddedType kHalf{.bound_by_arithmetic = 150,
+                           .odd = 148e12,
+                           .even = 260e12,
+                           .aligned = 800e12,
+                           .turned = 7e-12,
+                           .turned_large = 7.6e-12};
+// Of an H200 (seed 14001): even rows by a head's gradient of 11,200 tokens, 195 TFLOP/s. That one is not padded, one of
+// 1,024 features and 1,792 tokens is, so that an element takes between 2.8 and 3.7 ps: the middle. Odd rows were not
+// measured: as much slower as those of 16 bits.
+constexpr PaddedType kTf32{.bound_by_arithmetic = 75,
+                           .odd = 111e12,
+                           .even = 195e12,
+                           .aligned = 350e12,
+                           .turned = 3.25e-12,
+                           .turned_large = 3.25e-12};
+
+}  // namespace
+
+std::int64_t padding_multiple(DType dtype, bool tf32) {
+  if (is_half(dtype)) return kHalfMultiple;
+  return tf32 && dtype == DType::kFloat32 ? kTf32Multiple : 1;
+}
+
+bool is_padded(std::int64_t multiple, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
+  if (m % multiple == 0 && k % multiple == 0 && n % multiple == 0) return false;
+  const PaddedType& type = multiple == kHalfMultiple ? kHalf : kTf32;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  if (turns && m % kPaddedTo != 0) {
-    constexpr double kOdd = 148e12, kEven = 260e12, kAligned = 800e12, kMultiplier = 1.1;
-    constexpr double kLarge = 5e8, kTurned = 7e-12, kTurnedLarge = 7.6e-12;  // elements, seconds an element
-    const double turned = real(m) * real(k) < kLarge ? kTurned : kTurnedLarge;
+  if (turns && m % multiple != 0) {
+    constexpr double kMultiplier = 1.1;
+    const double turned = real(m) * real(k) < kLarge ? type.turned : type.turned_large;
     const double each = 2 * real(n);  // FLOPs of an element of the operand
-    if (each / (m % 2 != 0 ? kOdd : kEven) <= kMultiplier * (turned + each / kAligned)) return false;
+    if (each / (m % 2 != 0 ? type.odd : type.even) <= kMultiplier * (turned + each / type.aligned)) return false;
   }
   return real(m) * real(k) * real(n) >=
-         kBoundByArithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
+         type.bound_by_arithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
 }
 
 namespace {
@@ -53,14 +86,14 @@ std::int64_t padded_stride(std::int64_t row, DType dtype) {
 }
 
 /// An operand [rows, columns] as the padded product reads it: a copy where it is not aligned.
-NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::int64_t columns) {
-  if (rows % kPaddedTo == 0 && columns % kPaddedTo == 0) return operand;
+NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::int64_t columns, std::int64_t multiple) {
+  if (rows % multiple == 0 && columns % multiple == 0) return operand;
   const DType dtype = b.graph[operand].dtype;
-  std::int64_t length = round_up(columns, kPaddedTo);
-  std::int64_t count = round_up(rows, kPaddedTo);
+  std::int64_t length = round_up(columns, multiple);
+  std::int64_t count = round_up(rows, multiple);
   // A gradient [tokens, vocabulary] is read as it is or transposed; the vocabulary is what is not aligned.
   const bool is_gradient = b.graph[operand].after_tangents;
-  if (is_gradient && columns % kPaddedTo == 0) std::swap(length, count);
+  if (is_gradient && columns % multiple == 0) std::swap(length, count);
   const std::int64_t stride = is_gradient ? padded_stride(length, dtype) : length;
   const Bytes bytes = checked_multiply(checked_multiply(count - 1, stride) + length, size_of(dtype));
   return b.graph.add(
@@ -68,16 +101,17 @@ NodeIndex aligned(GraphBuilder& b, NodeIndex operand, std::int64_t rows, std::in
       true);
 }
 
-/// [m, k] times [k, n]; a bias comes first.
+/// [m, k] times [k, n]; a bias comes first. `turns`: as is_padded has it, of [n, k] times [k, m].
 NodeIndex matrix_product(GraphBuilder& b, const Operator& op, std::vector<NodeIndex> inputs, DType dtype,
-                         std::int64_t m, std::int64_t k, std::int64_t n, bool is_padded) {
+                         std::int64_t m, std::int64_t k, std::int64_t n, bool turns = false) {
+  const std::int64_t multiple = padding_multiple(dtype, b.capture.tf32);
   Bytes bytes = checked_multiply(checked_multiply(m, n), size_of(dtype));
   const bool fuses_bias = inputs.size() == 3;
-  if (is_padded) {
+  if (turns ? is_padded(multiple, n, k, m, true) : is_padded(multiple, m, k, n)) {
     const std::size_t first = inputs.size() - 2;
-    inputs[first] = aligned(b, inputs[first], m, k);
-    inputs[first + 1] = aligned(b, inputs[first + 1], k, n);
-    bytes = checked_multiply(checked_multiply(round_up(m, kPaddedTo), round_up(n, kPaddedTo)), size_of(dtype));
+    inputs[first] = aligned(b, inputs[first], m, k, multiple);
+    inputs[first + 1] = aligned(b, inputs[first + 1], k, n, multiple);
+    bytes = checked_multiply(checked_multiply(round_up(m, multiple), round_up(n, multiple)), size_of(dtype));
   }
   return product(b, op, std::move(inputs), bytes, dtype, fuses_bias);
 }
@@ -96,8 +130,7 @@ void product_forward(GraphBuilder& b, const Op& op) {
   if (to.rank == 2) {
     const std::int64_t k = b.value(op.inputs.back()).shape[0];
     const DType dtype = b.value(out).dtype;
-    b.set_node(
-        out, matrix_product(b, *op.name, std::move(inputs), dtype, to[0], k, to[1], is_padded(dtype, to[0], k, to[1])));
+    b.set_node(out, matrix_product(b, *op.name, std::move(inputs), dtype, to[0], k, to[1]));
     return;
   }
   b.set_node(out, product(b, *op.name, std::move(inputs), b.bytes_of(out), b.value(out).dtype, op.inputs.size() == 3));
@@ -115,9 +148,8 @@ void product_backward_of(GraphBuilder& b, const Op& op, std::size_t input, std::
     const DType dtype = b.value(v).dtype;
     // Of a weight that is read transposed the gradient is the output's, transposed, times the input.
     const bool turns = !is_first && is_transposed(b, v);
-    const bool padded = turns ? is_padded(dtype, shape[1], k, shape[0], true) : is_padded(dtype, shape[0], k, shape[1]);
     const NodeIndex given = matrix_product(b, aten::kMm, is_first ? std::vector{g, factor} : std::vector{factor, g},
-                                           dtype, shape[0], k, shape[1], padded);
+                                           dtype, shape[0], k, shape[1], turns);
     if (b.graph[given].bytes == b.bytes_of(v)) return b.give(op, input, given);
     return b.give(
         op, input,
