@@ -184,8 +184,8 @@ TEST(CommandLines, TasksOfSrunAreOneTrainingWhereTheLauncherSaysSo) {
       options_of(behind({"--nodes=2"}, {"accelerate", "launch", "--num_machines", "2", "--num_processes", "16"})),
       HasSubstr("--gpus 16 --nodes 2"));
   // Options whose value is a word; one task sees the cards of its node.
-  for (const char* option : {"--jobid", "-o", "-e", "-i", "-C", "-D", "-d", "-q", "-m", "-r", "--cpu-bind",
-                             "--accel-bind", "-F"}) {
+  for (const char* option :
+       {"--jobid", "-o", "-e", "-i", "-C", "-D", "-d", "-q", "-m", "-r", "--cpu-bind", "--accel-bind", "-F"}) {
     EXPECT_THAT(options_of(behind({option, "x", "-l", "--exclusive", "--label"}, torchrun)), HasSubstr("--gpus 8"))
         << option;
   }

@@ -235,7 +235,8 @@ TEST_F(FineTuningTest, ParametersNeedNoStep) {
   };
   const auto expect_equal = [&](const ModelSpec& model, const RunOptions& options) {
     const RunSpec run = resolve(model, options).run;
-    EXPECT_EQ(rows_of(parameters_of_run(model, run, device_)), rows_of(run_symbolically(model, run, device_).parameters))
+    EXPECT_EQ(rows_of(parameters_of_run(model, run, device_)),
+              rows_of(run_symbolically(model, run, device_).parameters))
         << model.name;
   };
   RunOptions lora = options();
@@ -249,7 +250,8 @@ TEST_F(FineTuningTest, ParametersNeedNoStep) {
   RunOptions trainer = options();
   trainer.loop = Loop::kTrainer;
   expect_equal(model_, trainer);
-  for (const char* name : {"bert-base", "t5-small", "resnet18", "gpt-oss-20b"}) expect_equal(registry().model(name), {});
+  for (const char* name : {"bert-base", "t5-small", "resnet18", "gpt-oss-20b"})
+    expect_equal(registry().model(name), {});
   // Of one small image a batch norm has one value in each channel: torch refuses the step, and has the parameters.
   const ModelSpec network = registry().model("resnet50");
   RunOptions small;

@@ -19,18 +19,35 @@ using OptionNames = std::span<const std::string_view>;
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-inline constexpr auto kTorchrunFlags = std::to_array<std::string_view>(
-    {"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "module"});
+inline constexpr auto kTorchrunFlags =
+    std::to_array<std::string_view>({"standalone", "no_python", "run_path", "virtual_local_rank", "use_env", "module"});
 
-inline constexpr auto kDeepSpeedFlags = std::to_array<std::string_view>(
-    {"module", "no_python", "no_local_rank", "force_multi", "save_pid", "no_ssh", "no_ssh_check", "elastic_training",
-     "bind_cores_to_rank", "quiet", "q"});
+inline constexpr auto kDeepSpeedFlags =
+    std::to_array<std::string_view>({"module", "no_python", "no_local_rank", "force_multi", "save_pid", "no_ssh",
+                                     "no_ssh_check", "elastic_training", "bind_cores_to_rank", "quiet", "q"});
 
-inline constexpr auto kAccelerateFlags = std::to_array<std::string_view>(
-    {"multi_gpu", "use_fsdp", "use_deepspeed", "cpu", "tpu", "quiet", "q", "module", "no_python", "use_megatron_lm",
-     "use_parallelism_config", "debug", "same_network", "enable_cpu_affinity", "downcast_bf16", "dynamo_use_dynamic",
-     "dynamo_use_fullgraph", "dynamo_use_regional_compilation", "fp8_use_autocast_during_eval", "tpu_cluster",
-     "no_tpu_cluster", "tpu_use_sudo"});
+inline constexpr auto kAccelerateFlags = std::to_array<std::string_view>({"multi_gpu",
+                                                                          "use_fsdp",
+                                                                          "use_deepspeed",
+                                                                          "cpu",
+                                                                          "tpu",
+                                                                          "quiet",
+                                                                          "q",
+                                                                          "module",
+                                                                          "no_python",
+                                                                          "use_megatron_lm",
+                                                                          "use_parallelism_config",
+                                                                          "debug",
+                                                                          "same_network",
+                                                                          "enable_cpu_affinity",
+                                                                          "downcast_bf16",
+                                                                          "dynamo_use_dynamic",
+                                                                          "dynamo_use_fullgraph",
+                                                                          "dynamo_use_regional_compilation",
+                                                                          "fp8_use_autocast_during_eval",
+                                                                          "tpu_cluster",
+                                                                          "no_tpu_cluster",
+                                                                          "tpu_use_sudo"});
 
 /// srun's, of one letter, whose value may be the next word: required_argument in slurm_opt.c of Slurm 26.11
 /// (github.com/SchedMD/slurm, 284c3b95, src/common/slurm_opt.c: options with set_func or set_func_srun).
