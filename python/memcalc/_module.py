@@ -62,11 +62,7 @@ def _torchvision_shapes(directory: str) -> dict[int, list[tuple[str, Shapes]]]:
     for model in json.loads(registry().models())["models"]:
         if model["model_type"] != "torchvision": continue
         spec = model_spec(model["name"], {})
-        try:
-            shapes = parameters_of(spec, {})
-        except _core.UsageError as error:
-            if error.rule != "batch-norm-of-several": raise
-            shapes = parameters_of(spec, {"batch_size": 2})
+        shapes = parameters_of(spec, {})
         found.setdefault(len(shapes), []).append((model["name"], shapes))
     return found
 

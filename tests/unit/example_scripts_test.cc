@@ -184,13 +184,28 @@ TEST(CommandLines, TasksOfSrunAreOneTrainingWhereTheLauncherSaysSo) {
       options_of(behind({"--nodes=2"}, {"accelerate", "launch", "--num_machines", "2", "--num_processes", "16"})),
       HasSubstr("--gpus 16 --nodes 2"));
   // Options whose value is a word; one task sees the cards of its node.
-  for (const char* option : {"--jobid", "-o", "-e", "-i", "-C", "-D", "-d", "-q", "-m", "-r", "--cpu-bind"}) {
+  for (const char* option :
+       {"--jobid", "-o", "-e", "-i", "-C", "-D", "-d", "-q", "-m", "-r", "--cpu-bind", "--accel-bind", "-F"}) {
     EXPECT_THAT(options_of(behind({option, "x", "-l", "--exclusive", "--label"}, torchrun)), HasSubstr("--gpus 8"))
         << option;
   }
   for (const char* cards : {"--gres=gpu:4", "--gres=gpu:a100:4", "--gpus-per-node=4"}) {
     EXPECT_THAT(options_of(behind({cards}, python)), HasSubstr("--parallel dp --gpus 4")) << cards;
   }
+}
+
+TEST(CommandLines, FlagsOfALauncherTakeNoWord) {
+  const auto behind = [](std::vector<std::string> launcher, const char* flag) {
+    launcher.insert(launcher.end(), {flag, "run_clm.py", "--model_name_or_path", "gpt2"});
+    return launcher;
+  };
+  EXPECT_THAT(options_of(behind({"torchrun", "--nproc_per_node", "8"}, "--virtual-local-rank")), HasSubstr("--gpus 8"));
+  EXPECT_THAT(options_of(behind({"deepspeed", "--num_gpus", "8"}, "--bind_cores_to_rank")), HasSubstr("--gpus 8"));
+  EXPECT_THAT(options_of(behind({"deepspeed", "--enable_each_rank_log", "logs", "--num_gpus", "8"}, "--no_ssh")),
+              HasSubstr("--gpus 8"));
+  EXPECT_THAT(options_of(behind({"accelerate", "launch", "--num_processes", "8"}, "--dynamo_use_fullgraph")),
+              HasSubstr("--gpus 8"));
+  EXPECT_THAT(options_of(behind({"srun", "-n", "1", "--oom-kill-step"}, "python")), HasSubstr("gpt2"));
 }
 
 TEST(CommandLines, NamesOfDataAreIrrelevant) {

@@ -224,6 +224,44 @@ TEST_F(FineTuningTest, TrlCastsTheAdaptersOfAPackedBase) {
   }
 }
 
+TEST_F(FineTuningTest, ParametersNeedNoStep) {
+  const auto rows_of = [](const std::vector<ParameterInfo>& parameters) {
+    std::vector<std::string> rows;
+    for (const ParameterInfo& each : parameters) {
+      rows.push_back(each.name + (each.trainable ? " trains " : " is frozen ") + std::string(name_of(each.dtype)));
+      for (int i = 0; i < each.shape.rank; ++i) rows.back() += " " + std::to_string(each.shape[i]);
+    }
+    return rows;
+  };
+  const auto expect_equal = [&](const ModelSpec& model, const RunOptions& options) {
+    const RunSpec run = resolve(model, options).run;
+    EXPECT_EQ(rows_of(parameters_of_run(model, run, device_)),
+              rows_of(run_symbolically(model, run, device_).parameters))
+        << model.name;
+  };
+  RunOptions lora = options();
+  lora.lora_rank = 8;
+  expect_equal(model_, lora);
+  lora.quantization = Quantization::kNf4;
+  expect_equal(model_, lora);
+  RunOptions frozen = options();
+  frozen.frozen = {"embed_tokens"};
+  expect_equal(model_, frozen);
+  RunOptions trainer = options();
+  trainer.loop = Loop::kTrainer;
+  expect_equal(model_, trainer);
+  for (const char* name : {"bert-base", "t5-small", "resnet18", "gpt-oss-20b"})
+    expect_equal(registry().model(name), {});
+  // Of one small image a batch norm has one value in each channel: torch refuses the step, and has the parameters.
+  const ModelSpec network = registry().model("resnet50");
+  RunOptions small;
+  small.image_size = 32;
+  small.batch_size = 1;
+  const RunSpec run = resolve(network, small).run;
+  EXPECT_EQ(error_rule([&] { (void)run_symbolically(network, run, device_); }), "batch-norm-of-several");
+  EXPECT_FALSE(parameters_of_run(network, run, device_).empty());
+}
+
 TEST_F(FineTuningTest, RefusesWhatTheLibrariesRefuse) {
   RunOptions quantized = options();
   quantized.quantization = Quantization::kNf4;

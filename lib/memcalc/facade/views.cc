@@ -26,7 +26,7 @@ ReplayedRun replayed(const ModelSpec& model, const RunSpec& run, const DeviceSpe
 std::vector<ParameterRow> parameter_table(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device) {
   validate(model, run);
   std::vector<ParameterRow> rows;
-  for (ParameterInfo& each : run_symbolically(model, run, device).parameters) {
+  for (ParameterInfo& each : parameters_of_run(model, run, device)) {
     const auto first = each.shape.dims.begin();
     rows.push_back({std::move(each.name), {first, first + each.shape.rank}, each.dtype, each.trainable});
   }

@@ -84,15 +84,9 @@ double forward_peak(const Report& report) {
   return static_cast<double>(report.memory.phase_peaks[static_cast<std::size_t>(Phase::kForward)]);
 }
 
-/// Whether a sample alone is one too few for a batch norm, which no rule but the model itself can say. Texts have none.
-bool norms_one_value(const PlanQuestion& question, const DeviceSpec& device) {
-  if (!has_batch_norm(question.model) && !question.model.architecture.get_if<ProgramSpec>()) return false;
-  try {
-    (void)estimate(question.model, run_of(question, Way::kAsAsked, false), without_rates(device));
-  } catch (const Error& error) {
-    return wants_more_samples(error);
-  }
-  return false;
+/// Whether a sample alone may be one too few for a batch norm, which no rule but the model itself can say.
+bool may_norm_one_value(const ModelSpec& model) {
+  return has_batch_norm(model) || model.architecture.get_if<ProgramSpec>() != nullptr;
 }
 
 }  // namespace
@@ -108,8 +102,8 @@ ClosedForms closed_forms_of(const PlanQuestion& question, std::span<const Choice
   const DeviceSpec device = on_one_host(question.device);
   const DeviceSpec untimed = without_rates(device);
   const SearchControl quiet{.threads = control.threads, .progress = {}, .stop = control.stop};
-  const std::int64_t smallest = norms_one_value(question, device) ? 2 : 1;  // times what the rules take
-  (void)for_each_index(reports.size(), quiet, [&](std::size_t i) {
+  std::int64_t smallest = 1;  // times what the rules take
+  const auto ask = [&](std::size_t i) {
     const std::size_t place = i % kEach;
     const Way way = static_cast<Way>(i / kEach);
     // The accounting is that of one sequence without checkpointing, but where other types are held than computed with.
@@ -129,7 +123,18 @@ ClosedForms closed_forms_of(const PlanQuestion& question, std::span<const Choice
       if (i == 0 || !refused) throw;  // the first is the run as asked
       if (place == 0) forms.refusals[i / kEach] = refusal_of(error).rule;
     }
-  });
+  };
+  std::size_t answered = 0;
+  if (may_norm_one_value(question.model)) {
+    try {
+      ask(0);
+      answered = 1;
+    } catch (const Error& error) {
+      if (!wants_more_samples(error)) throw;
+      smallest = 2;
+    }
+  }
+  (void)for_each_index(reports.size() - answered, quiet, [&](std::size_t i) { ask(i + answered); });
   for (std::size_t way = 0; way < kWayCount; ++way) {
     auto* of_way = &reports[way * kEach];
     if (!of_way[0]) continue;

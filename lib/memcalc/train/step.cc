@@ -506,6 +506,22 @@ SymbolicRun run_every_step(const ModelSpec& spec, const RunSpec& run, const Devi
   return executed(spec, run, device, 0, false);
 }
 
+std::vector<ParameterInfo> parameters_of_run(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device) {
+  const bool is_ready_before_steps = run.trains() && !run.uses_trainer() && !run.parallel.is_parallel();
+  if (!is_ready_before_steps) return run_symbolically(spec, run, device).parameters;
+  if (!keeps_packed(run.fine_tuning.quantization, device)) return parameters_of_run(spec, dequantized(run), device);
+  Tape tape(device, run.profile.behaviors);
+  std::vector<ParameterInfo> parameters;
+  {
+    const std::unique_ptr<Model> model = build_model(spec, run, tape, weights_dtype(run));
+    load(tape, *model, spec, run);
+    prepare_model(tape, *model, run);
+    parameters = parameters_of(*model, {}, nullptr);
+    tape.memory.stop();
+  }
+  return parameters;
+}
+
 SymbolicRun run_symbolically(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device, std::int64_t rank) {
   try {
     try {

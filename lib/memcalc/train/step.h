@@ -73,4 +73,9 @@ struct SymbolicRun {
 [[nodiscard]] SymbolicRun run_symbolically(const ModelSpec& model, const RunSpec& run, const DeviceSpec& device,
                                            std::int64_t rank = 0);
 
+/// `parameters` of the above, without a step where a model is ready before its first one: the bare loop on one GPU.
+/// Throws as it does, but not for what a step refuses. Covered by tests/unit/fine_tuning_test.cc.
+[[nodiscard]] std::vector<ParameterInfo> parameters_of_run(const ModelSpec& model, const RunSpec& run,
+                                                           const DeviceSpec& device);
+
 }  // namespace memcalc

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/launcher_options.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
 
@@ -354,57 +355,17 @@ class CommandReader {
   }
 
   // --name value, --name=value; `flags` take none.
-  std::pair<std::string, std::string> launcher_option(std::initializer_list<std::string_view> flags) {
+  std::pair<std::string, std::string> launcher_option(OptionNames flags) {
     std::string word = next();
     const std::size_t equals = word.find('=');
     std::string key = key_of(word.substr(0, equals));
     if (equals != std::string::npos) return {std::move(key), word.substr(equals + 1)};
-    if (std::find(flags.begin(), flags.end(), key) != flags.end()) return {std::move(key), "true"};
+    if (holds(flags, key)) return {std::move(key), "true"};
     return {std::move(key), next()};
   }
 
-  // srun(1), whose options are listed from memory: one task on each node, unless it is told how many; each sees the
-  // cards of its node that were asked for. An option whose value may be left out takes none as a word of its own.
+  // srun(1): one task on each node, unless it is told how many; each sees the cards of its node that were asked for.
   void read_srun() {
-    constexpr std::string_view kShortWithValue = "ABcCdDeGiJLmMnNopqrStTWwx";
-    constexpr std::string_view kLongWithoutValue[] = {"accel_bind",
-                                                      "bcast",
-                                                      "compress",
-                                                      "contiguous",
-                                                      "disable_status",
-                                                      "exact",
-                                                      "exclusive",
-                                                      "help",
-                                                      "hold",
-                                                      "immediate",
-                                                      "interactive",
-                                                      "kill_on_bad_exit",
-                                                      "label",
-                                                      "multi_prog",
-                                                      "nice",
-                                                      "no_allocate",
-                                                      "no_kill",
-                                                      "overcommit",
-                                                      "overlap",
-                                                      "oversubscribe",
-                                                      "preserve_env",
-                                                      "propagate",
-                                                      "pty",
-                                                      "quiet",
-                                                      "quit_on_interrupt",
-                                                      "reboot",
-                                                      "send_libs",
-                                                      "spread_job",
-                                                      "stepmgr",
-                                                      "test_only",
-                                                      "unbuffered",
-                                                      "usage",
-                                                      "use_min_nodes",
-                                                      "verbose",
-                                                      "version",
-                                                      "wait_all_nodes",
-                                                      "whole",
-                                                      "x11"};
     std::optional<std::int64_t> tasks, nodes, each;
     while (!done() && is_option(word())) {
       const std::string option = next();
@@ -412,12 +373,10 @@ class CommandReader {
       if (option.starts_with("--")) {
         const std::size_t equals = option.find('=');
         key = key_of(option.substr(0, equals));
-        const bool is_alone =
-            std::find(std::begin(kLongWithoutValue), std::end(kLongWithoutValue), key) != std::end(kLongWithoutValue);
-        value = equals != std::string::npos ? option.substr(equals + 1) : is_alone ? "" : next();
+        value = equals != std::string::npos ? option.substr(equals + 1) : holds(kSrunFlags, key) ? "" : next();
       } else {
         key = option.substr(1, 1);
-        const bool takes_value = kShortWithValue.find(key) != std::string_view::npos;
+        const bool takes_value = kSrunLettersWithValue.find(key) != std::string_view::npos;
         value = option.size() > 2 ? option.substr(2) : takes_value ? next() : "";
       }
       if (key == "n" || key == "ntasks") tasks = count_of(option, value);
@@ -468,7 +427,7 @@ class CommandReader {
   void read_torchrun() {
     std::optional<std::int64_t> each;
     while (!done() && is_option(word()) && word() != "-m") {
-      const auto [key, value] = launcher_option({"standalone", "no_python", "run_path", "use_env", "module"});
+      const auto [key, value] = launcher_option(kTorchrunFlags);
       if (key == "nproc_per_node" || key == "nproc") {
         command_.gpus_key = key;
         if (value != "gpu" && value != "auto") each = count_of(key, value);
@@ -486,8 +445,7 @@ class CommandReader {
   void read_deepspeed_launch() {
     std::optional<std::int64_t> each;
     while (!done() && is_option(word()) && word() != "-m") {
-      const auto [key, value] =
-          launcher_option({"module", "no_python", "no_local_rank", "force_multi", "enable_each_rank_log"});
+      const auto [key, value] = launcher_option(kDeepSpeedFlags);
       if (key == "num_gpus") {
         command_.gpus_key = key;
         each = count_of(key, value);
@@ -508,9 +466,7 @@ class CommandReader {
     Launcher launcher{mapping(), "command line", "accelerate/"};
 
     while (!done() && is_option(word()) && word() != "-m") {
-      const auto [key, value] = launcher_option({"multi_gpu", "use_fsdp", "use_deepspeed", "cpu", "tpu", "quiet",
-                                                 "module", "no_python", "use_megatron_lm", "use_parallelism_config",
-                                                 "debug", "same_network", "enable_cpu_affinity"});
+      const auto [key, value] = launcher_option(kAccelerateFlags);
       if (key == "config_file") {
         const std::string path = find_named_file(value, "./");
         command_.launchers.push_back({read_config_tree(path), path, "config_file/"});
