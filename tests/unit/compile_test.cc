@@ -65,6 +65,28 @@ TEST(CompileProducts, OfFloat32ArePaddedInTf32Alone) {
   EXPECT_FALSE(compile::is_padded(float32, 2560, 1024, 50257));
 }
 
+// The Trainer leaves torch's defaults: convolutions in TF32, products in float32, which are not padded.
+TEST(CompileProducts, OfTheTrainerAreInFloat32) {
+  const ModelSpec model = registry().model("bert-base");
+  const auto run_in = [&](Precision precision) {
+    RunOptions options;
+    options.batch_size = 16;
+    options.task = Task::kMaskedLm;
+    options.precision = precision;
+    options.loop = Loop::kTrainer;
+    options.compile = true;
+    const SymbolicRun ran = run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
+    std::int64_t padded = 0;
+    for (const Kernel& kernel : ran.kernels) {
+      const auto* product = kernel.as<work::Product>();
+      padded += product != nullptr && std::max({product->m, product->n, product->k}) == 30524 ? 1 : 0;
+    }
+    return padded;
+  };
+  EXPECT_EQ(run_in(Precision::kFp32), 0);
+  EXPECT_GT(run_in(Precision::kTf32), 0);
+}
+
 TEST(MinCut, TakesTheSmallestEdgesAndOfEqualOnesThoseNearestToTheSink) {
   Network network(4);  // source, a, b, sink
   network.connect(0, 1, 7);

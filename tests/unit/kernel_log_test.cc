@@ -91,7 +91,7 @@ TEST_F(KernelLogTest, OnlyAFloat32ProductThatIsAllowedToRunsInTf32) {
   const auto last_is_tf32 = [this] { return log_.last()->as<work::Product>()->tf32; };
   log_.product(kMm, DType::kFloat32, 1, 2, 3, 4);
   EXPECT_FALSE(last_is_tf32());
-  log_.allow_tf32 = true;
+  log_.products_in_tf32 = log_.convolutions_in_tf32 = true;
   log_.product(kMm, DType::kFloat32, 1, 2, 3, 4);
   EXPECT_TRUE(last_is_tf32());
   log_.product(kMm, DType::kBFloat16, 1, 2, 3, 4);

@@ -45,7 +45,7 @@ void KernelLog::product(const Operator& op, DType dtype, std::int64_t batch, std
                         std::int64_t k, KernelKind kind, Transposed transposed) {
   if (!recording) return;
   contraction(op, dtype, batch, m, n, k, kind);
-  const bool tf32 = kind == KernelKind::kMatrixProduct && runs_in_tf32(dtype);
+  const bool tf32 = kind == KernelKind::kMatrixProduct && products_in_tf32 && dtype == DType::kFloat32;
   describe(work::Product{.batch = batch, .m = m, .n = n, .k = k, .transposed = transposed, .tf32 = tf32});
 }
 
@@ -60,7 +60,7 @@ void KernelLog::convolution(const Operator& op, DType dtype, KernelKind kind, co
   if (!recording) return;
   contraction(op, dtype, convolution.groups, convolution.pixels, convolution.channels, convolution.depth, kind);
   work::Convolution described = convolution;
-  described.tf32 = kind == KernelKind::kConvolution && runs_in_tf32(dtype);
+  described.tf32 = kind == KernelKind::kConvolution && convolutions_in_tf32 && dtype == DType::kFloat32;
   describe(described);
   Kernel& last = list_.back();
   last.bytes = bytes;  // not the unfolded matrix

@@ -68,17 +68,17 @@ class KernelLog {
   [[nodiscard]] KernelList take() { return std::exchange(list_, {}); }
 
   bool recording = false;
-  bool integers = false;     // with `recording`: operators of no_grad:: are recorded, too (ops/integer.h)
-  bool allow_tf32 = false;   // torch.backends.cudnn.allow_tf32, and of cuBLAS
-  std::int64_t repeats = 1;  // how often what runs now runs in a step
-  double share = 1;          // how often an average step runs it, where that is not every step's
+  bool integers = false;              // with `recording`: operators of no_grad:: are recorded, too (ops/integer.h)
+  bool convolutions_in_tf32 = false;  // torch.backends.cudnn.allow_tf32
+  bool products_in_tf32 = false;      // torch.backends.cuda.matmul.allow_tf32
+  std::int64_t repeats = 1;           // how often what runs now runs in a step
+  double share = 1;                   // how often an average step runs it, where that is not every step's
 
  private:
   friend class SeparateKernels;
 
   void contraction(const Operator& op, DType dtype, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    KernelKind kind);
-  [[nodiscard]] bool runs_in_tf32(DType dtype) const { return allow_tf32 && dtype == DType::kFloat32; }
 
   const Moment& moment_;
   KernelList list_;

@@ -283,16 +283,12 @@ void tell_skipped_tokens(const RunSpec& run, SymbolicRun& result) {
                                 "can be more or less (of 8,192 tokens all executed it was more than twice as large)");
 }
 
-// torch.backends.cuda.matmul.allow_tf32 stays off where nobody asks for TF32, whatever convolutions may use.
-void keep_products_in_float32(KernelList& kernels) {
-  for (Kernel& kernel : kernels) {
-    if (auto* product = std::get_if<work::Product>(&kernel.work)) product->tf32 = false;
-  }
+// Convolutions in TF32 are torch's own default, which the Trainer and diffusers' scripts leave, and float32 in a plain
+// loop is taken to switch off. Products run in it where that is asked for.
+void set_tf32(KernelLog& kernels, const ModelSpec& spec, const RunSpec& run) {
+  kernels.products_in_tf32 = run.precision == Precision::kTf32;
+  kernels.convolutions_in_tf32 = kernels.products_in_tf32 || run.uses_trainer() || is_denoiser(spec);
 }
-
-}  // namespace
-
-namespace {
 
 void load(Tape& tape, Model& model, const ModelSpec& spec, const RunSpec& run) {
   const bool by_bitsandbytes = is_packed_by_bitsandbytes(run.fine_tuning.quantization);
@@ -310,7 +306,7 @@ class TellingModel {
  public:
   TellingModel(const ModelSpec& spec, const RunSpec& run, const DeviceSpec& device)
       : tape_(device, run.profile.behaviors), model_(build_model(spec, run, tape_, weights_dtype(run))) {
-    tape_.kernels.allow_tf32 = true;  // the Trainer's
+    set_tf32(tape_.kernels, spec, run);
     load(tape_, *model_, spec, run);
     reference_ = make_reference(tape_, spec, run, /*rank=*/0);
   }
@@ -354,9 +350,7 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
   // Its import has multiplied matrices to see what the card can do, before there is a model.
   if (run.fine_tuning.unsloth) tape.memory.use_cublas(false);
   tape.modes.cut_cross_entropy = run.fine_tuning.cut_cross_entropy;
-  // Convolutions in TF32 are torch's own default, which the Trainer and diffusers' scripts leave, and float32 in a
-  // plain loop is taken to switch off.
-  tape.kernels.allow_tf32 = run.precision == Precision::kTf32 || run.uses_trainer() || is_denoiser(spec);
+  set_tf32(tape.kernels, spec, run);
   if (run.parallel.data_parallel != DataParallel::kDp) {  // which is one process
     tape.processes = run.parallel.gpus;
     tape.process_index = rank;
@@ -440,7 +434,6 @@ SymbolicRun executed(const ModelSpec& spec, const RunSpec& run, const DeviceSpec
     }
     result.trace = std::move(tape.memory.trace);
     result.kernels = tape.kernels.take();
-    if (run.precision != Precision::kTf32) keep_products_in_float32(result.kernels);
     result.managed_bytes = tape.memory.managed_bytes;
     tape.memory.stop();
   }

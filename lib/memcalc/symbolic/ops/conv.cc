@@ -96,7 +96,7 @@ Held held_by(const Trace& trace) {
 
 /// None where it finds no memory.
 Bytes workspace_on(const Tape& tape, const ConvolutionShape& shape, ConvolutionPass pass, DType dtype) {
-  const Bytes bytes = convolution_workspace(shape, pass, dtype, tape.kernels.allow_tf32);
+  const Bytes bytes = convolution_workspace(shape, pass, dtype, tape.kernels.convolutions_in_tf32);
   if (!is_large_workspace(bytes, tape.device)) return bytes;
   const Held held = held_by(tape.memory.trace);
   const Bytes earlier = is_large_workspace(held.workspace, tape.device) ? held.workspace : 0;

@@ -37,7 +37,7 @@ ConvolutionShape shape_of(const Shape& x, const Shape& weight, const Shape& resu
 }
 
 void run_pass(Tape& tape, const Operator& op, const ConvolutionShape& s, ConvolutionPass pass, DType dtype) {
-  tape.memory.scratch(sequence_convolution_workspace(s, pass, dtype, tape.kernels.allow_tf32), op,
+  tape.memory.scratch(sequence_convolution_workspace(s, pass, dtype, tape.kernels.convolutions_in_tf32), op,
                       Category::kWorkspaces);
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double elements = real(s.batch * s.in_channels) * real(s.width) +

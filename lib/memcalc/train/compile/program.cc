@@ -272,7 +272,7 @@ Program trace(Tape& tape, Autocast autocast, const KeptTensors& arguments, const
   const SeparateKernels separate(tape.kernels);
   const Phase phase = std::exchange(tape.moment.phase, Phase::kForward);
   capture.float8 = tape.modes.float8;
-  capture.tf32 = tape.kernels.allow_tf32;
+  capture.tf32 = tape.kernels.products_in_tf32;
   {
     // A compiled call runs outside of autocast (runtime_wrappers.py, _DisableAutocast): weights are cast in the graph,
     // once, as equal casts are one, and what eager layers have cast before stays theirs.
