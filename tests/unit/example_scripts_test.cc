@@ -203,8 +203,9 @@ TEST(CommandLines, FlagsOfALauncherTakeNoWord) {
   EXPECT_THAT(options_of(behind({"deepspeed", "--num_gpus", "8"}, "--bind_cores_to_rank")), HasSubstr("--gpus 8"));
   EXPECT_THAT(options_of(behind({"deepspeed", "--enable_each_rank_log", "logs", "--num_gpus", "8"}, "--no_ssh")),
               HasSubstr("--gpus 8"));
-  EXPECT_THAT(options_of(behind({"accelerate", "launch", "--num_processes", "8"}, "--dynamo_use_fullgraph")),
-              HasSubstr("--gpus 8"));
+  for (const char* flag : {"--dynamo_use_fullgraph", "-q"}) {
+    EXPECT_THAT(options_of(behind({"accelerate", "launch", "--num_processes", "8"}, flag)), HasSubstr("--gpus 8"));
+  }
   EXPECT_THAT(options_of(behind({"srun", "-n", "1", "--oom-kill-step"}, "python")), HasSubstr("gpt2"));
 }
 

@@ -33,7 +33,7 @@ constexpr KeyRow kRows[] = {
      U::kIrrelevant, "how processes are started"},
     {"compute_environment debug machine_rank main_training_function rdzv_backend rdzv_conf same_network gpu_ids "
      "main_process_ip main_process_port enable_cpu_affinity tpu_env tpu_use_cluster tpu_use_sudo tpu_name tpu_zone "
-     "tpu_vm command_file commands mpirun_config num_cpu_threads_per_process quiet role log_dir tee max_restarts "
+     "tpu_vm command_file commands mpirun_config num_cpu_threads_per_process quiet q role log_dir tee max_restarts "
      "monitor_interval module no_python downcast_bf16 ipex_config ipex_plugin_kwargs config_file",
      U::kIrrelevant, "how processes are started"},
     {"dynamo_config/dynamo_backend dynamo_backend", U::kRefused,
