@@ -72,26 +72,25 @@ class Planner {
  private:
   /// Contenders by framework, in the order in which they are asked for.
   void sift() {
-    const std::vector<Choice>& choices = choices_;
-    plan_.candidates = choices.size();
-    std::vector<Sifted> sifted(choices.size());
+    plan_.candidates = choices_.size();
+    std::vector<Sifted> sifted(choices_.size());
     constexpr std::size_t kPart = 1024;  // candidates at a time: their work is short
     const SearchControl quiet{.threads = control_.threads, .progress = {}, .stop = control_.stop};
-    (void)for_each_index((choices.size() + kPart - 1) / kPart, quiet, [&](std::size_t part) {
-      const std::size_t end = std::min(choices.size(), (part + 1) * kPart);
-      for (std::size_t i = part * kPart; i < end; ++i) sifted[i] = sifted_of(choices[i]);
+    (void)for_each_index((choices_.size() + kPart - 1) / kPart, quiet, [&](std::size_t part) {
+      const std::size_t end = std::min(choices_.size(), (part + 1) * kPart);
+      for (std::size_t i = part * kPart; i < end; ++i) sifted[i] = sifted_of(choices_[i]);
     });
     for (const Framework framework : question_.frameworks) {
       Tried& tried = plan_.tried.emplace_back();
       tried.framework = framework;
       std::map<std::string, std::size_t> rules;
       std::vector<Contender> contenders;
-      const std::optional<std::size_t> leanest = leanest_beyond_card(choices, sifted, framework);
-      for (std::size_t i = 0; i < choices.size(); ++i) {
-        if (framework_of(choices[i]) != framework) continue;
+      const std::optional<std::size_t> leanest = leanest_beyond_card(choices_, sifted, framework);
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        if (framework_of(choices_[i]) != framework) continue;
         ++tried.candidates;
         if ((sifted[i].rule.empty() && sifted[i].least > 0) || leanest == i) {
-          contenders.push_back({choices[i], sifted[i].least, sifted[i].likely, sifted[i].ranking, nullptr, nullptr});
+          contenders.push_back({choices_[i], sifted[i].least, sifted[i].likely, sifted[i].ranking, nullptr, nullptr});
         } else {
           ++rejected_[sifted[i].rule.empty() ? kNotReached : sifted[i].rule];
           ++rules[sifted[i].rule];
