@@ -73,7 +73,8 @@ CASES = [
     ((*BERT, "--checkpointing", "half"), "--checkpointing: expected one of none, full, selective, every-N, found 'half'"),
     ((*BERT, "--card", "mine"), "--card: expected a name, memory and compute capability"),
     ((*BERT, "--torch", "99"), "--torch: expected a version, such as 2.11 or 5.17.0, found '99'"),
-    (("--model", "phi3"), "unknown model 'phi3'; 'memcalc models --search phi3' lists the known ones of that name"),
+    (("--model", "phi3"), "unknown model 'phi3'; 'memcalc models --search phi3' lists the known ones of that name, and --model "
+     "takes a config.json"),
     (("--model", "llama3"), "unknown model 'llama3'; 'memcalc models --search llama3' lists"),
     (("--model", "gptj"), "unknown model 'gptj'; did you mean 'gpt-j-6b'"),
     (("--model", "bert-bas"), "unknown model 'bert-bas'; did you mean 'bert-base'?"),

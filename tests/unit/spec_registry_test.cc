@@ -97,11 +97,11 @@ TEST_F(Registry, ProposesTheNearestName) {
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("llama-3-405b")); }),
             "unknown model 'llama-3-405b'; did you mean 'llama-3.1-405b'?");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("zebra")); }),
-            "unknown model 'zebra'; 'memcalc models' lists the known ones");
+            "unknown model 'zebra'; 'memcalc models' lists the known ones, and --model takes a config.json");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().device("h100-smx")); }),
             "unknown GPU 'h100-smx'; did you mean 'h100-sxm'?");
   EXPECT_EQ(error_text([&] { static_cast<void>(registry().model("")); }),
-            "unknown model ''; 'memcalc models' lists the known ones");
+            "unknown model ''; 'memcalc models' lists the known ones, and --model takes a config.json");
   EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry("/nowhere").model("gpt2")); }),
             "unknown model 'gpt2': no specs in /nowhere");
 }
@@ -339,7 +339,8 @@ TEST_F(Registry, AnUnknownNameIsNotGivenToAnotherModel) {
   EXPECT_TRUE(
       answer("microsoft/deberta-base").starts_with("microsoft/deberta-base: the family DeBERTa is not built yet; "));
   EXPECT_TRUE(answer("stepfun-ai/step3").find("the family Step is not built") != std::string::npos);
-  EXPECT_EQ(answer("acme/zebra-7b"), "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones");
+  EXPECT_EQ(answer("acme/zebra-7b"),
+            "unknown model 'acme/zebra-7b'; 'memcalc models' lists the known ones, and --model takes a config.json");
 }
 
 // Every model of shared/facts/models.json is either there or named here.
@@ -377,7 +378,8 @@ TEST_F(Registry, FamiliesThatAreNotBuiltAreNamed) {
   EXPECT_EQ(error_code([&] { static_cast<void>(registry().model("EleutherAI/gpt-neo-1.3B")); }),
             ErrorCode::kUnsupported);
   EXPECT_EQ(refusal("Qwen/qwen3"),
-            "unknown model 'Qwen/qwen3'; 'memcalc models --search qwen3' lists the known ones of that name");
+            "unknown model 'Qwen/qwen3'; 'memcalc models --search qwen3' lists the known ones of that name, and "
+            "--model takes a config.json");
   EXPECT_EQ(refusal("gpt-neox-20"), "unknown model 'gpt-neox-20'; did you mean 'gpt-neox-20b'?");
   static_cast<void>(write("not_modelled.json", R"({"families": [{"familie": "x"}]})"));
   EXPECT_EQ(error_text([&] { static_cast<void>(SpecRegistry(folder.string()).model("zebra")); }),

@@ -81,7 +81,8 @@ Error unknown_error(const std::vector<std::string>& directories, std::string_vie
   return {ErrorCode::kUsage,
           start + "; 'memcalc " + std::string(command) +
               (word.empty() ? "' lists the known ones"
-                            : " --search " + one_line(word) + "' lists the known ones of that name")};
+                            : " --search " + one_line(word) + "' lists the known ones of that name") +
+              (model ? ", and --model takes a config.json" : "")};
 }
 
 /// A model of the registry; `reference`: which of its names was asked for.
