@@ -103,9 +103,9 @@ def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=Non
         return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, dropout_p, is_causal, False, scale=scale)[0]
     if attn_mask is None or attn_mask.stride(-1) == 1:
         if attn_mask is not None:
-            attn_mask = attn_mask.expand(q.size(0), q.size(1), q.size(2), k.size(2))
-            if attn_mask.dtype == torch.bool:
+            if attn_mask.dtype == torch.bool:  # convert_boolean_attn_mask, before it is expanded
                 attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(q.dtype)
+            attn_mask = attn_mask.expand(q.size(0), q.size(1), q.size(2), k.size(2))
         return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, attn_mask, True, dropout_p, is_causal,
                                                                        scale=scale)[0]
     return torch.ops.aten._scaled_dot_product_attention_math(q, k, v, attn_mask, dropout_p, is_causal, scale=scale)[0]
@@ -135,9 +135,20 @@ def build(case):
         cfg = tf.ViTConfig(num_hidden_layers=n, num_labels=1000, **kw); cls = tf.ViTForImageClassification
     else:
         raise SystemExit("model: gpt2, bert, llama, qwen3, gpt_neox or vit, found " + m)
-    cfg.use_cache = False
+    cfg.use_cache = case.get("cache", False)
     cfg._attn_implementation = case.get("attention", "sdpa")
     return cfg, cls
+
+
+def batch_of(case, dtype):
+    b, s = case["batch"], case.get("seq", 0)
+    if case["model"] == "vit":
+        return dict(pixel_values=torch.empty(b, 3, 224, 224, dtype=dtype), labels=torch.zeros(b, dtype=torch.long))
+    ids = torch.zeros(b, s, dtype=torch.long)
+    batch = dict(input_ids=ids, labels=ids if case["model"] != "bert" else torch.zeros(b, dtype=torch.long))
+    if case["model"] == "bert" or case.get("mask"):
+        batch["attention_mask"] = torch.ones(b, s, dtype=torch.long)
+    return batch
 
 
 CARD = torch.device("cuda:0")
@@ -181,14 +192,7 @@ def main():
         torch.set_default_device(None)
         model = cls._from_config(cfg, dtype=dtype)
         model.train()
-        b, s = case["batch"], case.get("seq", 0)
-        if case["model"] == "vit":
-            batch = dict(pixel_values=torch.empty(b, 3, 224, 224, dtype=dtype), labels=torch.zeros(b, dtype=torch.long))
-        else:
-            ids = torch.zeros(b, s, dtype=torch.long)
-            batch = dict(input_ids=ids, labels=ids if case["model"] != "bert" else torch.zeros(b, dtype=torch.long))
-            if case["model"] == "bert" or case.get("mask"):
-                batch["attention_mask"] = torch.ones(b, s, dtype=torch.long)
+        batch = batch_of(case, dtype)
         compiled = torch.compile(model)
         try:
             compiled(**batch)

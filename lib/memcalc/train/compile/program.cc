@@ -2,6 +2,7 @@
 #include "memcalc/train/compile/program.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -67,15 +68,21 @@ struct Saved {
   std::vector<Tensor> buffers;  // by node
 };
 
-/// Runs one of a program's two parts on buffers by node.
+/// Runs launches of one of a program's two parts on buffers by node.
 class Execution {
  public:
   Execution(Tape& tape, const Program& program, std::vector<Tensor>& buffers, CudaGraphs* graphs)
       : tape_(tape), graph_(program.graph), buffers_(buffers), graphs_(graphs) {}
 
-  void run(const Schedule& schedule) {
+  void drop_what_nothing_reads(const Schedule& schedule) {
     for (const NodeIndex each : schedule.never_read) buffers_[index(each)].reset();
-    for (const Launch& each : schedule.launches) launch(each);
+  }
+
+  /// Within CUDA graphs where there are any.
+  void run(std::span<const Launch> launches, CudaGraphs::Part part) {
+    std::optional<CudaGraphs::Call> call;
+    if (graphs_ != nullptr) call.emplace(*graphs_, part);
+    for (const Launch& each : launches) launch(each);
   }
 
  private:
@@ -111,15 +118,6 @@ class Execution {
   std::vector<Tensor>& buffers_;
   CudaGraphs* graphs_;
 };
-
-/// Runs one part, within CUDA graphs where there are any.
-void run_part(Tape& tape, const Program& program, std::vector<Tensor>& buffers, CudaGraphs* graphs,
-              CudaGraphs::Part part) {
-  std::optional<CudaGraphs::Call> call;
-  if (graphs != nullptr) call.emplace(*graphs, part);
-  Execution(tape, program, buffers, graphs)
-      .run(part == CudaGraphs::Part::kForward ? program.forward : program.backward);
-}
 
 /// The products, reductions and so on that a checkpoint has run again in backward.
 KernelList recomputed_kernels(const GraphCapture& capture, const KernelList& forward) {
@@ -214,19 +212,34 @@ void run_backward(BackwardCall& call) {
     const NodeIndex tangent = tangent_of(graph, each);
     if (tangent != kNone) buffers[index(tangent)] = call.gradient(output++);
   }
-  // Results that got no gradient get zeros (autograd.Function materialises them).
   const auto& tangents = graph.tangents;
-  for (const NodeIndex tangent : tangents) {
-    Tensor& given = buffers[index(tangent)];
-    if (!given.defined()) given = tape.empty({graph[tangent].bytes}, DType::kUInt8, aten::kZeros);
-  }
+  std::vector<NodeIndex> without_gradient;
+  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(without_gradient),
+               [&](NodeIndex tangent) { return !buffers[index(tangent)].defined(); });
   // backward(ctx, *flat_args): what Python gave lives until it returns, whatever the compiled code lets go.
-  std::vector<Tensor> flat_args;
-  for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
+  const auto given_tensors = [&] {
+    std::vector<Tensor> flat_args;
+    for (const NodeIndex tangent : tangents) flat_args.push_back(buffers[index(tangent)]);
+    return flat_args;
+  };
+  const std::span<const Launch> launches = program.backward.launches;
+  const std::size_t later = program.launches_of_later_pieces;
+  Execution execution(tape, program, buffers, saved.graphs);
+  if (later > 0) {
+    const std::vector<Tensor> flat_args = given_tensors();
+    execution.run(launches.first(later), CudaGraphs::Part::kBackward);
+  }
+  // Results that got no gradient get zeros (autograd.Function materialises them) when backward of their graph begins:
+  // where Dynamo breaks the graph, of the first one's, as what backward starts from is the last one's.
+  for (const NodeIndex tangent : without_gradient) {
+    buffers[index(tangent)] = tape.empty({graph[tangent].bytes}, DType::kUInt8, aten::kZeros);
+  }
+  std::vector<Tensor> flat_args = given_tensors();
   if (saved.graphs != nullptr && saved.graphs->will_record(CudaGraphs::Part::kBackward)) {
     for (const NodeIndex tangent : tangents) buffers[index(tangent)] = saved.graphs->copy(graph[tangent].bytes);
   }
-  run_part(tape, program, buffers, saved.graphs, CudaGraphs::Part::kBackward);
+  execution.drop_what_nothing_reads(program.backward);
+  execution.run(launches.subspan(later), CudaGraphs::Part::kBackward);
   record_call(tape, program, program.saved.size() + graph.gradients.size(), saved.graphs);
   tape.kernels.replay(program.backward_kernels);
   std::vector<Tensor> of_arguments;
@@ -335,6 +348,14 @@ void cut(Program& program, const DeviceSpec& device) {
   const std::optional<JointGraph> rewritten = with_added_products(graph);
   const JointGraph& of_backward = rewritten ? *rewritten : graph;
   program.backward = make_schedule(of_backward, gradients, given, true);
+  const std::vector<Launch>& launches = program.backward.launches;
+  for (const NodeIndex each : graph.handed_over) {
+    const auto makes = [&](const Launch& launch) { return launch.node == graph.storage_of(each); };
+    const auto at = std::find_if(launches.begin(), launches.end(), makes);
+    if (at == launches.end()) continue;
+    const auto end = static_cast<std::size_t>(at - launches.begin()) + 1;
+    program.launches_of_later_pieces = std::max(program.launches_of_later_pieces, end);
+  }
   program.backward_kernels =
       fused_kernels(of_backward, program.backward, given, gradients, program.backward_kernels, multiprocessors);
 }
@@ -370,7 +391,9 @@ RegionResults call(Tape& tape, const Program& program, std::span<TensorImpl* con
   for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i] != kNone) buffers[index(graph.inputs[i])] = tape.detach(arguments[i]);
   }
-  run_part(tape, program, buffers, graphs, CudaGraphs::Part::kForward);
+  Execution execution(tape, program, buffers, graphs);
+  execution.drop_what_nothing_reads(program.forward);
+  execution.run(program.forward.launches, CudaGraphs::Part::kForward);
   record_call(tape, program, parameters.size() + arguments.size() + program.saved.size(), graphs);
   tape.kernels.replay(program.forward_kernels);
   // What is not saved dies as Python drops what the function returned, all but these.

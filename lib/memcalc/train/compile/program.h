@@ -2,6 +2,7 @@
 // cut in two, and each call of forward or backward asks for the memory that inductor's code would. docs/compile.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -28,6 +29,7 @@ struct Program {
   JointGraph graph;
   std::vector<NodeIndex> saved;
   Schedule forward, backward;
+  std::size_t launches_of_later_pieces = 0;  // of backward, before that of the first graph that Dynamo makes
   KernelList forward_kernels, backward_kernels;
   std::vector<Result> read, kept;  // RegionResults
   std::int64_t pieces = 1;         // graphs that Dynamo makes of it: calls of the host
