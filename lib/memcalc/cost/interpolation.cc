@@ -1,3 +1,4 @@
+// MIRRORS(torch, "cuda/UpSampleBicubic2d.cu", "2.11.0")
 // MIRRORS(torch, "cuda/UpSampleBilinear2d.cu", "2.11.0")
 #include "memcalc/cost/interpolation.h"
 
@@ -27,24 +28,75 @@ double scattered_pixels_seconds(const Kernel& kernel) {
   return kernel.elements * (is_half(kernel.dtype) ? 8.2 + 3.16 * to_each : 11.3 + 0.52 * to_each) * kPicosecond;
 }
 
-}  // namespace
-
-bool is_bilinear(const Kernel& kernel) {
-  const bool one = kernel.op == &aten::kUpsampleBilinear2d || kernel.op == &aten::kUpsampleBilinear2dBackward;
-  return one && kernel.kind == KernelKind::kImage;
+bool is_cubic(const Kernel& kernel) {
+  return kernel.op == &aten::kUpsampleBicubic2d || kernel.op == &aten::kUpsampleBicubic2dBackward;
 }
 
-double bilinear_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
+/// upsample_bicubic2d_out_frame: a thread for each pixel of the result goes over all planes and reads 16 of the
+/// operand's pixels of each. Of an H200, 216 resizes to a fortieth of to 1,300 times the pixels
+/// (tests/measured/interpolation_times_h200.jsonl): half are within 15 %.
+double cubic_forward_seconds(const work::Resize& resize, double pixels) {
+  constexpr double kPlaneUs = 0.4, kPixelPs = 3.9;
+  const auto planes = static_cast<double>(resize.planes);
+  if (resize.row_major) return planes * (kPlaneUs * kMicrosecond + pixels * kPixelPs * kPicosecond);
+  // Of an operand whose neighbours do not follow each other each pixel is a line of the cache. A block's warps read
+  // four rows each, and of a row what 32 pixels of the result need.
+  constexpr double kBlock = 1024, kWarp = 32, kRows = 4, kStridedPlaneUs = 0.8, kLineNs = 1.7;
+  const auto from = static_cast<double>(resize.from_width), to = static_cast<double>(resize.to_width);
+  const double columns = std::min(from, kWarp * from / to + 3);
+  const double lines = std::min(pixels, kBlock) / kWarp * kRows * columns;
+  return planes * (kStridedPlaneUs * kMicrosecond + lines * kLineNs * kNanosecond);
+}
+
+/// Both kernels copy where the sizes are the same.
+double same_size_seconds(const work::Resize& resize) {
+  constexpr double kPlaneUs = 0.17;
+  return static_cast<double>(resize.planes) * kPlaneUs * kMicrosecond;
+}
+
+/// upsample_bicubic2d_backward_out_frame: each of the gradient's pixels adds to 16 of the result's, and those of one
+/// wait for each other, longer in 16 bits (pairs are compared and swapped). `scale`: of widths. Of the same resizes,
+/// half within 10 % (16 bits) and 21 %.
+double cubic_backward_seconds(const work::Resize& resize, double scale, DType dtype) {
+  struct Added {
+    double plane_us, scale_us, pixel_us;
+  };
+  const Added us = !is_half(dtype)             ? Added{0.4, 0.83, 0.0048}
+                   : dtype == DType::kBFloat16 ? Added{3.0, 12.0, 0.15}
+                                               : Added{3.1, 12.2, 0.45};
+  return static_cast<double>(resize.planes) * (us.plane_us + us.scale_us * scale + us.pixel_us * scale * scale) *
+         kMicrosecond;
+}
+
+}  // namespace
+
+bool is_interpolation(const Kernel& kernel) {
+  const bool one = kernel.op == &aten::kUpsampleBilinear2d || kernel.op == &aten::kUpsampleBilinear2dBackward;
+  return (one || is_cubic(kernel)) && kernel.kind == KernelKind::kImage;
+}
+
+double interpolation_seconds(const Kernel& kernel, const DeviceSpec& device, const DeviceRates& rates) {
   const double slower = kMeasuredMultiprocessors / device.multiprocessors;
-  const bool backward = kernel.op == &aten::kUpsampleBilinear2dBackward;
   const double moved = memory_seconds(kernel, device, rates.vectorized);
-  if (const auto* planes = kernel.as<work::Rows>()) {
+  const auto* resize = kernel.as<work::Resize>();
+  if (is_cubic(kernel)) {
+    if (resize == nullptr) return moved;
+    if (resize->from_width == resize->to_width) return std::max(moved, same_size_seconds(*resize));
+    const double seconds =
+        resize->backward ? cubic_backward_seconds(
+                               *resize, static_cast<double>(resize->to_width) / static_cast<double>(resize->from_width),
+                               kernel.dtype)
+                         : cubic_forward_seconds(*resize, kernel.elements / static_cast<double>(resize->planes));
+    return std::max(moved, seconds);
+  }
+  const bool backward = kernel.op == &aten::kUpsampleBilinear2dBackward;
+  if (resize != nullptr) {
     if (backward) return std::max(moved, scattered_pixels_seconds(kernel));
     // upsample_bilinear2d_out_frame: a thread for each pixel goes over all planes: 0.19 to 0.37 us each of an H100
     // (operator_times_h100.jsonl.gz), and 0.34 T pixels a second of an H200 where they are many (segformer's 512 x 512,
     // step_operators_h200.jsonl.gz).
     constexpr double kPlaneNs = 250, kPixelPs = 2.95;
-    return std::max({moved, static_cast<double>(planes->count) * kPlaneNs * kNanosecond,
+    return std::max({moved, static_cast<double>(resize->planes) * kPlaneNs * kNanosecond,
                      kernel.elements * kPixelPs * kPicosecond * slower});
   }
   // upsample_bilinear2d_nhwc_out_frame and its backward, channels last: an index calculation for each element, and

@@ -578,7 +578,6 @@ struct SecondsOf {
     if (kernel.op == &aten::kTopk) return topk_seconds(kernel, of, device, rates);
     if (kernel.op == &aten::kSort) return sorted_rows_seconds(of, device);
     if (kernel.op == &aten::kCumsum) return std::max(by_memory(), summed_rows_seconds(kernel, of));
-    if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);
     if (is_of_regions(kernel)) return std::max(by_memory(), regions_seconds(kernel, of));
     if (of.softmax) return softmax_seconds(kernel, of, device, rates);
     return rates.blocks.source.empty() ? by_memory() : rows_seconds(kernel, of, device, rates);
@@ -595,7 +594,7 @@ struct SecondsOf {
            (kPassUs * kMicrosecond + kernel.elements * kPassElementNs * kNanosecond);
   }
   [[nodiscard]] double by_memory() const {
-    if (is_bilinear(kernel)) return bilinear_seconds(kernel, device, rates);
+    if (is_interpolation(kernel)) return interpolation_seconds(kernel, device, rates);
     if (kernel.kind == KernelKind::kRowSum && kernel.node == &aten::kConvolution.node) {
       return channel_sum_seconds(kernel, device, rates);
     }

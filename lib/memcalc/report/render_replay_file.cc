@@ -25,6 +25,7 @@ struct SizesOf {
   using Sizes = std::array<std::int64_t, 4>;
 
   Sizes operator()(const work::Rows& rows) const { return {rows.count, rows.width, 0, 0}; }
+  Sizes operator()(const work::Resize& resize) const { return {resize.planes, resize.to_width, resize.from_width, 0}; }
   Sizes operator()(const work::EmbeddingGradient& gradient) const {
     return {gradient.indices, gradient.width, gradient.table_rows, 0};
   }

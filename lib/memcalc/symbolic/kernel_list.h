@@ -62,6 +62,16 @@ struct Rows {
   [[nodiscard]] bool operator==(const Rows&) const = default;
 };
 
+/// kImage: images that are made larger or smaller, where the kernel goes over them one by one.
+struct Resize {
+  std::int64_t planes = 0;  // images times channels
+  std::int64_t from_width = 0, to_width = 0;
+  bool backward = false;
+  bool row_major = true;  // how the operand lies: neighbours of a row are neighbours in memory
+
+  [[nodiscard]] bool operator==(const Resize&) const = default;
+};
+
 /// kEmbeddingBackward
 struct EmbeddingGradient {
   std::int64_t indices = 0, width = 0, table_rows = 0;
@@ -155,8 +165,8 @@ struct Communication {
 
 /// std::monostate: element-wise, and whatever else its elements and bytes say all of.
 using Work =
-    std::variant<std::monostate, work::Rows, work::EmbeddingGradient, work::TensorList, work::Product, work::Attention,
-                 work::Convolution, work::HostCopy, work::Wait, work::OfHost, work::Communication>;
+    std::variant<std::monostate, work::Rows, work::Resize, work::EmbeddingGradient, work::TensorList, work::Product,
+                 work::Attention, work::Convolution, work::HostCopy, work::Wait, work::OfHost, work::Communication>;
 
 /// One operator call of one optimizer step.
 struct Kernel {

@@ -23,6 +23,15 @@ void image_kernel(const Operator& op, const Tensor& from, const Tensor& to, int 
                           static_cast<double>(larger.elements()));
 }
 
+/// What a kernel that goes over the images one by one has to know: not those for channels last, but for cubic ones.
+void describe_resize(const Tensor& from, const Tensor& to, bool backward, bool row_major) {
+  from.tape().kernels.describe(work::Resize{.planes = from.size(0) * from.size(1),
+                                            .from_width = from.size(3),
+                                            .to_width = to.size(3),
+                                            .backward = backward,
+                                            .row_major = row_major});
+}
+
 /// It saves nothing but sizes. The result has the gradient's layout (native/UpSampleNearest2d.cpp, UpSampleBilinear2d
 /// .cpp), that of cubic ones is row-major (UpSampleBicubic2d.cpp), whose kernel reads any strides.
 template <const AtenOperator& op, bool any_strides, int flops>
@@ -37,11 +46,9 @@ void interpolate_backward(BackwardCall& call) {
     return;
   }
   image_kernel(op, dy, result, flops);
-  if (&op == &aten::kUpsampleBilinear2dBackward && !channels_last && result.rank() == 4) {
-    const std::int64_t planes = result.size(0) * result.size(1);
-    call.tape.kernels.describe(
-        work::Rows{.count = planes, .width = dy.elements() / std::max<std::int64_t>(planes, 1), .backward = true});
-  }
+  const bool goes_over_planes =
+      &op == &aten::kUpsampleBicubic2dBackward || (&op == &aten::kUpsampleBilinear2dBackward && !channels_last);
+  if (goes_over_planes && result.rank() == 4) describe_resize(result, dy, true, true);
   call.set(0, std::move(result));
 }
 
@@ -79,10 +86,8 @@ Tensor interpolate(Arg x, const Shape& shape, Interpolation mode) {
     } else {
       image_kernel(op, operand, result, cubic ? 40 : 10);
     }
-    if (!cubic && !channels_last && input.rank() == 4) {
-      const std::int64_t planes = input.size(0) * input.size(1);
-      tape.kernels.describe(
-          work::Rows{.count = planes, .width = result.elements() / std::max<std::int64_t>(planes, 1)});
+    if ((cubic || !channels_last) && input.rank() == 4) {
+      describe_resize(input, result, false, !cubic || operand.strides()[-1] == 1);
     }
   }
   tape.autograd.set_history(node, result);
