@@ -98,6 +98,31 @@ double small_products_seconds(const SmallBlocks& of, double m, double n, double 
   return waves * (of.block_us + k * (half ? of.half_step_us : of.step_us)) * kMicrosecond;
 }
 
+/// Both sides of at most 16 in 16 bits and 8 in float32, and very many: what SAM 2's windows of a few heads make of
+/// their attention. In 16 bits blocks of 16 x 16 over steps of 32 (cutlass_80_wmma_..._16x16_32x1), from eight columns
+/// on another kernel behind a memset; in float32 gemmSN_TN of 2, 4 and 8 columns; of one column a matrix by a vector
+/// (gemvx). Of an H200's profiled steps, 4,096 to 1.6 million products over 56, 72 and 96, half within 5 %
+/// (tests/measured/tiny_products_h200.jsonl).
+bool is_tiny(double m, double n, double batch, bool half) {
+  constexpr double kHalfSide = 16, kFloatSide = 8, kMany = 4096;
+  return std::max(m, n) <= (half ? kHalfSide : kFloatSide) && batch >= kMany;
+}
+
+double tiny_products_seconds(double m, double n, double k, double batch, double multiprocessors, bool half) {
+  constexpr double kStep = 32, kOverSteps = 96, kFewColumns = 4, kVectorNs = 1.35;
+  const double columns = std::max(m, n);
+  const double depth = std::ceil(k / kStep) * kStep / kOverSteps;
+  double ns = kVectorNs;
+  if (half && columns > kFewColumns) {
+    ns = 3.3;
+  } else if (half && columns > 1) {
+    ns = 0.35 + 1.2 * depth;
+  } else if (columns > 1) {
+    ns = 0.45 + (1.45 + 1.05 * std::log2(columns)) * depth;
+  }
+  return batch * ns * kNanosecond * kMeasuredMultiprocessors / multiprocessors;
+}
+
 /// What few rows of float32 take of blocks that each go over the whole depth for 32 columns of the result.
 struct FewRows {
   double launch_us, one_block_ns;  // a step of the depth where each multiprocessor has one block at most
@@ -166,6 +191,10 @@ double product_seconds(const Kernel& kernel, const work::Product& product, const
   const double bytes_per_second = rates.bandwidth * device.memory_bandwidth_bytes_per_second;
   if (m <= 0 || n <= 0 || k <= 0) return rates.launch_us * kMicrosecond;
   if (is_few_float32_rows(kernel, product)) return few_rows_seconds(product, kernel.bytes, device);
+  if (is_tiny(m, n, batch, in_half) && multiprocessors > 0) {
+    return rates.launch_us * kMicrosecond +
+           std::max(tiny_products_seconds(m, n, k, batch, multiprocessors, in_half), kernel.bytes / bytes_per_second);
+  }
   if (in_half && is_forward(product) && batch > 1 && (product.m == 1 || product.n == 1)) {
     return many_vectors_seconds(kernel.bytes, device.memory_bandwidth_bytes_per_second);
   }
