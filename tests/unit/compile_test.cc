@@ -52,7 +52,12 @@ TEST(CompileProducts, OfSixteenBitsArePaddedWhereRowsAreNotAligned) {
   EXPECT_TRUE(compile::is_padded(half, 50257, 8192, 768, true));
   EXPECT_FALSE(compile::is_padded(half, 50257, 11200, 768, true)) << "a larger operand takes longer";
   EXPECT_FALSE(compile::is_padded(half, 30522, 5760, 1024, true)) << "rows of an even number";
-  EXPECT_TRUE(compile::is_padded(half, 768, 14001, 50256, true)) << "its rows are aligned, its length is not";
+  EXPECT_FALSE(compile::is_padded(half, 768, 14001, 50256, true)) << "its rows are aligned, its length is not";
+  EXPECT_FALSE(compile::is_padded(half, 6301, 768, 3072));
+  EXPECT_FALSE(compile::is_padded(half, 1024, 768, 30522)) << "few tokens";
+  EXPECT_TRUE(compile::is_padded(half, 2048, 768, 30522));
+  EXPECT_FALSE(compile::is_padded(half, 256, 768, 50257));
+  EXPECT_TRUE(compile::is_padded(half, 576, 768, 50257));
 }
 
 TEST(CompileProducts, OfFloat32ArePaddedInTf32Alone) {

@@ -16,8 +16,8 @@ inline constexpr Operator kInductorRandom{"prims::inductor_random"};
 /// bytes. 1: of float32 without TF32, whose kernels gain nothing by it, and of other types.
 [[nodiscard]] std::int64_t padding_multiple(DType dtype, bool tf32);
 /// Whether a product [m, k] times [k, n] gets sides that are multiples of `multiple` (padding_multiple): one whose rows
-/// are not aligned does where its arithmetic is the limit. `turns`: the first operand is the transposed view of a
-/// gradient, which padding would write anew, row by row.
+/// are not aligned does where its arithmetic is the limit and padding, with the copies that it takes, is quicker.
+/// `turns`: the first operand is the transposed view of a gradient, which padding would write anew, row by row.
 [[nodiscard]] bool is_padded(std::int64_t multiple, std::int64_t m, std::int64_t k, std::int64_t n, bool turns = false);
 
 /// Builds the joint graph operator by operator. Rules see it through this.

@@ -13,35 +13,39 @@ namespace {
 
 constexpr std::int64_t kHalfMultiple = 8, kTf32Multiple = 4;
 
-/// Products of a type whose rows are not aligned, and what padding makes of them. FLOP/s and seconds on an H200.
-struct PaddedType {
-  double bound_by_arithmetic;   // FLOPs per element read and written: half of an H100's by its datasheet
-  double odd, even, aligned;    // FLOP/s of rows of an odd and an even number of elements, and of padded ones
-  double turned, turned_large;  // seconds an element that is turned over takes; of operands of kLarge and more
+/// Products of a type whose rows are not aligned, and what padding makes of them: FLOP/s as they stand, where a row has
+/// an odd and an even number of elements, and padded; picoseconds that an element of the padded operand's copy takes.
+struct PaddedProduct {
+  double odd, even, aligned, copied_ps;
 };
-constexpr double kLarge = 5e8;  // elements
+/// By which rows are not aligned: the result's, as of a head's logits; the operands', as of the gradient of what enters
+/// the head, where only the weight is copied, as the gradient is made with room for the padding; those of an operand
+/// that is read transposed, as of the gradient of the head's weight.
+struct PaddedType {
+  PaddedProduct result, operands, turned;
+  double large, large_copied_ps;  // of `turned`: elements of an operand from which on one takes longer
+  double bound_by_arithmetic;     // FLOPs per element read and written: half of an H100's by its datasheet
+};
+constexpr double kTera = 1e12, kPicosecond = 1e-12;
 
-// The compiler times both ways; here a product of at least this intensity is padded. The copy of an operand that lies
-// transposed (should_exclude_padding_time: no buffer that could have been padded where it was made) is timed with it:
-// zeros, then elements that are turned over, 7 ps each. Without padding Turing's kernels run. GPT-2's head of 768
-// features is on the edge: padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001). Inductor's
-// answer turns between 4.1e8 and 5.6e8 elements of the operand: 5e8 lies between, and 7.6 ps is the first round number
-// above the 7.52 ps from which on 11,200 tokens are not padded.
-constexpr PaddedType kHalf{.bound_by_arithmetic = 150,
-                           .odd = 148e12,
-                           .even = 260e12,
-                           .aligned = 800e12,
-                           .turned = 7e-12,
-                           .turned_large = 7.6e-12};
-// Of an H200 (seed 14001): even rows by a head's gradient of 11,200 tokens, 195 TFLOP/s. That one is not padded, one of
-// 1,024 features and 1,792 tokens is, so that an element takes between 2.8 and 3.7 ps: the middle. Odd rows were not
-// measured: as much slower as those of 16 bits.
-constexpr PaddedType kTf32{.bound_by_arithmetic = 75,
-                           .odd = 111e12,
-                           .even = 195e12,
-                           .aligned = 350e12,
-                           .turned = 3.25e-12,
-                           .turned_large = 3.25e-12};
+// The compiler times both ways (should_pad_bench) and pads where the product as it stands takes more than 1.1 times as
+// long. Of an H200, 360 products of heads of 30,522 to 50,265 words and 96 of which only a length is not aligned, as a
+// number of tokens: that is no row, and padding it is never worth it (padding_choices_h200.jsonl.gz; without TF32 no
+// float32 product is). Of the 336 others 324 are told right, the rest is on the edge. GPT-2's head of 768 features is:
+// the gradient of its weight was padded with 8,192 tokens, not with 14,000 (seed 8001) and 11,200 (seed 11001), so that
+// elements of larger operands take longer.
+constexpr PaddedType kHalf{.result = {95 * kTera, 243 * kTera, 640 * kTera, 7},
+                           .operands = {137 * kTera, 243 * kTera, 800 * kTera, 2.2},
+                           .turned = {148 * kTera, 243 * kTera, 800 * kTera, 7},
+                           .large = 5e8,
+                           .large_copied_ps = 7.6,
+                           .bound_by_arithmetic = 150};
+constexpr PaddedType kTf32{.result = {127 * kTera, 127 * kTera, 325 * kTera, 10.3},
+                           .operands = {125 * kTera, 125 * kTera, 369 * kTera, 4},
+                           .turned = {115 * kTera, 115 * kTera, 370 * kTera, 7.6},
+                           .large = 1.2e8,
+                           .large_copied_ps = 8.2,
+                           .bound_by_arithmetic = 75};
 
 }  // namespace
 
@@ -51,17 +55,18 @@ std::int64_t padding_multiple(DType dtype, bool tf32) {
 }
 
 bool is_padded(std::int64_t multiple, std::int64_t m, std::int64_t k, std::int64_t n, bool turns) {
-  if (m % multiple == 0 && k % multiple == 0 && n % multiple == 0) return false;
   const PaddedType& type = multiple == kHalfMultiple ? kHalf : kTf32;
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  if (turns && m % multiple != 0) {
-    constexpr double kMultiplier = 1.1;
-    const double turned = real(m) * real(k) < kLarge ? type.turned : type.turned_large;
-    const double each = 2 * real(n);  // FLOPs of an element of the operand
-    if (each / (m % 2 != 0 ? type.odd : type.even) <= kMultiplier * (turned + each / type.aligned)) return false;
-  }
-  return real(m) * real(k) * real(n) >=
-         type.bound_by_arithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n));
+  const double flops = 2 * real(m) * real(k) * real(n);
+  if (flops < 2 * type.bound_by_arithmetic * (real(m) * real(k) + real(k) * real(n) + real(m) * real(n))) return false;
+  PaddedProduct product = turns ? type.turned : n % multiple != 0 ? type.result : type.operands;
+  const std::int64_t row = turns ? m : n % multiple != 0 ? n : k;
+  if (row % multiple == 0) return false;
+  const double copied = turns ? real(m) * real(k) : real(k) * real(n);  // elements
+  if (turns && copied >= type.large) product.copied_ps = type.large_copied_ps;
+  constexpr double kMultiplier = 1.1;
+  const double padded = copied * product.copied_ps * kPicosecond + flops / product.aligned;
+  return flops / (row % 2 != 0 ? product.odd : product.even) > kMultiplier * padded;
 }
 
 namespace {
