@@ -93,7 +93,7 @@ TEST(ShippedPrograms, AreSharedOutByEveryWrapper) {
       // head of contacts, the encoder of sound of Qwen2.5-Omni, which was recorded with images alone); frozen
       // parameters but under FSDP2 (detectors', the positions of Voxtral's encoder).
       const bool is_zero = mode == DataParallel::kDsZero3;
-      const bool is_of_these = (is_zero && (name == "lstm-tagger" || name == "sam2-hiera-tiny" || name == "sam3" ||
+      const bool is_of_these = (is_zero && (name == "lstm-tagger" || name.starts_with("sam2-") || name == "sam3" ||
                                             name.starts_with("esm2-") || name.starts_with("qwen2.5-omni"))) ||
                                (mode != DataParallel::kFsdp2 && (is_detector(name) || name == "voxtral-mini-3b"));
       const bool is_untold = is_of_these && (refused.find("accepted: --parallel ") != std::string::npos ||
