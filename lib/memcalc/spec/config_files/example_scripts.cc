@@ -1,5 +1,6 @@
-// transformers 5.17, examples/pytorch: dataclasses DataTrainingArguments and what each script makes of them. FastChat
-// 0.2.36, fastchat/train: train.py, train_mem.py (the same behind a patch of Llama's attention), train_lora.py.
+// transformers 5.17, examples/pytorch: dataclasses DataTrainingArguments and what each script makes of them. FastChat,
+// fastchat/train: train.py at commit 047b6e4b, train_mem.py (the same behind a patch of Llama's attention) at 00d9e667,
+// train_lora.py at 02d4581b.
 #include "memcalc/spec/config_files/example_scripts.h"
 
 #include <algorithm>
