@@ -206,7 +206,7 @@ TEST(Plan, AReasonNamesTheOptionsOfItsRule) {
   Plan plan;
   plan.rejections = {{"tp-splits-heads", 3}, {"tp-of-experts", 2}, {"fewer micro-batches than stages", 1}};
   EXPECT_THAT(answer_of(question("gpt2", 2, 8), plan).notes,
-              testing::Contains(HasSubstr("3 (--tp beside --model: tp-splits-heads); 2 (--tp beside --model: "
+              testing::Contains(HasSubstr("3 (--tp with --model, rule tp-splits-heads); 2 (--tp with --model, rule "
                                           "tp-of-experts); 1 (fewer micro-batches than stages)")));
 }
 

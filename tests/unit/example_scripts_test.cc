@@ -55,6 +55,30 @@ TEST(CommandLines, AScriptsNameSaysItsTask) {
   EXPECT_THAT(of("run_seq2seq_qa.py"), HasSubstr("--task seq2seq --seq 384 --padding --target-seq 30"));
 }
 
+TEST(CommandLines, FastChatsScriptsAreKnownByTheirFolder) {
+  EXPECT_EQ(config::script_in_folder("/a/FastChat/fastchat/train/train.py"), "fastchat/train/train.py");
+  EXPECT_EQ(config::script_in_folder("fastchat.train.train_lora"), "fastchat/train/train_lora.py");
+  for (const char* other :
+       {"train.py", "train/train.py", "notfastchat/train/train.py", "fastchat/train/other.py", ""}) {
+    EXPECT_EQ(config::script_in_folder(other), "") << other;
+  }
+  const auto of = [](const std::string& script, std::vector<std::string> more) {
+    std::vector<std::string> words = {"python", "fastchat/train/" + script, "--data_path", "d", "--output_dir", "o"};
+    words.insert(words.end(), more.begin(), more.end());
+    return options_of(words);
+  };
+  EXPECT_THAT(of("train.py", {}), HasSubstr("--task causal --seq 512 --padding --model facebook/opt-125m"));
+  EXPECT_THAT(of("train.py", {"--model_max_length", "2048"}), HasSubstr("--seq 2048 --padding"));
+  EXPECT_THAT(of("train.py", {}), Not(HasSubstr("--attn")));
+  EXPECT_THAT(of("train_mem.py", {}), HasSubstr("--attn flash"));
+  EXPECT_THAT(of("train_lora.py", {}), HasSubstr("--lora 8 --lora-dropout 0.05 --lora-targets q_proj,v_proj"));
+  const std::string packed = of("train_lora.py", {"--lora_r", "16", "--q_lora", "True", "--flash_attn", "True",
+                                                  "--lora_dropout", "0", "--lora_target_modules", "q_proj", "k_proj"});
+  EXPECT_THAT(packed, HasSubstr("--lora 16 --lora-targets q_proj,k_proj --quantize nf4-double --attn flash"));
+  EXPECT_THAT(refused({"python", "fastchat/train/train_lora.py", "--output_dir", "o", "--lora_bias", "all"}),
+              HasSubstr("lora_bias"));
+}
+
 TEST(CommandLines, AModelIsMadeAnewOfAConfiguration) {
   const std::string overrides = "--config_overrides=n_embd=1024,n_head=16,n_layer=48,n_positions=102,bos_token_id=1";
   EXPECT_THAT(options_of({"python", "run_clm.py", "--model_type", "gpt2", overrides, "--do_train"}),

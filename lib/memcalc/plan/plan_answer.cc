@@ -59,17 +59,17 @@ std::optional<std::string_view> options_of(std::string_view rule) {
   return std::nullopt;
 }
 
-/// "--optimizer beside --tp, --ep: tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not go
-/// together; a reason of the planner's own as it is.
+/// "--optimizer with --tp, --ep, rule tp-optimizer": an id (docs/what-goes-with-what.md) with the options that do not
+/// go together; a reason of the planner's own as it is.
 std::string reason_words(const std::string& rule) {
   const std::optional<std::string_view> found = options_of(rule);
   if (!found || found->empty()) return rule;
   std::string options(*found);
-  std::string_view between = " beside ";
+  std::string_view between = " with ";
   for (std::size_t at = 0; (at = options.find(' ', at)) != std::string::npos; at += between.size(), between = ", ") {
     options.replace(at, 1, between);
   }
-  return options + ": " + rule;
+  return options + ", rule " + rule;
 }
 
 std::string rejections_note(const Plan& plan) {
@@ -81,7 +81,7 @@ std::string rejections_note(const Plan& plan) {
   }
   if (plan.rejections.size() > kListed) {
     text += "; and " + std::to_string(plan.rejections.size() - kListed) +
-            (plan.rejections.size() == kListed + 1 ? " rule" : " rules") + " more (--format json)";
+            (plan.rejections.size() == kListed + 1 ? " reason" : " reasons") + " more (--format json)";
   }
   return text;
 }
@@ -225,11 +225,18 @@ void add_places(const std::vector<PlanEntry>& front, Answer& answer) {
     return place != nullptr && place->find('-') != std::string::npos;
   });
   if (!tied) return;
-  std::string note =
-      "place: steps that are told less than " + format_fixed(100 * kAsFast, 0) +
-      " % apart, or in another order on a quicker or slower host, may come in either order (docs/planning.md)";
+  std::string note = "place: predictions are not exact enough to order steps less than " +
+                     format_fixed(100 * kAsFast, 0) +
+                     " % apart, or those that a quicker or slower host would order otherwise (docs/planning.md)";
   if (front[1].seconds() < front[0].seconds()) note += "; of those the first row is the plainest";
   answer.notes.push_back(std::move(note));
+}
+
+/// What "2,1,4 x 4" says, where a row has it.
+void add_virtual_stages(const std::vector<PlanEntry>& front, Answer& answer) {
+  const bool has = std::any_of(front.begin(), front.end(),
+                               [](const PlanEntry& each) { return each.run.parallel.virtual_stages > 1; });
+  if (has) answer.notes.emplace_back("tp,cp,pp x N: N stages of the pipeline on each GPU (--virtual-stages)");
 }
 
 void add_host(const PlanQuestion& question, const Plan& plan, Answer& answer) {
@@ -318,6 +325,7 @@ Answer answer_of(const PlanQuestion& question, const Plan& plan, Emit emit) {
     answer.rows.push_back(std::move(row));
   }
   add_places(plan.front, answer);
+  add_virtual_stages(plan.front, answer);
   if (!plan.front.empty() && question.run.precision == Precision::kFp32) add_precision(question.device, answer);
   if (!plan.front.empty()) add_whole_training(question, plan.front.front(), answer);
   if (plan.front.empty() && plan.complete) answer.notes = tried_notes(question, plan);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -166,10 +167,12 @@ Answer answer_of(const Upgrade& upgrade) {
                     {"step_change_seconds", "step", Unit::kSeconds, true}};
   std::vector<const BehaviorEffect*> rows;
   std::string without;
+  std::size_t without_count = 0;
   for (const BehaviorEffect& effect : upgrade.effects) {
     if (upgrade.matters(effect)) {
       rows.push_back(&effect);
     } else {
+      ++without_count;
       without += (without.empty() ? "" : ", ") + std::string(effect.behavior->name);
     }
   }
@@ -187,7 +190,12 @@ Answer answer_of(const Upgrade& upgrade) {
   }
   if (upgrade.after.report) answer.rows.push_back(row_of("all together", "", "", "", upgrade.after, base));
   for (std::vector<Value>& row : answer.rows) row.resize(answer.columns.size());
-  if (!without.empty()) answer.notes.push_back("without effect on this run: " + without);
+  if (without_count > 0) {
+    answer.notes.push_back(fmt::format("{} other {} without effect on this run (--explain names {})", without_count,
+                                       without_count == 1 ? "change is" : "changes are",
+                                       without_count == 1 ? "it" : "them"));
+    answer.assumptions.push_back("without effect on this run: " + without);
+  }
   answer.notes.emplace_back(
       "each behaviour alone on top of the first versions; together they may add up to another sum");
   if (upgrade.from.version(Software::kTorch) != upgrade.to.version(Software::kTorch)) {

@@ -1,4 +1,5 @@
 #include "memcalc/spec/config_files/command_words.h"
+#include "memcalc/spec/config_files/example_scripts.h"
 
 #include <fmt/core.h>
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "memcalc/base/error.h"
+#include "memcalc/spec/config_files/example_scripts.h"
 #include "memcalc/spec/config_files/launcher_options.h"
 #include "memcalc/spec/config_files/trainer.h"
 #include "memcalc/spec/names.h"
@@ -496,6 +498,7 @@ class CommandReader {
       module = true;
       ++at_;
     }
+    const std::string known = script_in_folder(done() ? "" : word());
     const std::string program(module ? next() : std::string(name()));
     if (!module) ++at_;
     if (program == "trl") {
@@ -525,6 +528,7 @@ class CommandReader {
                       one_line(program)));
     }  // else by its arguments
     if (program.ends_with(".py")) command_.script = program;
+    if (!known.empty()) command_.script = known;
     if (command_.format.empty() && (is_megatron_script(program) || is_megatron())) command_.format = "megatron";
     read_arguments();
   }

@@ -477,10 +477,7 @@ ConfigFile config_beside(ConfigFile file, std::span<const ConfigOption> typed) {
   }
   if (value_of(typed, file.options, "--lengths")) {
     if (!file.padded_to_length.empty()) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--lengths: {}; accepted: no --lengths, or --pad_to_max_length False behind the script",
-                              file.padded_to_length),
-                  "--lengths");
+      throw Error(ErrorCode::kUsage, "--lengths: " + file.padded_to_length, "--lengths");
     }
     std::erase_if(file.options, [](const ConfigOption& each) { return each.flag == "--padding" && each.key.empty(); });
   } else {  // rows are packed of samples whose lengths are known

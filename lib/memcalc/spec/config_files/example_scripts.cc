@@ -1,8 +1,12 @@
-// transformers 5.17, examples/pytorch: dataclasses DataTrainingArguments and what each script makes of them.
+// transformers 5.17, examples/pytorch: dataclasses DataTrainingArguments and what each script makes of them. FastChat,
+// fastchat/train: train.py at commit 047b6e4b, train_mem.py (the same behind a patch of Llama's attention) at 00d9e667,
+// train_lora.py at 02d4581b.
 #include "memcalc/spec/config_files/example_scripts.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
+#include <string>
 #include <vector>
 
 #include "memcalc/spec/config_files/section.h"
@@ -13,7 +17,7 @@ namespace {
 // run_clm.py and run_fim.py: the tokenizer's model_max_length, or 1,024 at most where the model has fewer positions
 // than that, as most tokenizers say 10^30. run_mlm.py: the same, and 1,024 at most.
 constexpr std::int64_t kMostTokens = 1024, kGlueLength = 128, kAnswerLength = 384, kSourceLength = 1024,
-                       kTargetLength = 128, kAnswerTokens = 30;
+                       kTargetLength = 128, kAnswerTokens = 30, kChatLength = 512;
 constexpr std::string_view kLength = "max_seq_length max_length";
 
 constexpr ExampleScript kScripts[] = {
@@ -74,6 +78,30 @@ constexpr ExampleScript kScripts[] = {
      .task = "image",
      .metrics = Metrics::kLogits,
      .model = "google/vit-base-patch16-224-in21k"},
+    // preprocess(): padding="max_length"
+    {.names = "fastchat/train/train",
+     .task = "causal",
+     .length_key = "model_max_length",
+     .length = kChatLength,
+     .pads = true,
+     .pads_always = true,
+     .model = "facebook/opt-125m"},
+    {.names = "fastchat/train/train_mem",
+     .task = "causal",
+     .length_key = "model_max_length",
+     .length = kChatLength,
+     .pads = true,
+     .pads_always = true,
+     .patches_attention = true,
+     .model = "facebook/opt-125m"},
+    {.names = "fastchat/train/train_lora",
+     .task = "causal",
+     .length_key = "model_max_length",
+     .length = kChatLength,
+     .pads = true,
+     .pads_always = true,
+     .has_adapters = true,
+     .model = "facebook/opt-125m"},
     {.names = "run_swag", .why = "multiple choice (run_swag.py)"},
     {.names = "run_plm", .why = "permutation language modelling (run_plm.py)"},
     {.names = "run_qa_beam_search", .why = "question answering with a beam search (run_qa_beam_search.py)"},
@@ -103,6 +131,17 @@ const ExampleScript* find_example_script(std::string_view program) {
     return std::find(names.begin(), names.end(), program) != names.end();
   });
   return found == std::end(kScripts) ? nullptr : found;
+}
+
+std::string script_in_folder(std::string_view path) {
+  constexpr std::string_view kFolder = "fastchat/train/", kModule = "fastchat.train.";
+  std::string name;
+  if (path.starts_with(kModule)) {
+    name = std::string(kFolder).append(path.substr(kModule.size())).append(".py");
+  } else if (const std::size_t at = path.rfind(kFolder); at == 0 || (at != path.npos && path[at - 1] == '/')) {
+    name = path.substr(at);
+  }
+  return find_example_script(name) != nullptr ? name : "";
 }
 
 bool has_own_loop(std::string_view program) {

@@ -68,6 +68,9 @@ constexpr KeyRow kRows[] = {
     {"mask_time_prob mask_time_length mask_feature_prob mask_feature_length ctc_loss_reduction ctc_zero_infinity "
      "layerdrop add_adapter attention_dropout activation_dropout feat_proj_dropout hidden_dropout final_dropout",
      U::kRefused, "training with CTC (run_speech_recognition_ctc.py) is not modelled"},
+    // FastChat's train_lora.py
+    {"lora_bias flash_attn", U::kUsed},
+    {"lora_weight_path", U::kIrrelevant, "the script does not read it"},
     {"sortish_sampler generation_config", U::kIrrelevant, "of evaluation"},
     {"predict_with_generate generation_max_length generation_num_beams num_beams val_max_target_length "
      "val_max_answer_length",
@@ -182,6 +185,11 @@ void read_padding(Section& section, const ExampleScript& script) {
   const bool takes_lines = account.text_of("--task") == "mlm" || !script.masking_key.empty();
   const bool by_line = takes_lines && section.on("line_by_line");
   const bool to_max = section.flag("pad_to_max_length").value_or(script.pads_to_max && !has_own_loop(account.script));
+  if (script.pads_always) {
+    account.set("--padding");
+    account.pad_to_length(account.script + " pads every text to the length of a sequence; accepted: no --lengths");
+    return account.note("every text is padded to the length above, as the script does it");
+  }
   if (!script.pads && !by_line) return section.irrelevant("pad_to_max_length", "texts are cut into full sequences");
   account.set("--padding");
   if (!to_max) {
@@ -189,7 +197,9 @@ void read_padding(Section& section, const ExampleScript& script) {
         "texts differ in length, so that batches are padded, to the length above at most (--lengths says how long "
         "yours are)");
   }
-  account.pad_to_length(account.script + " pads every text to the length of a sequence (pad_to_max_length)");
+  account.pad_to_length(account.script +
+                        " pads every text to the length of a sequence (pad_to_max_length); accepted: no --lengths, or "
+                        "--pad_to_max_length False behind the script");
   account.note("every text is padded to the length above (pad_to_max_length)");
 }
 
@@ -236,6 +246,27 @@ void read_adapters(Section& section) {
     if (section.on(key)) ask(key, "--quantize", true);
   }
   if (const auto bits = section.whole("quantization_bit")) ask("quantization_bit", "--quantize", *bits != 0);
+}
+
+/// FastChat's train_lora.py: LoraArguments, which are there whether an argument says so or not.
+void read_fastchat_adapters(Section& section) {
+  constexpr std::int64_t kRank = 8;
+  constexpr double kDropout = 0.05;
+  section.set("lora_r", "--lora", std::to_string(section.whole("lora_r").value_or(kRank)));
+  if (section.has("lora_alpha")) section.irrelevant("lora_alpha", "a number that the adapters are multiplied by");
+  const double dropout = section.number("lora_dropout").value_or(kDropout);
+  if (dropout != 0) section.set("lora_dropout", "--lora-dropout", section.text("lora_dropout").value_or("0.05"));
+  const std::vector<std::string> targets = section.texts("lora_target_modules");
+  set_targets(section, "lora_target_modules", targets.empty() ? std::vector<std::string>{"q_proj", "v_proj"} : targets);
+  if (section.text("lora_bias").value_or("none") != "none") {
+    section.refuse("lora_bias", "biases that train beside adapters are not modelled");
+  }
+  if (section.on("q_lora")) section.set("q_lora", "--quantize", "nf4-double");
+  if (section.on("flash_attn")) {
+    set_attention(section, "flash_attn", "flash_attention_2");
+    section.account().note(
+        "norms, embedding and head, which the script casts to the type of autocast beside flash_attn, keep their own");
+  }
 }
 
 /// "train_data_file", "eval_path": a script's own argument whose name says that it names data.
@@ -289,7 +320,15 @@ void read_training_arguments(Account& account, const JsonNode& root) {
   }
   if (const auto name = section.text("attn_implementation")) set_attention(section, "attn_implementation", *name);
   read_fresh_model(section, script);
-  read_adapters(section);
+  if (script != nullptr && script->has_adapters) {
+    read_fastchat_adapters(section);
+  } else {
+    read_adapters(section);
+  }
+  if (script != nullptr && script->patches_attention) {
+    account.set("--attn", "flash");
+    account.note(account.script + " puts flash-attn in the place of Llama's attention (--attn)");
+  }
   read_generation(section);
   read_task(section, script);
   read_lengths(section, script);
