@@ -1,5 +1,4 @@
 #include "memcalc/spec/config_files/command_words.h"
-#include "memcalc/spec/config_files/example_scripts.h"
 
 #include <fmt/core.h>
 
