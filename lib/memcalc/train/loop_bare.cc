@@ -171,7 +171,8 @@ class BareLoop {
     if (run.training().optimizer_in_backward) step_in_backward();
     if (!run.compiles()) return;
     if (run.training().compiled_parts == CompiledParts::kModel && !breaks_graph(model)) {
-      compiled_.emplace(tape, compile::Autocast::kAround, [this] { return call_model(); });
+      compiled_.emplace(tape, compile::Autocast::kAround, compile::compiles_again(run, model),
+                        [this] { return call_model(); });
       if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
     } else {
       if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
@@ -335,7 +336,8 @@ void run_bare_loop(Tape& tape, Model& model, const RunSpec& run, ParallelWrapper
   BareLoop loop(tape, model, run, wrapper, batch);
   tape.kernels.recording = true;
   tape.moment.step = 0;
-  const bool steps_are_alike = run.training().skipped_steps == 0 && wrapper == nullptr && !run.records_graphs();
+  const bool steps_are_alike = run.training().skipped_steps == 0 && wrapper == nullptr && !run.records_graphs() &&
+                               !compile::compiles_again(run, model);
   if (!steps_are_alike || saves(run)) {
     for (; tape.moment.step < kSteps; ++tape.moment.step) {
       tape.kernels.recording = tape.moment.step == (steps_are_alike ? 0 : kSteps - 1);

@@ -7,6 +7,7 @@
 
 #include "memcalc/symbolic/aten.h"
 #include "memcalc/symbolic/ops/integer.h"
+#include "memcalc/train/compile/compiled_model.h"
 #include "memcalc/train/data/data_steps.h"
 #include "memcalc/train/data_loop.h"
 #include "memcalc/train/loading.h"
@@ -122,6 +123,7 @@ DataSteps run_trainer_loop(Tape& tape, Model& model, const RunSpec& run, Paralle
   const bool evaluates = run.training().evaluation.has_value();
   const bool steps_are_alike = without_padding == 0 && run.training().skipped_steps == 0 && wrapper == nullptr &&
                                !evaluates && !run.generates() && !run.records_graphs() &&
+                               !compile::compiles_again(run, model) &&
                                !run.fine_tuning.unsloth;  // whose first pass makes what it keeps
   if (steps_are_alike && !saves(run)) {
     CarriedVariables carried;

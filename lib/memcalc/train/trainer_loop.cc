@@ -148,7 +148,8 @@ TrainerLoop::TrainerLoop(Tape& tape, Model& model, const RunSpec& run, ParallelW
     if (run.records_graphs()) throw refusal(rules::kBrokenGraphRecorded);
     graphs_.emplace(tape, run.training().compiled_parts, model.breaks_at_layers);
   } else {  // accelerate compiles what it has wrapped in autocast (accelerator.py, prepare_model)
-    compiled_.emplace(tape, compile::Autocast::kInside, [this] { return call_on_any_batch(); });
+    compiled_.emplace(tape, compile::Autocast::kInside, compile::compiles_again(run, model),
+                      [this] { return call_on_any_batch(); });
     if (run.records_graphs()) compiled_->record_graphs(graph_inputs(model, run));
   }
 }

@@ -5,7 +5,13 @@
 
 namespace memcalc::compile {
 
-CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forward) : tape_(tape) {
+bool compiles_again(const RunSpec& run, const Model& model) {
+  if (!run.compiles() || run.training().compiled_parts != CompiledParts::kModel) return false;
+  const bool is_of_transformers = !model.random_labels;  // torchvision's networks and recorded ones have them
+  return run.task == Task::kSequenceClassification || (run.task == Task::kImageClassification && is_of_transformers);
+}
+
+CompiledModel::CompiledModel(Tape& tape, Autocast autocast, bool again, const Forward& forward) : tape_(tape) {
   program_ = trace(tape, autocast, {}, [&](const KeptTensors&) {
     ModelOutput output = forward();
     FunctionResults results{{output.loss}, {}, {output.logits}};
@@ -16,6 +22,7 @@ CompiledModel::CompiledModel(Tape& tape, Autocast autocast, const Forward& forwa
   });
   cut(program_, tape.device);
   parameters_ = trained_parameters(program_);
+  program_.compiles_again = again;
 }
 
 void CompiledModel::record_graphs(std::vector<GraphInput> batch) {

@@ -20,12 +20,17 @@ struct GraphInput {
   bool is_whole = false;
 };
 
+/// Whether the second step compiles the model anew: the first loss of transformers' classifiers of sequences and images
+/// (ForSequenceClassificationLoss) writes config.problem_type, of which a guard says that it is None.
+[[nodiscard]] bool compiles_again(const RunSpec& run, const Model& model);
+
 class CompiledModel {
  public:
   using Forward = std::function<ModelOutput()>;
 
-  /// Runs `forward`, which calls the model on a batch, once without leaving events behind.
-  CompiledModel(Tape& tape, Autocast autocast, const Forward& forward);
+  /// Runs `forward`, which calls the model on a batch, once without leaving events behind. `again`: the second
+  /// step compiles it anew.
+  CompiledModel(Tape& tape, Autocast autocast, bool again, const Forward& forward);
 
   /// mode="reduce-overhead". Pre: forward() was not called yet.
   void record_graphs(std::vector<GraphInput> batch);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -122,6 +123,8 @@ class Fusion {
 
   /// Their kernels, in order.
   [[nodiscard]] KernelList kernels() const;
+  /// The kernel that writes a launch's buffer; kNoGroup: one of its own.
+  [[nodiscard]] std::int32_t kernel_of_launch(NodeIndex node) const;
 
  private:
   static constexpr Bytes kPartialBytes = 4;  // sums are float32
@@ -437,6 +440,14 @@ Kernel Fusion::kernel_of(const Group& group, const std::vector<bool>& read_outsi
   return kernel;
 }
 
+/// Sums that another kernel takes along, and the second half of a divided sum, are taken to be with the first.
+std::int32_t Fusion::kernel_of_launch(NodeIndex node) const {
+  std::int32_t number = group_of_[index(node)];
+  if (number == kNoGroup) return kNoGroup;
+  if (group(number).summed_by != kNoGroup) number = group(number).summed_by;
+  return group(number).taken_along != kNoGroup ? group(number).taken_along : number;
+}
+
 KernelList Fusion::kernels() const {
   const std::vector<bool> outside = read_outside();
   KernelList kernels;
@@ -606,6 +617,23 @@ KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule, std:
     kernel.flops = std::exchange(of_class, 0);
     if (!eager.empty()) kernel.phase = eager.back().phase;
     kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+std::vector<std::int32_t> kernels_of_launches(const JointGraph& graph, const Schedule& schedule,
+                                              std::span<const NodeIndex> given, std::span<const NodeIndex> results,
+                                              std::int64_t multiprocessors) {
+  const Fusion fusion(graph, schedule, given, results, multiprocessors);
+  std::map<std::pair<bool, std::int32_t>, std::int32_t> numbers;  // of fused kernels and of those of their own
+  std::vector<std::int32_t> kernels;
+  for (const Launch& each : schedule.launches) {
+    const std::int32_t fused = fusion.kernel_of_launch(each.node);
+    // What a kernel with several results writes is its own.
+    const bool is_item = graph[each.node].kind == NodeKind::kItem;
+    const NodeIndex own = is_item ? graph[each.node].inputs.front() : each.node;
+    const std::pair key(fused != kNoGroup, fused != kNoGroup ? fused : own);
+    kernels.push_back(numbers.try_emplace(key, static_cast<std::int32_t>(numbers.size())).first->second);
   }
   return kernels;
 }

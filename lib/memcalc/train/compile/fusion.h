@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "memcalc/symbolic/kernel_list.h"
 #include "memcalc/train/compile/graph.h"
@@ -22,5 +23,11 @@ namespace memcalc::compile {
 [[nodiscard]] KernelList fused_kernels(const JointGraph& graph, const Schedule& schedule,
                                        std::span<const NodeIndex> given, std::span<const NodeIndex> results,
                                        const KernelList& eager, std::int64_t multiprocessors);
+
+/// The kernel of each launch of the same, numbered from 0; products and their like are kernels of their own.
+[[nodiscard]] std::vector<std::int32_t> kernels_of_launches(const JointGraph& graph, const Schedule& schedule,
+                                                            std::span<const NodeIndex> given,
+                                                            std::span<const NodeIndex> results,
+                                                            std::int64_t multiprocessors);
 
 }  // namespace memcalc::compile

@@ -33,6 +33,7 @@ struct Program {
   KernelList forward_kernels, backward_kernels;
   std::vector<Result> read, kept;  // RegionResults
   std::int64_t pieces = 1;         // graphs that Dynamo makes of it: calls of the host
+  bool compiles_again = false;     // in the second step, where a guard fails
 };
 
 /// Where autocast begins: around the compiled function, or in it, as accelerate wraps a model's forward. Derivatives

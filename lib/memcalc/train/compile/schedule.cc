@@ -3,8 +3,13 @@
 #include "memcalc/train/compile/schedule.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string_view>
 #include <utility>
+
+#include "memcalc/train/compile/peak_order.h"
 
 namespace memcalc::compile {
 
@@ -196,7 +201,7 @@ Schedule Scheduler::run(std::span<const NodeIndex> given, bool is_backward) {
   }
   for (std::size_t at = 0; at < launched_.size(); ++at) {
     const NodeIndex i = launched_[at];
-    schedule.launches.push_back({i, takes_over(i, at, is_backward), std::move(dying[at])});
+    schedule.launches.push_back({i, takes_over(i, at, is_backward), reads_[index(i)], std::move(dying[at])});
   }
   for (const NodeIndex each : given) {
     const NodeIndex storage = graph_.storage_of(each);
@@ -210,6 +215,156 @@ Schedule Scheduler::run(std::span<const NodeIndex> given, bool is_backward) {
 Schedule make_schedule(const JointGraph& graph, std::span<const NodeIndex> results, std::span<const NodeIndex> given,
                        bool is_backward) {
   return Scheduler(graph, results, given).run(given, is_backward);
+}
+
+namespace {
+
+/// Launches by kernel, in the order in which the kernels begin.
+std::vector<std::vector<std::size_t>> launches_by_kernel(std::span<const std::int32_t> kernels, std::size_t first) {
+  std::vector<std::vector<std::size_t>> all;
+  std::vector<std::int32_t> place;  // by kernel's number
+  for (std::size_t at = first; at < kernels.size(); ++at) {
+    const auto number = static_cast<std::size_t>(kernels[at]);
+    if (number >= place.size()) place.resize(number + 1, -1);
+    if (place[number] < 0) {
+      place[number] = static_cast<std::int32_t>(all.size());
+      all.emplace_back();
+    }
+    all[static_cast<std::size_t>(place[number])].push_back(at);
+  }
+  return all;
+}
+
+/// What the kernels of a part read and write, and their order.
+class KernelOrder {
+ public:
+  KernelOrder(const ScheduledPart& part, const Schedule& schedule, std::span<const std::int32_t> kernels,
+              std::size_t first)
+      : part_(part),
+        schedule_(schedule),
+        launches_(launches_by_kernel(kernels, first)),
+        buffer_of_(static_cast<std::size_t>(part.graph.size()), -1),
+        is_result_(buffer_of_.size(), false),
+        is_returned_(buffer_of_.size(), false),
+        is_given_(buffer_of_.size(), false) {
+    for (const NodeIndex each : part.results) is_result_[at(part.graph.storage_of(each))] = true;
+    for (const NodeIndex each : part.graph.outputs) is_returned_[at(part.graph.storage_of(each))] = true;
+    for (const NodeIndex each : part.given) is_given_[at(part.graph.storage_of(each))] = true;
+    for (std::size_t i = 0; i < first; ++i) is_given_[at(schedule.launches[i].node)] = true;
+    add_kernels();
+  }
+
+  [[nodiscard]] std::vector<Launch> launches() const;
+
+ private:
+  static std::size_t at(NodeIndex i) { return static_cast<std::size_t>(i); }
+  [[nodiscard]] bool may_die(NodeIndex buffer) const {
+    return !is_result_[at(buffer)] && part_.graph[buffer].kind != NodeKind::kParameter;
+  }
+  /// memory.py, is_nonfreeable_buffers: not what the forward was given ("primals_…").
+  [[nodiscard]] bool is_freeable(NodeIndex given) const {
+    const auto& tangents = part_.graph.tangents;
+    const NodeKind kind = part_.graph[given].kind;
+    if (kind == NodeKind::kInput) return std::find(tangents.begin(), tangents.end(), given) != tangents.end();
+    return kind != NodeKind::kParameter;
+  }
+  void add_kernels();
+  [[nodiscard]] NodeIndex takes_over(const Launch& launch, std::span<const NodeIndex> dying,
+                                     std::span<const std::size_t> beside) const;
+
+  const ScheduledPart& part_;
+  const Schedule& schedule_;
+  std::vector<std::vector<std::size_t>> launches_;  // by kernel
+  std::vector<std::int32_t> buffer_of_;             // by node
+  std::vector<bool> is_result_, is_returned_, is_given_;
+  std::vector<PlannedKernel> kernels_;
+  std::vector<PlannedBuffer> buffers_;
+};
+
+void KernelOrder::add_kernels() {
+  kernels_.resize(launches_.size());
+  for (std::size_t k = 0; k < launches_.size(); ++k) {
+    for (const std::size_t each : launches_[k]) {
+      const NodeIndex node = schedule_.launches[each].node;
+      buffer_of_[at(node)] = static_cast<std::int32_t>(buffers_.size());
+      kernels_[k].writes.push_back(buffer_of_[at(node)]);
+      buffers_.push_back({part_.graph[node].bytes, static_cast<std::int32_t>(k), is_result_[at(node)]});
+    }
+  }
+  for (std::size_t k = 0; k < launches_.size(); ++k) {
+    for (const std::size_t each : launches_[k]) {
+      for (const NodeIndex read : schedule_.launches[each].reads) {
+        std::int32_t& buffer = buffer_of_[at(read)];
+        if (buffer < 0) {
+          if (!is_given_[at(read)] || !is_freeable(read)) continue;
+          buffer = static_cast<std::int32_t>(buffers_.size());
+          buffers_.push_back({part_.graph[read].bytes, -1, is_result_[at(read)]});
+        }
+        std::vector<std::int32_t>& reads = kernels_[k].reads;
+        const bool own = buffers_[static_cast<std::size_t>(buffer)].writer == static_cast<std::int32_t>(k);
+        if (!own && std::find(reads.begin(), reads.end(), buffer) == reads.end()) reads.push_back(buffer);
+      }
+    }
+  }
+}
+
+/// scheduler.py, decide_inplace_update: a pointwise launch takes over what it alone of its kernel reads last.
+NodeIndex KernelOrder::takes_over(const Launch& launch, std::span<const NodeIndex> dying,
+                                  std::span<const std::size_t> beside) const {
+  const GraphNode& node = part_.graph[launch.node];
+  if (node.kind != NodeKind::kPointwise) return kNone;
+  for (const NodeIndex read : launch.reads) {
+    if (part_.graph[read].kind == NodeKind::kInput) continue;  // Python holds it, too
+    if (part_.graph[read].bytes != node.bytes || std::find(dying.begin(), dying.end(), read) == dying.end()) continue;
+    if (is_given_[at(read)] && (!part_.is_backward || is_returned_[at(read)])) continue;
+    const auto reads_it = [&](std::size_t other) {
+      const std::vector<NodeIndex>& reads = schedule_.launches[other].reads;
+      return std::find(reads.begin(), reads.end(), read) != reads.end();
+    };
+    if (std::count_if(beside.begin(), beside.end(), reads_it) == 1) return read;
+  }
+  return kNone;
+}
+
+std::vector<Launch> KernelOrder::launches() const {
+  const std::vector<std::int32_t> order = order_for_peak_memory(kernels_, buffers_);
+  std::vector<std::ptrdiff_t> last(buffer_of_.size(), -1);  // by node: the last kernel in order that reads it
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    for (const std::size_t each : launches_[static_cast<std::size_t>(order[place])]) {
+      const Launch& launch = schedule_.launches[each];
+      last[at(launch.node)] = std::max(last[at(launch.node)], static_cast<std::ptrdiff_t>(place));
+      for (const NodeIndex read : launch.reads) last[at(read)] = static_cast<std::ptrdiff_t>(place);
+    }
+  }
+  std::vector<std::vector<NodeIndex>> dying(order.size());
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    const auto node = static_cast<NodeIndex>(i);
+    if (last[i] >= 0 && may_die(node)) dying[static_cast<std::size_t>(last[i])].push_back(node);
+  }
+  std::vector<Launch> result;
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    const std::vector<std::size_t>& of_kernel = launches_[static_cast<std::size_t>(order[place])];
+    std::vector<NodeIndex>& dead = dying[place];
+    for (const std::size_t each : of_kernel) {
+      Launch launch = schedule_.launches[each];
+      launch.in_place = takes_over(launch, dead, of_kernel);
+      launch.dead_after.clear();
+      std::erase(dead, launch.in_place);
+      result.push_back(std::move(launch));
+    }
+    result.back().dead_after = std::move(dead);
+  }
+  return result;
+}
+
+}  // namespace
+
+Schedule reordered(const ScheduledPart& part, Schedule schedule, std::span<const std::int32_t> kernels,
+                   std::size_t first) {
+  std::vector<Launch> launches = KernelOrder(part, schedule, kernels, first).launches();
+  schedule.launches.resize(first);
+  std::move(launches.begin(), launches.end(), std::back_inserter(schedule.launches));
+  return schedule;
 }
 
 }  // namespace memcalc::compile

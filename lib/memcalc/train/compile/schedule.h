@@ -7,6 +7,8 @@
 // MIRRORS(torch, "_inductor/scheduler.py", "2.11.0")
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,6 +20,7 @@ namespace memcalc::compile {
 struct Launch {
   NodeIndex node = kNone;
   NodeIndex in_place = kNone;         // the buffer that it takes over instead of a new one
+  std::vector<NodeIndex> reads;       // buffers behind its expression
   std::vector<NodeIndex> dead_after;  // buffers that nothing reads from here on
 };
 
@@ -25,6 +28,19 @@ struct Schedule {
   std::vector<Launch> launches;
   std::vector<NodeIndex> never_read;  // given to the graph, but read by no kernel: dead at once
 };
+
+/// What make_schedule was asked, which decides who may take over whose buffer.
+struct ScheduledPart {
+  const JointGraph& graph;
+  std::span<const NodeIndex> results, given;
+  bool is_backward = false;
+};
+
+/// The same launches in the order of kernels that needs least memory (peak_order.h), from the launch `first` on.
+/// `kernels`: the kernel of each launch. A kernel's buffers die behind its last launch, and what no other kernel reads
+/// is none.
+[[nodiscard]] Schedule reordered(const ScheduledPart& part, Schedule schedule, std::span<const std::int32_t> kernels,
+                                 std::size_t first);
 
 /// `results` are computed from `given` (buffers that exist) and from leaves. `returned` outlive the graph.
 /// In backward a given buffer that dies may be written over, unless Python was given it too (donated buffers).
