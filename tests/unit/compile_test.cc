@@ -16,6 +16,7 @@
 #include "memcalc/train/compile/fusion.h"
 #include "memcalc/train/compile/min_cut.h"
 #include "memcalc/train/compile/partition.h"
+#include "memcalc/train/compile/peak_order.h"
 #include "memcalc/train/compile/reduction_splits.h"
 #include "memcalc/train/compile/rules.h"
 #include "memcalc/train/compile/schedule.h"
@@ -160,6 +161,25 @@ TEST(Schedule, InlinesPointwiseOperatorsAndFreesAtTheLastRead) {
 }
 
 // A weight of 64 B that is used twice, of whose gradients the first is a product.
+// torch/_inductor/memory.py, topological_sort_lpmf: the gradient of a weight comes before that of what enters the
+// layer, because the activation dies behind it.
+TEST(PeakOrder, WhatLeavesLeastBehindComesFirst) {
+  using compile::PlannedBuffer, compile::PlannedKernel;
+  constexpr std::int32_t kGradient = 0, kActivation = 1, kOfInput = 2, kOfWeight = 3;
+  const std::vector<PlannedBuffer> buffers{{.bytes = 50},
+                                           {.bytes = 100},
+                                           {.bytes = 100, .writer = 0, .is_result = true},
+                                           {.bytes = 10, .writer = 1, .is_result = true}};
+  const std::vector<PlannedKernel> kernels{{.reads = {kGradient}, .writes = {kOfInput}},
+                                           {.reads = {kGradient, kActivation}, .writes = {kOfWeight}}};
+  EXPECT_THAT(compile::order_for_peak_memory(kernels, buffers), ElementsAre(1, 0));
+  // An order that needs no more stays.
+  const std::vector<PlannedBuffer> alike{
+      {.bytes = 50}, {.bytes = 8, .writer = 0, .is_result = true}, {.bytes = 8, .writer = 1, .is_result = true}};
+  const std::vector<PlannedKernel> two{{.reads = {0}, .writes = {1}}, {.reads = {0}, .writes = {2}}};
+  EXPECT_THAT(compile::order_for_peak_memory(two, alike), ElementsAre(0, 1));
+}
+
 TEST(Schedule, AProductThatAddsAGradientStandsWhereTheSumStood) {
   TwoProducts example(400);
   JointGraph& graph = example.graph;
@@ -594,6 +614,28 @@ TEST(Compile, ACheckpointedBlockOfAUsersOwnLayersIsAPartOfTheGraph) {
     return forward_peak(estimate(model, resolve(model, options), registry().device("h100-sxm")));
   };
   EXPECT_LT(kept(Checkpointing::kFull), kept(Checkpointing::kNone));
+}
+
+/// In which steps the compiler times a kernel.
+std::set<int> timed_steps(Task task) {
+  const ModelSpec model = registry().model("bert-base");
+  RunOptions options = small_run(Precision::kFp32);
+  options.task = task;
+  options.batch_size = 8;
+  options.sequence_length = 128;
+  const SymbolicRun ran = run_symbolically(model, resolve(model, options).run, registry().device("h200-sxm"));
+  std::set<int> steps;
+  for (const Event& event : ran.trace.events) {
+    if (event.kind != EventKind::kAllocate || event.op == nullptr) continue;
+    if (std::string_view(event.op->name) == "benchmark_all_configs") steps.insert(event.step);
+  }
+  return steps;
+}
+
+// loss/loss_utils.py, ForSequenceClassificationLoss: config.problem_type is None in the first step alone.
+TEST(Compile, ClassifiersAreCompiledAgainInTheSecondStep) {
+  EXPECT_THAT(timed_steps(Task::kSequenceClassification), ElementsAre(1));
+  EXPECT_THAT(timed_steps(Task::kMaskedLm), IsEmpty());
 }
 
 TEST(Compile, ReportsThatItIsAModelOfTheCompiler) {
