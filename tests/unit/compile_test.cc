@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,7 @@ using compile::NodeKind;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr Operator kOp{"op"};
