@@ -87,29 +87,29 @@ struct Limit {
 };
 
 constexpr Limit kCompiled[] = {
-    {"bert-large-b4-s512-amp-bf16-compile", 0.006, 0.005},
-    {"llama-3.2-1b-b4-s2048-bf16-compile", 0.0001, 0.001},
-    {"bert-large-b8-s256-fp32-compile", 0.005, 0.02},
-    {"bert-large-trainer-b4-s512-amp-bf16-compile", 0.01, 0.01},
-    {"gpt2-b8-s1024-amp-bf16-compile", 0.01, 0.03},
-    {"qwen3-0.6b-b4-s1024-bf16-compile", 0.0001, 0.09},
+    {"bert-large-b4-s512-amp-bf16-compile", 0.00097, 0.015},
+    {"llama-3.2-1b-b4-s2048-bf16-compile", 9.1e-06, 0.001},
+    {"bert-large-b8-s256-fp32-compile", 0.00024, 0.02},
+    {"bert-large-trainer-b4-s512-amp-bf16-compile", 2.1e-06, 0.01},
+    {"gpt2-b8-s1024-amp-bf16-compile", 0.0011, 0.0096},
+    {"qwen3-0.6b-b4-s1024-bf16-compile", 0.0001, 0.0045},
     {"resnet50-b64-fp32-compile", 0.035, 0.07},
-    {"vit-base-b64-amp-bf16-compile", 0.007, 0.02},
+    {"vit-base-b64-amp-bf16-compile", 0.00055, 0.02},
 };
 
 /// With and without CUDA graphs, drawn with seed 2931. Predictions were written down before these runs. What was
 /// changed after them: how long copies of the batch live in a graph's pool. 512 bytes are the harness's own.
 constexpr Limit kCompiledModes[] = {
-    {"pythia-410m-12l-b2-s512-fp32-compiled", 1e-06, 0.0001},
+    {"pythia-410m-12l-b2-s512-fp32-compiled", 1e-06, 0},
     {"pythia-410m-12l-b2-s512-fp32-graphs", 1e-06, 0.026},
-    {"qwen2.5-0.5b-12l-b4-s512-amp-bf16-compiled", 0.0012, 0.092},
-    {"qwen2.5-0.5b-12l-b4-s512-amp-bf16-graphs", 0.0001, 0.069},
+    {"qwen2.5-0.5b-12l-b4-s512-amp-bf16-compiled", 0.0014, 0.092},
+    {"qwen2.5-0.5b-12l-b4-s512-amp-bf16-graphs", 0.00053, 0.069},
     {"llama-3.2-1b-2l-b2-s1024-fp32-compiled", 0.0001, 0.009},
-    {"llama-3.2-1b-2l-b2-s1024-fp32-graphs", 0.0001, 0.008},
-    {"roberta-base-12l-b8-s384-fp32-compiled", 0.006, 0.029},
-    {"roberta-base-12l-b8-s384-fp32-graphs", 0.006, 0.008},
-    {"deit-base-12l-b32-amp-bf16-compiled", 0.013, 0.013},
-    {"deit-base-12l-b32-amp-bf16-graphs", 0.01, 0.021},
+    {"llama-3.2-1b-2l-b2-s1024-fp32-graphs", 1.2e-05, 0.008},
+    {"roberta-base-12l-b8-s384-fp32-compiled", 0.0011, 0.029},
+    {"roberta-base-12l-b8-s384-fp32-graphs", 0.00091, 0.013},
+    {"deit-base-12l-b32-amp-bf16-compiled", 0.0013, 0.013},
+    {"deit-base-12l-b32-amp-bf16-graphs", 0.00053, 0.0015},
     {"opt-125m-12l-b4-s1024-bf16-compiled", 0.0004, 0.013},
 };
 
@@ -118,18 +118,18 @@ constexpr Limit kCompiledModes[] = {
 /// One block of 512 bytes is the harness's own.
 constexpr Limit kCompiledLayers[] = {
     {"t5-small-b8-s512-bf16-compile-layers", 0.0015, 0.001},
-    {"t5-small-b8-s512-amp-bf16-compile-layers", 0.0015, 0.005},
+    {"t5-small-b8-s512-amp-bf16-compile-layers", 0.0015, 0.00042},
     {"t5-small-b8-s512-bf16-cache-compile-layers", 0.0015, 0.015},
-    {"llama-3.2-1b-4l-b2-s2048-amp-bf16-compile-layers", 1e-07, 0.001},
+    {"llama-3.2-1b-4l-b2-s2048-amp-bf16-compile-layers", 1e-07, 0.0011},
     {"llama-3.2-1b-4l-b2-s2048-amp-bf16-full-compile-layers", 1e-07, 0.001},
     {"llama-3.2-1b-4l-b2-s2048-bf16-cache-compile-layers", 1e-07, 0},
     {"llama-3.2-1b-12l-b2-s2048-bf16-cache-compile-layers", 1e-07, 0},
     {"bert-base-b16-s512-amp-bf16-compile-layers", 0.0025, 0.03},
-    {"vit-base-b64-amp-bf16-compile-layers", 0.0035, 0.016},
-    {"gpt2-b8-s1024-amp-bf16-compile-layers", 0.001, 0.001},
-    {"bart-base-b8-s512-amp-bf16-compile-layers", 0.003, 0},
-    {"clip-base-patch32-b64-s77-amp-bf16-compile-layers", 0.0035, 0.005},
-    {"distilbert-base-b16-s512-amp-fp16-compile-layers", 0.006, 0.041},
+    {"vit-base-b64-amp-bf16-compile-layers", 0.00013, 0.0023},
+    {"gpt2-b8-s1024-amp-bf16-compile-layers", 0.00013, 0.001},
+    {"bart-base-b8-s512-amp-bf16-compile-layers", 0.003, 0.002},
+    {"clip-base-patch32-b64-s77-amp-bf16-compile-layers", 0.0035, 0.018},
+    {"distilbert-base-b16-s512-amp-fp16-compile-layers", 0.006, 0.064},
     {"whisper-small-4l-b4-s448-bf16-cache-compile-layers", 0.001, 0.007},
     {"llama-3.2-1b-4l-b2-s2048-amp-bf16-fsdp2-8-compile-layers", 0.0001, 0.001},
     {"t5-small-b8-s512-bf16-fsdp2-8-compile-layers", 0.0015, 0.001},
