@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
+#include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -44,9 +44,11 @@ class Planning {
   [[nodiscard]] Order least_peak_first() const;
   [[nodiscard]] Order breadth_first() const;
   [[nodiscard]] Order depth_first() const;
+  [[nodiscard]] Order as_they_begin() const;
   [[nodiscard]] std::int32_t count() const { return static_cast<std::int32_t>(kernels_.size()); }
 
  private:
+  [[nodiscard]] Order visited(const std::vector<Bytes>& keys) const;
   [[nodiscard]] const PlannedKernel& kernel(std::int32_t k) const { return kernels_[index(k)]; }
   [[nodiscard]] const PlannedBuffer& buffer(std::int32_t b) const { return buffers_[index(b)]; }
 
@@ -152,18 +154,14 @@ Order Planning::breadth_first() const {
   return order;
 }
 
-/// topological_sort_dfs: those that read and write least, each behind what it waits for.
-Order Planning::depth_first() const {
-  std::vector<std::pair<Bytes, std::int32_t>> visits;
-  std::vector<Bytes> with_reads(sizes_);
-  for (std::int32_t k = 0; k < count(); ++k) {
-    for (const std::int32_t each : kernel(k).reads) with_reads[index(k)] += buffer(each).bytes;
-    visits.emplace_back(with_reads[index(k)], k);
-  }
-  std::sort(visits.begin(), visits.end());
+/// Kernels by their keys, each behind what it waits for, of which the least comes first, too.
+Order Planning::visited(const std::vector<Bytes>& keys) const {
   const auto sooner = [&](std::int32_t a, std::int32_t b) {
-    return std::pair(with_reads[index(a)], a) < std::pair(with_reads[index(b)], b);
+    return std::pair(keys[index(a)], a) < std::pair(keys[index(b)], b);
   };
+  Order visits(kernels_.size());
+  std::iota(visits.begin(), visits.end(), 0);
+  std::sort(visits.begin(), visits.end(), sooner);
   std::vector<bool> seen(kernels_.size(), false);
   Order order;
   std::vector<std::pair<std::int32_t, Order>> open;  // a kernel, and what it still waits for, the next one last
@@ -174,7 +172,7 @@ Order Planning::depth_first() const {
     std::sort(waits.begin(), waits.end(), [&](std::int32_t a, std::int32_t b) { return sooner(b, a); });
     open.emplace_back(k, std::move(waits));
   };
-  for (const auto& [bytes, k] : visits) {
+  for (const std::int32_t k : visits) {
     enter(k);
     while (!open.empty()) {
       Order& waits = open.back().second;
@@ -191,15 +189,28 @@ Order Planning::depth_first() const {
   return order;
 }
 
+/// topological_sort_schedule, with which fusion ends: in the order in which the kernels begin.
+Order Planning::as_they_begin() const { return visited(std::vector<Bytes>(kernels_.size(), 0)); }
+
+/// topological_sort_dfs: those that read and write least.
+Order Planning::depth_first() const {
+  std::vector<Bytes> with_reads(sizes_);
+  for (std::int32_t k = 0; k < count(); ++k) {
+    for (const std::int32_t each : kernel(k).reads) with_reads[index(k)] += buffer(each).bytes;
+  }
+  return visited(with_reads);
+}
+
 }  // namespace
 
 std::vector<std::int32_t> order_for_peak_memory(std::span<const PlannedKernel> kernels,
                                                 std::span<const PlannedBuffer> buffers) {
   const Planning planning(kernels, buffers);
-  Order best(kernels.size());
-  for (std::int32_t k = 0; k < planning.count(); ++k) best[index(k)] = k;
+  Order breadth_first = planning.breadth_first();
+  if (breadth_first.size() < kernels.size()) return {};  // two wait for each other
+  Order best = planning.as_they_begin();
   Bytes least = planning.peak_of(best);
-  for (Order each : {planning.least_peak_first(), planning.breadth_first(), planning.depth_first()}) {
+  for (Order each : {planning.least_peak_first(), std::move(breadth_first), planning.depth_first()}) {
     const Bytes peak = planning.peak_of(each);
     if (peak >= least) continue;
     least = peak;

@@ -24,7 +24,8 @@ struct PlannedKernel {
   std::vector<std::int32_t> reads, writes;
 };
 
-/// Places of `kernels`, each once, what writes a buffer before what reads it. Pre: `kernels` are in such an order.
+/// Places of `kernels`, each once, what writes a buffer before what reads it; none where two kernels wait for each
+/// other. `kernels` are in the order in which they begin.
 [[nodiscard]] std::vector<std::int32_t> order_for_peak_memory(std::span<const PlannedKernel> kernels,
                                                               std::span<const PlannedBuffer> buffers);
 

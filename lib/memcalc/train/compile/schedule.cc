@@ -254,6 +254,7 @@ class KernelOrder {
     add_kernels();
   }
 
+  /// None where kernels wait for each other: what memcalc fuses inductor cannot have fused so.
   [[nodiscard]] std::vector<Launch> launches() const;
 
  private:
@@ -362,6 +363,7 @@ std::vector<Launch> KernelOrder::launches() const {
 Schedule reordered(const ScheduledPart& part, Schedule schedule, std::span<const std::int32_t> kernels,
                    std::size_t first) {
   std::vector<Launch> launches = KernelOrder(part, schedule, kernels, first).launches();
+  if (launches.size() + first < schedule.launches.size()) return schedule;
   schedule.launches.resize(first);
   std::move(launches.begin(), launches.end(), std::back_inserter(schedule.launches));
   return schedule;

@@ -37,8 +37,8 @@ struct ScheduledPart {
 };
 
 /// The same launches in the order of kernels that needs least memory (peak_order.h), from the launch `first` on.
-/// `kernels`: the kernel of each launch. A kernel's buffers die behind its last launch, and what no other kernel reads
-/// is none.
+/// `kernels`: the kernel of each launch. A kernel's buffers die behind its last launch. Where kernels wait for each
+/// other the order stays.
 [[nodiscard]] Schedule reordered(const ScheduledPart& part, Schedule schedule, std::span<const std::int32_t> kernels,
                                  std::size_t first);
 
