@@ -240,6 +240,13 @@ OFF = {
     "j13041-13-generate-t5-bart": (0.001, 0.115),
     "j13041-17-trl-1.8.0-sft-gpt2": (0.031, 0),
     "j13041-31-st-cached-xlm-roberta": (0.083, 0.344),
+    # the same requests; autocast's copies of weights die in the order of a hash of their addresses
+    "j16041-05-reward-default-olmo2": (0.028, 0.097),
+    "j16041-09-packed-default-mistral": (0, 0.041),
+    "j16041-b01-dpo-default-gpt_neox": (0.438, 0.111),
+    "j16041-b04-qa-bert-bert": (0.407, 0.334),
+    "j16041-15-generate-t5-t5": (0, 0.017),
+    "j16041-b06-online-dpo-mistral": (0.026, 0.047),
     "j41-16-grpo-mistral": (0, 0.262),
     "j71-09-dpo-mistral": (0, 0.24),
     "h19a-sft-qwen3_moe-none": (0, 0.111),
