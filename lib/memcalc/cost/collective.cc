@@ -37,7 +37,7 @@ double own_share_of_link(Collective kind, const LinkRates& rates) {
 
 // A rank copies its own part on the way, too. Of large parts that is hidden: all-reduces of 0.27 to 4.3 GB between two
 // H200s, alone, take 0.10, 0.13, 0.16, 0.16 and 0.17 ms beside what the link takes, gathers 0.15, 0.22, 0.45, 0.66 and
-// 1.38, reduce-scatters as long (docs/studies/time.md, 2026-11-30).
+// 1.38, reduce-scatters as long (docs/studies/time-several-cards.md, 2026-11-30).
 double own_seconds(Collective kind, double bytes, double rate) {
   constexpr double kWholeBytes = 2e8;      // so many take their whole time
   constexpr double kGatheredShare = 0.56;  // and this much of it those beyond

@@ -5,7 +5,7 @@
 //
 // Least squares over half of 75 shapes drawn at random, alone on an H200 with operands that no cache holds
 // (tests/measured/operator_draws_h200.jsonl.gz, 2026-11-30), and kernels of its profiled steps
-// (step_operators_h200.jsonl.gz). What the other half is off by: docs/studies/time.md.
+// (step_operators_h200.jsonl.gz). What the other half is off by: docs/studies/time-kernels.md.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -65,7 +65,7 @@ constexpr double kCopiedConfigurationShare = 0.367;
 // nothing, 2026-11-30 (harness/packed_turns.py): few rows took 36 to 44 us more than nn.Linear, many 13 to 19 on top,
 // 0.36 to 0.43 of packed_linear_us. As much is told for the operator that unpacks (pointwise_us, python_us), so that
 // 0.2 does not follow from these turns: it was put in for a third of the 15, which would be 0.14, and is as it was when
-// the packed first tokens of docs/studies/time.md were compared.
+// the packed first tokens of docs/studies/time-inference.md were compared.
 constexpr double kUnpackedShare = 0.2;
 // And of trainer_batch_us (400 us) both readings of peft's METADATA: 0.9 ms there.
 constexpr double kPeftQuestionShare = 2.85;

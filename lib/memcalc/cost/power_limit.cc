@@ -18,7 +18,7 @@ namespace {
 
 // How far back the limit looks. A stage of a pipeline on an H200 (layers of Qwen2.5-7B, two_cards_timelines_h200) takes
 // four micro-batches of 37 ms behind 47 ms of an optimizer and of waiting: its products take 1.00, 1.02, 1.05 and 1.09
-// times what they take at first, where 1.10 is what that mixture ends at (docs/studies/time.md).
+// times what they take at first, where 1.10 is what that mixture ends at (docs/studies/time-several-cards.md).
 constexpr double kLooksBack = 0.040;  // seconds
 
 // Float16 multiplies 11 bits where bfloat16 multiplies 8. Loops of 0.8 s on an H200 (operator_draws_h200.jsonl.gz,

@@ -35,8 +35,8 @@ constexpr double kCardSpread = 0.015;
 // Kernels of the compute stream follow each other later where other streams hold work: by means over steps of both
 // ranks, gaps above 8 us left out, 2.2 to 2.7 us after the one before under FSDP (2.4 in the middle of nine), 1.9 to
 // 2.3 under DDP and ZeRO-1 (1.94 of seven), 2.5 and 2.2 in tensor parallelism (DTensor), 1.5 in a pipeline and 1.6
-// to 1.8 alone (timelines on two H200s of six hosts that ran ahead: docs/studies/time.md). On those hosts all of them
-// are 0.4 later than on a host of one card.
+// to 1.8 alone (timelines on two H200s of six hosts that ran ahead: docs/studies/time-several-cards.md). On those hosts
+// all of them are 0.4 later than on a host of one card.
 constexpr double kSeveralCardsGapUs = 0.4, kBucketsGapUs = 0.4, kQueuesGapUs = 0.9;
 constexpr std::string_view kFunctional = "_c10d_functional::";
 
